@@ -247,3 +247,17 @@ def test_a_task_that_cannot_be_divided_ends_the_run_at_its_second_exit() -> None
     with pytest.raises(DeviceError, match="cannot be computed"):
         list(scheduler.outcomes())
     assert not any(task.trial for _, task in pool.attempts)
+
+
+def test_a_task_whose_worker_was_killed_is_retried_by_another_one() -> None:
+    exits = iter(["exits"])
+
+    def behaviour(worker: int, task: Task | None) -> str:
+        return next(exits, "ok") if holds(task, 5) else "ok"
+
+    trial = run(behaviour, STAGE.tasks(6))
+    first, second = (worker for worker, task in trial.pool.attempts if holds(task, 5))
+    assert first != second
+    assert trial.of(WorkerDied, "reason") == ["signal 9"]
+    assert trial.of(WorkerDied, "worker") == [first]
+    assert "a new worker takes its place" in trial.warnings

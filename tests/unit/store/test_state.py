@@ -9,6 +9,7 @@ import pytest
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.store.disk import Disk
+from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.state import RunState, check_run, write_state
 
 STATE = RunState("/data/s.fa", {"input": "a" * 64, "chunk length": 500, "precision": "fp32"})
@@ -71,3 +72,13 @@ def test_another_input_of_the_same_name_is_refused_and_both_are_named(begun: Lay
 
 def test_a_moved_input_is_the_same_input(begun: Layout) -> None:
     assert "going on" in str(_check(begun, RunState("/moved/s.fa", STATE.analysis)))
+
+
+@pytest.mark.parametrize(("schema", "age"), [(99, "a newer version"), (1, "an older version")])
+def test_state_of_another_schema_is_refused(begun: Layout, schema: int, age: str) -> None:
+    document = unsealed(begun.run_state.read_bytes())
+    begun.run_state.write_bytes(sealed({**document, "schema": schema}))
+    with pytest.raises(ResumeRefusedError, match=age) as caught:
+        _check(begun, resume=True)
+    assert caught.value.exit_code == 3
+    assert "starting over" in str(_check(begun, force=True))

@@ -85,26 +85,6 @@ def test_every_record_of_a_part_is_read_back_and_counted(dataset: Dataset) -> No
     assert not {"shard_size", "balance", "stride"} & set(dataset.description)
 
 
-def test_the_part_of_a_row_is_that_of_its_taxa(settings: DatasetSettings, tmp_path: Path) -> None:
-    """Where rows contradict each other about a taxon, each is right about its own records."""
-    notices = {}
-    for name, second in (("followed", {}), ("divided", {"split": "train"})):
-        made = [ROWS[0] | {"split": "test"}, ROWS[1] | second]
-        table = write_table(tmp_path / f"{name}.tsv", made)
-        dataset = Dataset(tmp_path / name)
-        prepared = prepare_dataset(
-            replace(settings, table=table, test=0.0), dataset, RecordedProgress()
-        )
-        texts = prepared.description["notices"]
-        notices[name] = [text for text in texts if "several parts" in text]
-        held_out = {row["taxon"] for row in rows(dataset) if row["label"] == "virus"}
-        for row in rows(dataset):
-            held = row["label"] == "virus" if second else row["taxon"] in held_out
-            assert (row["part"] == "test") == held
-    assert notices["followed"] == []
-    assert notices["divided"][0].startswith("4 taxa are in several parts")
-
-
 def test_records_and_frames_do_not_take_each_other_for_their_own(
     dataset: Dataset, settings: DatasetSettings, tmp_path: Path
 ) -> None:
