@@ -199,13 +199,3 @@ def test_forgotten_positions_and_masks_are_found_out():
     assert likeness(x, cos, sin, mask) > 0.99999
     assert likeness(x, torch.ones_like(cos), torch.zeros_like(sin), mask) < LEAST_COSINE[2]
     assert likeness(x, cos, sin, None) < LEAST_COSINE[2]
-
-
-def test_too_little_memory_to_compile_is_no_missing_compiler(monkeypatch):
-    def full(*_, **__):
-        raise torch.OutOfMemoryError("full")
-
-    encoder = opened("dnabert-s")
-    monkeypatch.setattr(torch, "compile", full)
-    with pytest.raises(torch.OutOfMemoryError):
-        encoder.compile()

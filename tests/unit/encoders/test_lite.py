@@ -11,12 +11,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from tests.unit.encoders.small import open_path, quiet, sequences
-from virnucpro.classifier.files import classifier_to_bytes
-from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
+from virnucpro.encoders.lite import lite_to_bytes, read_lite
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError
-from virnucpro.settings import TOY_CLASSIFIER
 
 SHAPE = LiteShape(word_width=8, channels=(12, 16), heads=4, dim=24)
 TEXTS = [
@@ -124,29 +122,6 @@ def test_file_and_back(file):
         said = json.loads(opened.metadata()["virnucpro_lite"])
     assert said["shape"]["dim"] == SHAPE.dim
     assert said["extra"] == {"command": "a test"}
-
-
-def test_which_file_is_what(file, tmp_path):
-    files = (file, TOY_CLASSIFIER, tmp_path, tmp_path / "none.safetensors")
-    assert [LITE.recognises(path) for path in files] == [True, False, False, False]
-    source = locate(str(file), "nucleotide")
-    assert (source.family, source.dim, source.reading) == ("lite", SHAPE.dim, "whole chunks")
-    with pytest.raises(ModelError, match=r"is a nucleotide model .lite."):
-        locate(str(file), "protein")
-    mine = tmp_path / "classifier.safetensors"
-    state = {
-        "hidden_layer.weight": torch.zeros(2, 4),
-        "hidden_layer.bias": torch.zeros(2),
-        "output_layer.weight": torch.zeros(2, 2),
-        "output_layer.bias": torch.zeros(2),
-        **{f"bn1.{n}": torch.ones(2) for n in ("weight", "bias", "running_mean", "running_var")},
-    }
-    mine.write_bytes(classifier_to_bytes(state, encoders=(), chunk_lengths=(), extra={}))
-    for path in (mine, TOY_CLASSIFIER):
-        with pytest.raises(ModelError, match="is not an encoder of a known kind"):
-            locate(str(path), "nucleotide")
-        with pytest.raises(ModelError, match="is not a lite encoder"):
-            read_lite(path)
 
 
 def changed(path, target, tensors=None, **said):

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch.overrides import TorchFunctionMode
 
-from virnucpro.encoders.weights import Weights, assign, read_folder, read_pickle
+from virnucpro.encoders.weights import read_folder, read_pickle
 from virnucpro.errors import ModelError
 
 
@@ -62,31 +61,6 @@ def test_an_index_cannot_point_out_of_its_folder(tmp_path):
     (inner / "model.safetensors.index.json").write_text(index)
     with pytest.raises(ModelError, match=r"model/other\.safetensors is missing"):
         read_folder(inner)
-
-
-class Conversions(TorchFunctionMode):
-    """Takes note of what tensors are converted to: a device, a type, or both at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen = set()
-
-    def __torch_function__(self, function, types, arguments=(), keywords=None):
-        if function is torch.Tensor.to:
-            given = (*arguments[1:], *(keywords or {}).values())
-            self.seen.add(frozenset(type(value) for value in given))
-        return function(*arguments, **(keywords or {}))
-
-
-def test_weights_are_moved_before_they_are_converted(tmp_path):
-    stored = torch.randn(4, 3)
-    weights = Weights({"w": stored}, tmp_path)
-    with torch.device("meta"):
-        layer = torch.nn.Linear(3, 4, bias=False)
-    with Conversions() as conversions:
-        assign(layer, {"weight": ("w",)}, weights, torch.device("cpu"), torch.bfloat16)
-    assert conversions.seen == {frozenset({torch.device}), frozenset({torch.dtype})}
-    assert torch.equal(layer.weight, stored.to(torch.bfloat16))
 
 
 def test_threads_may_read_pickles_at_once(tmp_path: Path) -> None:
