@@ -17,18 +17,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import HubModel, Model, WebFile, files_to_fetch
-from virnucpro.models.records import (
-    ModelRecord,
-    model_records_file,
-    own_folder,
-    read_model_records,
-)
 from virnucpro.models.store import (
+    ModelRecord,
     check_model_file,
     download_path,
     hub_folder,
     is_offline,
     manual_route,
+    model_records_file,
+    own_folder,
+    read_model_records,
     record_model,
     resolve_model,
     verify_model,

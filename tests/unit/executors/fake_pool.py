@@ -17,8 +17,8 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
-from virnucpro.executors.failures import WorkFailure
 from virnucpro.executors.pool import HandleEvent, Work, WorkEnded, WorkerPool
+from virnucpro.executors.retry import WorkFailure
 
 
 class FakeStage(Stage):

@@ -12,8 +12,7 @@ import torch
 from virnucpro.contracts import Device, ReportProgress, Stage, Task, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, Progressed, TaskFinished, TaskStarted
-from virnucpro.executors.executor import HOST_TASKS, Executor
-from virnucpro.executors.local import LocalPool
+from virnucpro.executors.executor import HOST_TASKS, Executor, LocalPool
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.stages.merging import IncompleteFeaturesError, MergingStage

@@ -40,8 +40,8 @@ from virnucpro.events import (
 )
 from virnucpro.layout import RunLayout
 from virnucpro.settings import DisplaySettings
+from virnucpro.ui.dashboard import RunScreen
 from virnucpro.ui.log import LogFile, describe
-from virnucpro.ui.run_screen import RunScreen
 
 SHOW_CURSOR = "\x1b[?25h"
 EVENTS: tuple[Event, ...] = (
