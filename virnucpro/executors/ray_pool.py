@@ -25,6 +25,10 @@ from virnucpro.executors.pool import HandleEvent, PoolEvent, Work, WorkEnded, Wo
 from virnucpro.executors.processes import serve_tasks, settle_on_device
 from virnucpro.version import __version__
 
+NODE_SECONDS = 2.0  # between two looks at the nodes of the cluster
+JOIN_SECONDS = 60.0  # a node imports the program from a slow shared folder
+# A node caches for up to a minute that a file is not there (acdirmax of NFS, see nfs(5)).
+FILE_SECONDS = 90.0
 EVENT_THREAD = "events"  # an actor delivers events in it while it takes work in another
 
 
@@ -40,8 +44,11 @@ def reserved_gpu() -> Device | None:
     return replace(gpu, index=int(number)) if gpu and number.isdecimal() else gpu
 
 
-class RayWorker:
-    """The actor: a worker on the node that it was placed on. It works in a thread of its own."""
+class VirNucProWorker:
+    """The actor: a worker on the node that it was placed on. It works in a thread of its own.
+
+    The name is what Ray and ``ps`` show.
+    """
 
     def __init__(self, number: int, device: Device | None, tokenizer_threads: int) -> None:
         """Settle this process on its device, before torch is imported for it.
@@ -90,27 +97,6 @@ class RayWorker:
         while self._pipe.poll():
             events.append(self._pipe.recv())
         return events
-
-
-def actor_class() -> type[RayWorker]:
-    """Return the class of the actors, of which Ray knows the threads; Ray is imported here."""
-    import ray
-
-    class VirNucProWorker(RayWorker):
-        """The name that Ray and ``ps`` show."""
-
-        @ray.method(concurrency_group=EVENT_THREAD)  # type: ignore[untyped-decorator]
-        def events(self) -> list[PoolEvent]:
-            """Return the next events, in a thread that may wait for them."""
-            return RayWorker.events(self)
-
-    return VirNucProWorker
-
-
-NODE_SECONDS = 2.0  # between two looks at the nodes of the cluster
-JOIN_SECONDS = 60.0  # a node imports the program from a slow shared folder
-# A node caches for up to a minute that a file is not there (acdirmax of NFS, see nfs(5)).
-FILE_SECONDS = 90.0
 
 
 @dataclass(frozen=True)
@@ -232,7 +218,7 @@ class RayPool(WorkerPool):
             max_restarts=0,
             concurrency_groups={EVENT_THREAD: 1},
             scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
-        )(actor_class())
+        )(VirNucProWorker)
         return Actor(place, create.remote(number, device, self._tokenizer_threads))
 
     def _admit(self, replies: set[Any]) -> None:
@@ -293,7 +279,7 @@ class RayPool(WorkerPool):
                     reason = f"its process on {host} is gone; the logs of Ray on {host} may say why"
                     handle(WorkerDied(worker, self.workers[worker], reason))
                     continue
-                actor.reply = actor.handle.events.remote()
+                actor.reply = actor.handle.events.options(concurrency_group=EVENT_THREAD).remote()
                 for event in events:
                     if self._has(worker, actor):
                         if isinstance(event, WorkEnded) and isinstance(event.outcome, TaskResult):
@@ -319,7 +305,7 @@ class RayPool(WorkerPool):
         actor = self._actors[worker]
         if actor.handle is None:
             self._actors[worker] = actor = self._create(worker, actor.place)
-        actor.reply = actor.handle.events.remote()
+        actor.reply = actor.handle.events.options(concurrency_group=EVENT_THREAD).remote()
 
     def _send(self, worker: int, work: Work) -> None:
         self._actors[worker].handle.give.remote(work)
