@@ -23,11 +23,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 from virnucpro.errors import ModelError
+from virnucpro.models.store import check_file
 from virnucpro.store.documents import parse_json
 from virnucpro.store.features import warnings_of_torch
 
-# The first line of a git-LFS pointer; https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
-_LFS = b"version https://git-lfs.github.com/spec/"
 _AGAIN = "it is damaged or incomplete: fetch it again"
 # What torch's restricted unpickler says when a pickle asks for more than data.
 _REFUSED = re.compile(r"Unsupported global|Trying to (load|call)|Can only (create|build)")
@@ -93,21 +92,6 @@ class Weights:
                     f"{self.place}: {key!r} is of a layer beyond the {layers} of its "
                     f"configuration: the two do not belong together"
                 )
-
-
-def check_file(path: Path) -> None:
-    """Raise ModelError where ``path`` is missing, empty, unreadable or a git-LFS pointer."""
-    if not path.is_file():
-        raise ModelError(f"{path} is missing: fetch the model again, with all of its files")
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(_LFS))
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
-    if start == _LFS:
-        raise ModelError(f"{path} is a git-LFS pointer, not the file: run 'git lfs pull' there")
-    if not start:
-        raise ModelError(f"{path} is empty: {_AGAIN}")
 
 
 def read_json(path: Path) -> dict[str, Any]:
