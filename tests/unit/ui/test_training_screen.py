@@ -9,7 +9,7 @@ from rich.console import Console
 from virnucpro.events import Notice
 from virnucpro.settings import DisplaySettings
 from virnucpro.training.progress import EpochEnded, EpochProgress
-from virnucpro.ui.training_screen import TrainingScreen
+from virnucpro.ui.step_screen import TrainingScreen
 
 
 def shown(events, **display):
