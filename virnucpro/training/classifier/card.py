@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from virnucpro.columns import open_table
 from virnucpro.contracts import Json
 from virnucpro.formatting import counted
-from virnucpro.io.delimited import open_table
 from virnucpro.layout import MOLECULES
 from virnucpro.metrics.classification import auroc, call_metrics, metric_text
 from virnucpro.metrics.temperature import log_loss
