@@ -121,30 +121,24 @@ def run_training_process(
     connection: Connection, rank: int, world: int, device: Device, port: int
 ) -> None:
     """Receive a plan, train and send a :data:`TrainingEnd`; runs in a training process."""
+    # torch is imported only now that this process is settled on its device.
+    import torch.distributed as dist
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
     end: TrainingEnd
     try:
-        end = _train_in_group(connection, rank, world, device, port)
+        plan: Trainable = connection.recv()
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK_INTERFACES.get(sys.platform, "lo"))
+        store = TCPStore(HOST, port, is_master=False)
+        backend = "nccl" if device.kind == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+        end = _trained(plan, rank, world, device, connection.send, connection.poll)
     except VirNucProError as error:
         end = error
     except Exception:  # noqa: BLE001 - the edge of a process: the parent reports it
         text = traceback.format_exc()
         end = VirNucProError(f"training process {rank} failed; {RESUME}\n{text}")
+    # Before the group ends, whose other processes then fail, too.
     connection.send(end)
-
-
-def _train_in_group(
-    connection: Connection, rank: int, world: int, device: Device, port: int
-) -> bool:
-    # torch is imported only now that this process is settled on its device.
-    import torch.distributed as dist
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-    plan: Trainable = connection.recv()
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK_INTERFACES.get(sys.platform, "lo"))
-    store = TCPStore(HOST, port, is_master=False)
-    backend = "nccl" if device.kind == "cuda" else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank, world_size=world)
-    try:
-        return _trained(plan, rank, world, device, connection.send, connection.poll)
-    finally:
+    if dist.is_initialized():
         dist.destroy_process_group()

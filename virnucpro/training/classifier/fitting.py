@@ -63,13 +63,33 @@ def fit_classifier(
     There is one process per device. ``tensorboard`` is the folder for TensorBoard scalars; None
     writes none. Returns None if an earlier start had finished it.
     """
-    disk, dataset = Disk(), Dataset(folder.absolute())
-    files = training_files(output.absolute())
-    records = embedding_records(dataset)
     if output.suffix != ".safetensors" or output.is_dir():
         raise UsageError(f"--output {output}: name a file whose name ends in .safetensors")
+    disk, dataset, output = Disk(), Dataset(folder.absolute()), output.absolute()
+    place = output.parent
+    files = TrainingFiles(
+        f"the training of {output.name}",
+        place,
+        (output.with_suffix(".md"), output),
+        checkpoint_folder(place) / f"{output.name}.training.pt",
+        lock_file(place, output.name),
+        checkpoint_folder(place) / f"{output.name}.previous",
+        option="--output",
+    )
+    records = embedding_records(dataset)
     require_packages(["sklearn", "tensorboard"] if tensorboard else ["sklearn"])
-    identity = training_identity(settings, dataset, records)
+    record = records["train"]
+    identity: dict[str, Json] = {
+        "data set": record["data_set"],
+        **{f"{m} model": record["models"][m]["sha256"] for m in MOLECULES},
+        "precision of the encoders": record["precision"],
+        "truncation": record["truncation"],
+        **{
+            f"{part} frames": records[part]["counts"]["frames"] - records[part]["counts"]["failed"]
+            for part in ("train", "validation")
+        },
+        **{name.replace("_", " "): value for name, value in asdict(settings).items()},
+    }
     with locked(files.lock, "this classifier", state=[files.savepoint, files.previous]):
         try:
             earlier = parse_json(inspect_classifier(output).extra.get("training", "null"))
@@ -81,34 +101,28 @@ def fit_classifier(
             return None
         show(Notice("info", "reading the features"))
         parts = {part: find_features(dataset, part) for part in PARTS if dataset.shards(part)}
-        plan = _make_plan(settings, parts, files.savepoint)
+        train, validation = parts["train"], parts["validation"]
+        if not 0 < train.labels.mean() < 1 or not 0 < validation.labels.mean() < 1:
+            raise InputError(
+                "train or validation has frames of one class only: prepare the data with more "
+                "genomes of the other class"
+            )
+        mean, deviation = np.zeros(train.width), np.ones(train.width)
+        if settings.standardise:
+            mean, deviation = moments(train)
+        plan = TrainingPlan(settings, train, validation, mean, deviation, files.savepoint)
         sizes = ", ".join(f"{part} {len(features):,}" for part, features in parts.items())
-        show(Notice("info", f"frames: {sizes}; {parts['train'].width:,} numbers each"))
+        show(Notice("info", f"frames: {sizes}; {train.width:,} numbers each"))
         if left_out := sum(features.left_out for features in parts.values()):
             show(Notice("warning", f"{left_out:,} frames could not be embedded and are left out"))
         if point.begun:
             show(Notice("info", f"going on in epoch {point.epoch + 1}"))
         point = run_training(plan, devices, show, interruption, disk, tensorboard)
-        report, classifier = _finished(point, plan, dataset, records["train"], parts, devices)
-        card, output = files.results
-        disk.save(card, card_text(report, output.name).encode())
+        report, classifier = _finished(point, plan, dataset, record, parts, devices)
+        disk.save(output.with_suffix(".md"), card_text(report, output.name).encode())
         disk.save(output, classifier)
         disk.remove(files.savepoint)
         return report
-
-
-def training_files(output: Path) -> TrainingFiles:
-    """Return the files of a training whose classifier is written to ``output``."""
-    checkpoints = checkpoint_folder(output.parent)
-    return TrainingFiles(
-        f"the training of {output.name}",
-        output.parent,
-        (output.with_suffix(".md"), output),
-        checkpoints / f"{output.name}.training.pt",
-        lock_file(output.parent, output.name),
-        checkpoints / f"{output.name}.previous",
-        option="--output",
-    )
 
 
 def embedding_records(dataset: Dataset) -> Records:
@@ -139,42 +153,6 @@ def embedding_records(dataset: Dataset) -> Records:
             f"the parts of {dataset.root} were embedded with different models: {again}"
         )
     return records
-
-
-def training_identity(
-    settings: TrainingSettings, dataset: Dataset, records: Records
-) -> dict[str, Json]:
-    """Return everything that decides the weights. It is compared before a training continues."""
-    record = records["train"]
-    frames = {
-        f"{part} frames": records[part]["counts"]["frames"] - records[part]["counts"]["failed"]
-        for part in ("train", "validation")
-    }
-    return {
-        "data set": sha256_of(dataset.description_file),
-        "nucleotide model": record["models"]["nucleotide"]["sha256"],
-        "protein model": record["models"]["protein"]["sha256"],
-        "precision of the encoders": record["precision"],
-        "truncation": record["truncation"],
-        **frames,
-        **{name.replace("_", " "): value for name, value in asdict(settings).items()},
-    }
-
-
-def _make_plan(
-    settings: TrainingSettings, parts: Mapping[Part, PartFeatures], savepoint: Path
-) -> TrainingPlan:
-    """Return what the training processes need; InputError where a class has no frames."""
-    train, validation = parts["train"], parts["validation"]
-    if not 0 < train.labels.mean() < 1 or not 0 < validation.labels.mean() < 1:
-        raise InputError(
-            "train or validation has frames of one class only: prepare the data with more genomes "
-            "of the other class"
-        )
-    mean, deviation = np.zeros(train.width), np.ones(train.width)
-    if settings.standardise:
-        mean, deviation = moments(train)
-    return TrainingPlan(settings, train, validation, mean, deviation, savepoint)
 
 
 def _finished(

@@ -114,10 +114,8 @@ class Dataset:
                 f"{self.root} is not a data set ({path.name}: {error.strerror}): make one with "
                 f"virnucpro train prepare"
             ) from error
-        except ValueError as error:
-            raise InputError(f"{path} is damaged: make the data set again") from error
-        except ResumeRefusedError as error:
-            raise InputError(f"{path} was written by a newer virnucpro: update this one") from error
+        except (ValueError, ResumeRefusedError) as error:
+            raise InputError(f"{path} is damaged, or newer than this program: {error}") from error
 
     @property
     def content(self) -> Content:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from virnucpro.columns import open_table
 from virnucpro.encoders.lite_network import UNKNOWN, base_numbers
 from virnucpro.errors import InputError
-from virnucpro.training.data.dataset import Dataset, LabelledRecord, Part
+from virnucpro.training.data.dataset import Dataset, LabelledRecord
 
 Bases = npt.NDArray[np.uint8]
 
@@ -58,13 +58,8 @@ MaskedRegions = Mapping[str, Sequence[tuple[int, int, str]]]
 the group that they are drawn as, or an empty name where they are not trained on."""
 
 
-def load_genomes(dataset: Dataset, part: Part, masked: MaskedRegions | None = None) -> GenomeSet:
-    """Read the records of ``part`` without ``masked`` regions. A base takes a byte of memory."""
-    return genome_set(dataset.records(part), masked)
-
-
 def genome_set(records: Iterable[LabelledRecord], masked: MaskedRegions | None = None) -> GenomeSet:
-    """Put labelled records together; one that is too short for any window is left out.
+    """Read labelled records; one that is too short for any window is left out.
 
     Each part of a record that is left between its ``masked`` regions counts as a record, and so
     does a region with a group of its own.
