@@ -57,7 +57,6 @@ class EmbeddedPart:
 def embed(
     request: EmbedRequest,
     emit: Emit,
-    disk: Disk | None = None,
     interruption: Interruption | None = None,
     executor: Executor | None = None,
 ) -> list[EmbeddedPart]:
@@ -65,8 +64,7 @@ def embed(
 
     ``executor`` carries out the tasks; None is that of the chosen devices.
     """
-    disk = disk or Disk()
-    dataset = Dataset(request.dataset.absolute())
+    disk, dataset = Disk(), Dataset(request.dataset.absolute())
     parts = _chosen_parts(dataset, request.parts)
     layouts = [dataset.layout(part) for part in parts]
     devices = choose_devices(request.machine, visible_gpus())

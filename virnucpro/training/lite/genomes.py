@@ -245,16 +245,16 @@ def read_mask(path: Path, dataset: Dataset) -> MaskedRegions:
     among others. Bases are counted from 1, and ``end`` is the last one. It may have the column
     ``group``, with the group that a region is drawn as.
     """
-    lengths = dataset.record_lengths("train", "others")
-    viruses = dataset.record_lengths("train", "virus")
+    known = {record: (label, bases) for record, label, *_, bases in dataset.genomes("train")}
     table = open_table(path)
     columns = ("record", "start", "end", *({"group"} & set(table.columns)))
     regions: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for line, (record, *ends, group) in ((n, [*row, ""][:4]) for n, row in table.rows(*columns)):
-        if record in viruses:
+        label, bases = known.get(record, ("others", 0))
+        if label == "virus":
             continue
         first, last = (int(end) if end.isdecimal() else 0 for end in ends)
-        if not 1 <= first <= last <= lengths.get(record, 0):
+        if not 1 <= first <= last <= bases:
             raise table.error(
                 line,
                 f"bases {ends[0]} to {ends[1]} do not lie in a record {record!r} of the training "
