@@ -33,12 +33,12 @@ from torch import nn
 from virnucpro.contracts import Json
 from virnucpro.encoders.weights import (
     Weights,
-    check_file,
     read_pickle,
     read_safetensors,
     tensors_of,
 )
 from virnucpro.errors import ModelError
+from virnucpro.models.store import check_file
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
 from virnucpro.rcl.networks import NETWORKS, RCL
 from virnucpro.store.disk import Disk, sha256_of
