@@ -83,9 +83,6 @@ def test_other_models_are_refused(call, dataset, reference):
     refused = call("train", "embed", dataset.root, *TOY, *other)
     assert refused.code == 3
     assert "protein model: was sha256" in refused.err
-    partly = call("train", "embed", dataset.root, *TOY, *other, "--parts", "train", "--force")
-    assert partly.code == 3
-    assert "part validation" in partly.err
     assert load_features(dataset.layout("train").merged(1), "merged").data.shape[1] == 32
     forced = call("train", "embed", dataset.root, *TOY, *other, "--force")
     assert forced.code == 0, forced.err
