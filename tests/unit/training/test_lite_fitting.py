@@ -148,9 +148,11 @@ def test_regions_of_viruses_are_not_masked(dataset, tmp_path):
     with table.open("a") as stream:
         stream.writelines(REGION.format(record=r, start=s, end=e) for r, s, e in rows)
     assert read_mask(table, dataset) == {
-        "train_others_0": [(0, 700), (1000, 1500)],
-        "train_others_1": [(2, 4)],
+        "train_others_0": [(0, 700, ""), (1000, 1500, "")],
+        "train_others_1": [(2, 4, "")],
     }
+    table.write_text("record\tgroup\tstart\tend\ntrain_others_0\trRNA\t1\t700\n")
+    assert read_mask(table, dataset) == {"train_others_0": [(0, 700, "rRNA")]}
 
 
 @pytest.mark.parametrize(

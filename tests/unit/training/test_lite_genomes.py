@@ -50,14 +50,17 @@ def test_windows_are_pieces_of_their_records():
     assert places.max() <= 600
 
 
-def test_masked_parts_are_left_out():
+def test_masked_parts_are_left_out_or_a_group():
     rows = [record("v", "virus", 400), record("o", "others", 1000)]
-    genomes = genome_set(rows, {"o": [(700, 800), (150, 400)]})
-    assert genomes.lengths.tolist() == [400, 150, 300, 200]
-    assert genomes.genomes.tolist() == [0, 1, 1, 1]
-    assert genomes.virus.tolist() == [True, False, False, False]
+    genomes = genome_set(rows, {"o": [(700, 800, ""), (150, 400, "rRNA")]})
+    assert genomes.lengths.tolist() == [400, 150, 300, 200, 250]
+    assert genomes.genomes.tolist() == [0, 1, 1, 1, 1]
+    assert genomes.virus.tolist() == [True, False, False, False, False]
+    assert [genomes.group_names[n] for n in genomes.groups[1:]] == ["g", "g", "g", "rRNA"]
     sequence = rows[1].sequence
-    for number, part in enumerate((sequence[:150], sequence[400:700], sequence[800:]), 1):
+    for number, part in enumerate(
+        (sequence[:150], sequence[400:700], sequence[800:], sequence[150:400]), 1
+    ):
         windows = genomes.windows(np.array([number]), np.array([0]), len(part))
         assert text(windows[0]) == part
 
@@ -75,6 +78,7 @@ def test_masked_parts_are_left_out():
 )
 def test_what_is_left_of_a_record(masked, lengths):
     rows = [record("v", "virus", 400), record("o", "others", 1000)]
+    masked = [(start, end, "") for start, end in masked]
     assert genome_set(rows, {"o": masked}).lengths.tolist() == [400, *lengths]
 
 
