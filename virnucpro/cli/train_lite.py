@@ -82,7 +82,7 @@ def lite(
     from virnucpro.training.data.dataset import Dataset
     from virnucpro.training.lite.fitting import fit_lite
     from virnucpro.training.lite.trainer import LiteTrainingSettings
-    from virnucpro.ui.training_screen import TrainingScreen
+    from virnucpro.ui.step_screen import TrainingScreen
 
     if threads:
         torch.set_num_threads(threads)

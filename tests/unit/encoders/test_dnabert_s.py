@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.unit.encoders.small import make_dnabert, open_path, quiet, sequences
-from virnucpro.encoders.dnabert_s import read_tokenizer
-from virnucpro.encoders.dnabert_s_network import alibi_slopes
+from virnucpro.encoders.dnabert_s import alibi_slopes, read_tokenizer
 from virnucpro.errors import ModelError
 
 LENGTHS = [1, 2, 5, 40, 41, 60, 150, 150, 151, 298, 300, 499, 499, 700]

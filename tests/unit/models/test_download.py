@@ -13,8 +13,7 @@ from virnucpro.errors import ModelError
 from virnucpro.models import fetch
 from virnucpro.models.catalogue import WebFile
 from virnucpro.models.fetch import fetch_model
-from virnucpro.models.records import read_model_records
-from virnucpro.models.store import verify_model
+from virnucpro.models.store import read_model_records, verify_model
 
 DATA = checkpoint()
 

@@ -12,11 +12,11 @@ import pytest
 from tests.unit.models.serving import checkpoint
 from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import model_named
-from virnucpro.models.records import read_model_records
 from virnucpro.models.store import (
     check_digest,
     find_model,
     locate_model,
+    read_model_records,
     record_model,
     verify_model,
 )

@@ -11,8 +11,7 @@ import torch
 
 from virnucpro.contracts import Device, ReportProgress, Task, TaskResult
 from virnucpro.errors import OutputError
-from virnucpro.executors.executor import Executor
-from virnucpro.executors.local import LocalPool
+from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.stages.merging import IncompleteFeaturesError, MergingStage

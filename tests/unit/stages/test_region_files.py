@@ -9,7 +9,7 @@ import pytest
 from BCBio import GFF
 from Bio import Align
 
-from virnucpro.io.gff3 import HEADER
+from virnucpro.columns import GFF3_HEADER
 from virnucpro.stages.region_files import bed_row, gff3_rows, region_id, table_row
 from virnucpro.stages.regions import Region
 from virnucpro.tables import REGIONS
@@ -36,7 +36,7 @@ def written(tmp_path: Path) -> dict[str, Path]:
     texts = {
         "tsv": REGIONS.header + "".join(table_row(*row) for row in rows),
         "bed": "".join(bed_row(*row) for row in rows),
-        "gff3": HEADER + "".join(gff3_rows(name, 12000, (REGION, EDGE)) for name in HOSTILE),
+        "gff3": GFF3_HEADER + "".join(gff3_rows(name, 12000, (REGION, EDGE)) for name in HOSTILE),
     }
     for name, text in texts.items():
         (tmp_path / f"r.{name}").write_text(text, encoding="utf-8")

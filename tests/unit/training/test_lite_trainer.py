@@ -63,15 +63,15 @@ def plan(genomes, tmp_path):
     return _plan
 
 
-def loop_of(plan, stop=lambda: False):
-    return plan.loop(TrainingGroup(0, 1, torch.device("cpu")), lambda event: None, stop)
+def loop_of(plan):
+    return plan.loop(TrainingGroup(0, 1, torch.device("cpu")))
 
 
 def trained(plan, until=10**9):
     """The loop after step ``until``, begun at the savepoint."""
     steps = itertools.count(load_savepoint(plan.savepoint).batch)
-    loop = loop_of(plan, lambda: next(steps) >= until)
-    loop.train()
+    loop = loop_of(plan)
+    loop.train(lambda event: None, lambda: next(steps) >= until)
     return loop
 
 

@@ -65,7 +65,7 @@ def test_one_seed_one_result(plan, settings):
         made = plan(settings, name)
         finished, epochs = run(made)
         assert finished
-        assert [event.epoch for event in epochs] == [1, 2, 3]
+        assert [event.row["epoch"] for event in epochs] == [1, 2, 3]
         points.append(load_savepoint(made.savepoint))
     same(points[0].best, points[1].best)
     same(points[0].network, points[1].network)
@@ -80,8 +80,8 @@ def test_one_seed_one_result(plan, settings):
 def test_it_learns(plan, settings):
     made = plan(dataclasses.replace(settings, epochs=12))
     _, epochs = run(made)
-    assert epochs[-1].metrics["auroc"] > 0.99
-    assert epochs[-1].metrics["validation_loss"] < epochs[0].metrics["validation_loss"]
+    assert epochs[-1].row["auroc"] > 0.99
+    assert epochs[-1].row["validation_loss"] < epochs[0].row["validation_loss"]
 
 
 @pytest.mark.parametrize("settings", [SMALL, WIDE], ids=["original", "modern"])
@@ -115,7 +115,7 @@ def test_two_processes_equal_one(plan, settings):
     for first, second in zip(one.history, two.history, strict=True):
         assert first["loss"] == pytest.approx(second["loss"], abs=1e-5)
         assert first["auroc"] == pytest.approx(second["auroc"], abs=1e-3)
-    assert [e.epoch for e in events if isinstance(e, EpochEnded)] == [1, 2, 3]
+    assert [e.row["epoch"] for e in events if isinstance(e, EpochEnded)] == [1, 2, 3]
 
 
 def test_early_stopping_keeps_the_best(plan):
@@ -126,7 +126,7 @@ def test_early_stopping_keeps_the_best(plan):
     assert finished
     point = load_savepoint(made.savepoint)
     assert point.finished
-    losses = [event.metrics["validation_loss"] for event in epochs]
+    losses = [event.row["validation_loss"] for event in epochs]
     best = int(np.argmin(losses)) + 1
     assert point.best_epoch == best == epochs[-1].best
     assert len(epochs) == min(best + 2, 60) < 60
@@ -137,7 +137,7 @@ def test_early_stopping_keeps_the_best(plan):
 
 def test_bf16_is_near(plan):
     exact, rough = plan(SMALL, "exact"), plan(dataclasses.replace(SMALL, precision="bf16"), "rough")
-    first, second = run(exact)[1][-1].metrics, run(rough)[1][-1].metrics
+    first, second = run(exact)[1][-1].row, run(rough)[1][-1].row
     assert first["validation_loss"] != second["validation_loss"]
     assert first["validation_loss"] == pytest.approx(second["validation_loss"], rel=0.1)
 

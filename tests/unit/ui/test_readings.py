@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from tests.unit.ui.simulated import gpu
 from virnucpro.contracts import Device
-from virnucpro.ui.readings import GpuReader, GpuReading
+from virnucpro.devices import GpuReader, GpuReading
 
 
 class DriverError(Exception):

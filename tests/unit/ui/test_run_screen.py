@@ -36,7 +36,7 @@ from virnucpro.events import (
 )
 from virnucpro.layout import RunLayout
 from virnucpro.settings import DisplaySettings
-from virnucpro.ui.run_screen import RunScreen
+from virnucpro.ui.dashboard import RunScreen
 
 SHOW_CURSOR = "\x1b[?25h"
 EVENTS: tuple[Event, ...] = (

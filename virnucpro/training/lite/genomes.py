@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from virnucpro.columns import open_table
 from virnucpro.encoders.lite_network import UNKNOWN, base_numbers
 from virnucpro.errors import InputError
-from virnucpro.io.delimited import open_table
 from virnucpro.training.data.dataset import Dataset, LabelledRecord, Part
 
 Bases = npt.NDArray[np.uint8]
