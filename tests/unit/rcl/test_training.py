@@ -120,8 +120,8 @@ def test_mixed_precision_is_near(plan, precision):
     exact = plan(made(epochs=1), "exact")
     rough = plan(made(epochs=1, precision=precision), "rough")
     first, second = run(exact)[1][-1], run(rough)[1][-1]
-    assert first.loss != second.loss
-    assert first.loss == pytest.approx(second.loss, rel=0.1)
+    assert first.row["loss"] != second.row["loss"]
+    assert first.row["loss"] == pytest.approx(second.row["loss"], rel=0.1)
     assert ("scale" in load_savepoint(rough.savepoint).extra) == (precision == "fp16")
 
 
