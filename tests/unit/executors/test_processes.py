@@ -51,13 +51,9 @@ def test_a_child_is_settled_on_its_device(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_this_process_can_be_settled_on_a_gpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a training on a single GPU."""
-    before = torch.get_num_threads()
     for name in VARIABLES:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    try:
-        settle_on_device(GPU, tokenizer_threads=5)
-        assert {name: os.environ[name] for name in VARIABLES} == SETTLED
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
+    settle_on_device(GPU, tokenizer_threads=5)
+    assert {name: os.environ[name] for name in VARIABLES} == SETTLED
+    assert torch.get_num_threads() == 2
