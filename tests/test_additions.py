@@ -195,17 +195,6 @@ def test_a_stage_is_a_class_a_line_of_the_list_and_the_name_of_its_file(
     assert (folder / "example_virus.txt").exists()
 
 
-def test_a_file_of_a_new_stage_is_protected_as_every_result(insert, predict, tmp_path):
-    insert("layout.py", "RESULT_SUFFIXES = (", '"virus.txt", ')
-    mine = tmp_path / "out" / "example_virus.txt"
-    mine.parent.mkdir()
-    mine.write_text("a file of the user\n")
-    refused = predict("--model-type", "toy")
-    assert refused.returncode == 64
-    assert mine.name in refused.stderr
-    assert mine.read_text() == "a file of the user\n"
-
-
 def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):
     insert(
         "tables.py",

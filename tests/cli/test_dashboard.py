@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked import ForkedCommand, run_forked
+from tests.forked import ForkedCommand
 
 TOY = ("--model-type", "toy", "--device", "cpu")
 SHOW, HIDE = "\x1b[?25h", "\x1b[?25l"
@@ -86,24 +86,6 @@ def test_a_terminal_gets_the_dashboard(reads: Path, tmp_path: Path) -> None:
             assert len(line.split("\r")[-1].rstrip()) <= 80
 
 
-def test_messages_are_broken_between_words(tmp_path: Path) -> None:
-    home = tmp_path / "in"
-    source = _reads(home / "reads.fa", 3)
-    (home / "old.yaml").write_text("version: 1\nprogress: {x: 1}\nvalidation: {y: 2, zebra: 3}\n")
-    command = ("predict", source, "-o", tmp_path / "out", *TOY, "-c", home / "old.yaml")
-    unknown = ("predict", source, "-o", tmp_path / "out", *TOY, "-e", "300")
-    for arguments, code in ((command, 0), (unknown, 3)):
-        ended, text = _in_a_terminal(*arguments)
-        assert ended == code, text
-        lines = [line.rstrip() for line in re.split(r"[\r\n]+", _words(text))]
-        # Only a single word, such as a path, may be longer than the line.
-        assert all(len(line) <= 80 or " " not in line.strip() for line in lines), lines
-        words = set(" ".join(lines).split())
-        assert (
-            {"earlier", "settings,"} <= words if code else {"effect:", "validation.zebra"} <= words
-        )
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -137,9 +119,3 @@ def test_ctrl_c_leaves_the_terminal_fine(tmp_path: Path) -> None:
     assert "the same command again" in _words(text)
     assert text.rindex(SHOW) > text.rindex(HIDE)
     assert text.rindex("interrupted;") > text.rindex("/9]")  # the message is below the dashboard
-
-
-def test_without_a_terminal_there_are_no_control_codes(reads: Path, tmp_path: Path) -> None:
-    done = run_forked("predict", reads, "-o", tmp_path / "out", *TOY)
-    assert done.code == 0, done.err
-    assert "\x1b" not in done.err + done.out

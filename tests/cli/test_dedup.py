@@ -101,18 +101,3 @@ def test_two_workers_write_the_same_bytes(once: Path, source: Path, tmp_path: Pa
     assert not (out / ".checkpoints/runs/in/state/copies.tsv").exists()  # intermediate
     again = run_forked(*_options(source, out))
     assert "Nothing to compute" in again.out
-
-
-def test_a_run_goes_on_as_it_began(call: Calling, each: Path, once: Path, source: Path) -> None:
-    """One of an earlier version, which embedded each sequence, is not computed again."""
-    base = _options(source, each)
-    state = each / ".checkpoints/runs/in/state/run.json"
-    assert "identical" not in state.read_text()
-    done = call(*base, "-k", "--device", "cpu")
-    assert (done.code, "Nothing to compute" in done.out) == (0, True), done.err
-    asked = call(*base, "-k", "--device", "cpu", "--dedup")
-    assert asked.code == 3
-    assert "identical sequences: was not set, is embedded once" in asked.err
-    other = call(*_options(source, once), "-k", "--device", "cpu", "--no-dedup")
-    assert other.code == 3
-    assert "identical sequences: was embedded once, is not set" in other.err

@@ -62,19 +62,3 @@ def test_the_shell_completes_commands_options_and_values(words: str, expected: s
     assert done.returncode == 0
     assert f"plain,{expected}" in done.stdout.splitlines()
     assert " torch" not in done.stderr  # a shell waits for it
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_documented_lines_make_a_completion(shell: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "virnucpro"],
-        env=os.environ | {"_VIRNUCPRO_COMPLETE": f"{shell}_source"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0
-    assert f"_VIRNUCPRO_COMPLETE={shell}_complete" in done.stdout
-    assert (
-        f"_VIRNUCPRO_COMPLETE={shell}_source"
-        in (Path(__file__).parents[2] / "docs/usage.md").read_text()
-    )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,36 +91,6 @@ def test_a_run_is_measured_at_every_level(evaluate: Callable, tmp_path: Path, le
     assert "![roc.png](roc.png)" in report
 
 
-def test_plots_have_titles_counts_and_intervals(
-    evaluate: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from matplotlib.figure import Figure
-
-    drawn, save = {}, Figure.savefig
-
-    def kept(figure: Figure, *arguments: object, **options: object) -> None:
-        drawn[figure.get_suptitle().split("\n")[0].split()[0].rstrip(":")] = figure
-        save(figure, *arguments, **options)
-
-    monkeypatch.setattr(Figure, "savefig", kept)
-    assert evaluate().code == 0
-    assert sorted(drawn) == ["Precision", "ROC", "Reliability", "Scores"]
-    chunks = [row for row in _table(made / "out/in_chunks.tsv") if row["status"] == "scored"]
-    title = r"chunks of in: ([\d,]+) virus, ([\d,]+) others"
-    for figure in drawn.values():
-        counts = re.search(title, figure.get_suptitle()).groups()
-        assert sum(int(count.replace(",", "")) for count in counts) == len(chunks)
-    assert drawn["ROC"].axes[0].get_xscale() == "log"
-    upper, lower = drawn["Reliability"].axes
-    bins = json.loads((tmp_path / "e/evaluation.json").read_text())["reliability"]
-    filled = [b for b in bins if b["rows"]]
-    assert [text.get_text() for text in lower.texts] == [f"{b['rows']:,}" for b in filled]
-    (bars,) = upper.containers
-    for (low, high), b in zip(bars[2][0].get_segments(), filled, strict=True):
-        assert 0 <= low[1] <= b["share_virus"] <= high[1] <= 1
-        assert high[1] - low[1] > 0.01
-
-
 def test_the_figures_are_those_of_the_tables(
     evaluate: Callable, made: Path, tmp_path: Path
 ) -> None:
@@ -198,36 +166,6 @@ def test_of_two_evaluations_at_once_one_leaves(evaluate: Callable, tmp_path: Pat
     assert not new.exists()
 
 
-def test_calls_without_scores(evaluate: Callable, made: Path, tmp_path: Path) -> None:
-    lines = (made / "out/in_merged/prediction_results_highestscore.csv").read_text().splitlines()
-    old, out = tmp_path / "old.csv", tmp_path / "e"
-    old.write_text("".join("\t".join(line.split("\t")[:2]) + "\n" for line in lines))
-    out.mkdir()
-    (out / "roc.png").write_text("of somebody else")
-    refused = evaluate(of=old)
-    assert refused.code == 64
-    done = evaluate("--force", of=old)
-    assert done.code == 0, done.err
-    assert (out / ".checkpoints/evaluation.previous.1/roc.png").read_text() == "of somebody else"
-    assert sorted(contents(out)) == FILES
-    row = _table(out / "evaluation.tsv")[0]
-    assert (row["auroc"], row["auroc_low"], row["ece"]) == ("NA", "NA", "NA")
-    assert float(row["f1"]) > 0
-
-
-def test_one_label_only(evaluate: Callable, made: Path, tmp_path: Path) -> None:
-    labels = tmp_path / "labels.tsv"
-    lines = (made / "labels.tsv").read_text().splitlines()
-    labels.write_text("".join(f"{line}\n" for line in lines if "\tothers\t" not in line))
-    done = evaluate(labels=labels)
-    assert done.code == 0, done.err
-    plots = sorted(p.name for p in (tmp_path / "e").glob("*.png"))
-    assert plots == ["reliability.png", "scores.png"]
-    row = _table(tmp_path / "e/evaluation.tsv")[0]
-    assert row["auroc"] == "NA"
-    assert "one class only" in row["note"]
-
-
 def test_from_predictions_to_calibrated_rates(
     call: Callable, evaluate: Callable, made: Path, tmp_path: Path
 ) -> None:
@@ -275,23 +213,3 @@ def test_wrong_options(evaluate: Callable, tmp_path: Path, options: tuple[object
     assert evaluate(*options).code == 64
     assert not contents(tmp_path).keys() & {"x.safetensors", "x.pth"}
     assert not list(tmp_path.glob("e/*"))
-
-
-def test_the_log_has_what_was_said_and_measured(evaluate: Callable, tmp_path: Path) -> None:
-    log = tmp_path / "logs/evaluation.log"
-    done = evaluate("-q", "-l", log)
-    assert (done.code, done.out, done.err) == (0, "", "")
-    text = log.read_text()
-    assert "The report is" in text
-    assert evaluate("--threshold", 0.7, "-l", log).code == 3
-    assert log.read_text().startswith(text)
-    assert "ended by ResumeRefusedError: " in log.read_text()
-
-
-def test_without_the_extra_it_says_what_to_install(
-    evaluate: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    done = evaluate()
-    assert done.code == 64
-    assert "pip install 'virnucpro[train]'" in done.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -56,13 +55,6 @@ def test_a_run_has_a_report_and_a_finished_one_keeps_it(call: Calling, finished:
     report.symlink_to(finished / "in_run.json")
     assert call("report", finished).code == 64
     assert report.is_symlink()
-
-
-def test_other_cuts_give_another_report(call: Calling, finished: Path) -> None:
-    assert call("call", finished, "--min-score", "-1").code == 0
-    text = (finished / "in_report.html").read_text()
-    assert "virus score above -1" in text
-    assert "The tables were written again by:" in text
 
 
 def test_reports_of_several_runs_have_an_overview(
@@ -119,17 +111,3 @@ def test_the_track_of_a_record_is_a_picture(call: Calling, tmp_path: Path) -> No
     (plots / "host.png").write_text("mine")
     assert call(*plot, "host").code == 64
     assert (plots / "host.png").read_text() == "mine"
-
-
-def test_an_input_whose_name_is_not_text_has_a_report(call: Calling, tmp_path: Path) -> None:
-    """Also in the overview, which leads to it."""
-    for name in (b"x\xff.fa", b"y.fa"):
-        source = tmp_path / os.fsdecode(name)
-        source.write_text(f">a\n{'GCTGAA' * 150}\n")
-        done = call("predict", source, "-o", tmp_path / "out", *TOY)
-        assert (done.code, "no report" in done.err) == (0, False)
-    report = next((tmp_path / "out").glob("x*_report.html"))
-    assert "x\\udcff" in report.read_text("utf-8")
-    overview = tmp_path / "all.html"
-    assert call("report", tmp_path / "out", "-o", overview).code == 0
-    assert "x%FF_report.html" in overview.read_text("utf-8")

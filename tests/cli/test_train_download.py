@@ -116,18 +116,16 @@ def test_what_cannot_be_had_is_named_and_the_rest_comes(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    "arguments",
     [
-        (["--release-groups", "virus"], 64, "there are archaea"),
-        (["--mirror", "http://example.org/refseq"], 64, "is not https"),
-        (["--format", "fasta"], 64, "lists no fasta files of viral"),
-        (["--mirror", "http://127.0.0.1:1/nowhere"], 64, "no release of RefSeq can be read"),
+        ("--release-groups", "virus"),
+        ("--mirror", "http://example.org/refseq"),  # not https
+        ("--format", "fasta"),
+        ("--mirror", "http://127.0.0.1:1/nowhere"),
     ],
 )
-def test_refusals(download: Callable, tmp_path: Path, arguments, code: int, said: str) -> None:
-    done = download(*arguments)
-    assert done.code == code
-    assert said in done.err
+def test_refusals(download: Callable, tmp_path: Path, arguments: tuple[str, str]) -> None:
+    assert download(*arguments).code == 64
     assert not (tmp_path / "refseq").exists()
 
 

@@ -101,12 +101,8 @@ def test_another_encoder_to_start_from(train, trained, tmp_path):
     assert "--start-from ENCODER" in origin["command"]
     more = tmp_path / "more" / "lite_encoder.safetensors"
     assert more.read_bytes() != encoder.read_bytes()
-    refused = train(tmp_path / "more")
-    assert refused.code == 3
-    assert "started from: was" in refused.err
-    missing = train(tmp_path / "none", "--start-from", tmp_path / "nothing")
-    assert missing.code == 64
-    assert "nothing is not a lite encoder" in missing.err
+    assert train(tmp_path / "more").code == 3
+    assert train(tmp_path / "none", "--start-from", tmp_path / "nothing").code == 64
 
 
 def test_uncalibrated_and_encoders_of_another_training(call, trained, contigs, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.test_changed_world import World, _classifier, _results, made, world
+from tests.faults.test_changed_world import World, _results, made, save_classifier, world
 from tests.unit.encoders.small import fair_model, save_fair
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError, OutputError
@@ -31,7 +30,7 @@ def _other_classifier(world: World) -> Path:
         locate(str(world.home / "dnabert"), "nucleotide").dim
         + locate(str(world.home / "esm.pt"), "protein").dim
     )
-    return _classifier(world.home / "new.safetensors", width, 7)
+    return save_classifier(world.home / "new.safetensors", width, 7)
 
 
 def _run(world: World, change: Callable[[Event], None], **machine: object) -> None:
@@ -109,27 +108,3 @@ def test_an_intermediate_file_that_changes_after_it_was_proved(
         _run(world, _when(stage, change))
     _run(world, lambda event: None)
     assert _results(world.out) == _results(made.out)
-
-
-def test_a_file_that_keeps_its_content_is_not_a_changed_one(world: World, made: World) -> None:
-    """A link, a mode, a time of change or a copy put in its place change no result."""
-    shutil.rmtree(world.out)
-    inputs = [world.home / name for name in ("in.fa", "esm.pt", "c.safetensors")]
-
-    def disturb() -> None:
-        made_so_far = [path for path in world.out.rglob("*") if path.is_file()]
-        for number, path in enumerate([*inputs, *made_so_far]):
-            os.link(path, world.home / f"{number}.link")
-            path.chmod(0o444)
-            path.chmod(0o644)
-            os.utime(path)
-        for path in inputs:
-            shutil.copy(path, copy := path.with_name("copy"))
-            copy.replace(path)
-
-    for stage in ("chunking", "protein_embeddings", "merging", "prediction", "output"):
-        _run(world, _when(stage, disturb))
-        for link in world.home.glob("*.link"):
-            link.unlink()
-        assert _results(world.out) == _results(made.out)
-        shutil.rmtree(world.out)
