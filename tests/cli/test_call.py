@@ -98,13 +98,11 @@ def test_a_moved_input_is_named(call: Calling, home: Path) -> None:
     shutil.copyfile(source, moved)
     source.rename(source.with_suffix(".away"))
     try:
-        gone = call("call", home / "out", "--stem", "a", "--relaxed")
-        assert gone.code == 65
+        assert call("call", home / "out", "--stem", "a", "--relaxed").code == 65
         named = call("call", home / "out", "--stem", "a", "--relaxed", "--input", moved)
         assert named.code == 0, named.err
         source.write_text(">a0\nACGT\n")
-        changed = call("call", home / "out", "--stem", "a")
-        assert changed.code == 65
+        assert call("call", home / "out", "--stem", "a").code == 65
     finally:
         source.with_suffix(".away").rename(source)
 
@@ -125,8 +123,7 @@ def test_an_unfinished_run_is_refused_where_it_is_named_or_alone(call: Calling, 
     assert call(*_predict(home, home / "other", "c")).code == 65
     before = _tables(home / "out", "a")
     for asked in ((home / "out", "--stem", "a", "--stem", "c"), (home / "out", home / "other")):
-        done = call("call", *asked, "--min-score", "-1")
-        assert done.code == 64
+        assert call("call", *asked, "--min-score", "-1").code == 64
         assert _tables(home / "out", "a") == before
 
 
@@ -134,8 +131,7 @@ def test_scores_that_were_changed_are_refused(call: Calling, home: Path) -> None
     scores = home / "out/a_merged/prediction_results_highestscore.csv"
     text = scores.read_text()
     scores.write_text(text.replace("\t0.", "\t1.", 1))
-    done = call("call", home / "out", "--stem", "a", "--relaxed")
-    assert done.code == 64
+    assert call("call", home / "out", "--stem", "a", "--relaxed").code == 64
 
 
 def test_tables_that_are_missing_are_written_again(call: Calling, home: Path) -> None:

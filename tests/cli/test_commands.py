@@ -81,21 +81,12 @@ def test_predict_from_file_to_results(
     assert "mean nothing" in log
 
 
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [
-        (["predict", ""], "[INPUT]..."),
-        (["predict", "x.fa", "-o", ""], "--output-dir"),
-    ],
-)
+@pytest.mark.parametrize("words", [["predict", ""], ["predict", "x.fa", "-o", ""]])
 def test_an_empty_variable_is_not_the_current_folder(
-    call: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], name: str
+    call: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = call(*words)
-    assert done.code == 64
-    assert name in done.err
-    assert "it is empty" in done.err
+    assert call(*words).code == 64
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,8 +8,6 @@ import pty
 import re
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
@@ -33,20 +31,11 @@ def _reads(path: Path, count: int) -> Path:
     return path
 
 
-def _in_a_terminal(
-    *arguments: object, interrupt_at: str | None = None, forked: bool = True
-) -> tuple[int, str]:
+def _in_a_terminal(*arguments: object, interrupt_at: str | None = None) -> tuple[int, str]:
     """Exit code, and all that the terminal received."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    process: ForkedCommand | subprocess.Popen[bytes]
-    if forked:
-        process = ForkedCommand("virnucpro", *arguments, env={"TERM": "xterm"}, terminal=slave)
-    else:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "virnucpro", *map(str, arguments)],
-            stdin=slave, stdout=slave, stderr=slave, env={**os.environ, "TERM": "xterm"},
-        )  # fmt: skip
+    process = ForkedCommand("virnucpro", *arguments, env={"TERM": "xterm"}, terminal=slave)
     os.close(slave)
     text, sent = "", False
     until = time.monotonic() + 60
@@ -63,8 +52,7 @@ def _in_a_terminal(
             process.send_signal(signal.SIGINT)
     os.close(master)
     code = process.wait(timeout=300)
-    if isinstance(process, ForkedCommand):
-        process.close()
+    process.close()
     return code, text
 
 
@@ -84,32 +72,6 @@ def test_a_terminal_gets_the_dashboard(reads: Path, tmp_path: Path) -> None:
     for line in words.split("\n"):
         if "/9]" in line:
             assert len(line.split("\r")[-1].rstrip()) <= 80
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("predict FILE -m toy", "FILE: model type toy"),
-        ("evaluate out --labels FILE", "evaluating out"),
-        ("train embed data", "embedding data"),
-        ("train classifier data -o my.safetensors", "training my.safetensors on data"),
-    ],
-    ids=lambda text: text.split(" -")[0],
-)
-def test_the_first_words_come_before_large_packages(
-    tmp_path: Path, words: str, says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stand-ins for torch and numpy, which end the program, show what came before them."""
-    _reads(tmp_path / "in/reads.fa", 1)
-    source = "in/reads.fa"  # a longer path might be broken at the end of a line
-    for package in ("torch", "numpy"):
-        (tmp_path / f"{package}.py").write_text("raise SystemExit(77)\n")
-    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    monkeypatch.setenv("PYTHONPATH", path)
-    monkeypatch.chdir(tmp_path)
-    code, text = _in_a_terminal(*words.replace("FILE", source).split(), forked=False)
-    assert code == 77, text
-    assert says.replace("FILE", source) in " ".join(_words(text).split())
 
 
 def test_ctrl_c_leaves_the_terminal_fine(tmp_path: Path) -> None:

@@ -30,9 +30,7 @@ def test_the_demo_classifies_its_example_and_prints_it(call: Callable, tmp_path:
 def test_the_demo_replaces_no_file_of_the_user(call: Callable, tmp_path: Path) -> None:
     mine = tmp_path / "example.fa"
     mine.write_text("mine")
-    done = call("demo", tmp_path, "--device", "cpu")
-    assert done.code == 64
-    assert str(mine.name) in done.err
+    assert call("demo", tmp_path, "--device", "cpu").code == 64
     mine.unlink()
     mine.symlink_to(tmp_path / "elsewhere")
     assert call("demo", tmp_path, "--device", "cpu").code == 64

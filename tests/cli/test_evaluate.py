@@ -193,8 +193,7 @@ def test_from_predictions_to_calibrated_rates(
     assert stated[-1]["contigs"] == sum(float(rate) <= 0.2 for rate in rates if rate != "NA")
     assert "False discovery rates" in (tmp_path / "f/evaluation.md").read_text()
     other = ("--calibrate", TOY_CLASSIFIER, "--output", tmp_path / "x.safetensors")
-    wrong = evaluate(*other, of=home / "out", out="g")
-    assert wrong.code == 64
+    assert evaluate(*other, of=home / "out", out="g").code == 64
     assert not (tmp_path / "g").exists()
     assert evaluate(*other, of=made / "out/in_chunks.tsv", out="h").code == 64
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +16,6 @@ import pytest
 import benchmarks.gpu.__main__ as measure
 from benchmarks.gpu.__main__ import ARCHIVE, KERNELS, SUMMARY
 from benchmarks.gpu.parts import SMALL, Part, parts
-from tests.faults.processes import family, running, until
 
 ROOT = Path(__file__).parents[2]
 SLEEP = (
@@ -125,21 +122,3 @@ def test_whatever_happens_to_a_part_the_others_follow(tmp_path: Path) -> None:
     with zipfile.ZipFile(out / ARCHIVE) as archive:
         assert archive.read("tests.log") == b"1 failed\n"
     assert len(list(out.iterdir())) <= MOST_FILES
-
-
-def test_terminated_it_leaves_nothing_behind(tmp_path: Path) -> None:
-    out, scratch = tmp_path / "out", tmp_path / "scratch"
-    command = [sys.executable, "-m", "benchmarks.gpu", "decisions", str(out)]
-    command += ["--device", "cpu", "--small", "--parts", "pool-fp32"]
-    scratch.mkdir()
-    environment = os.environ | {"TMPDIR": str(scratch)}
-    run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, env=environment)
-    try:
-        until(lambda: list(scratch.glob("*/models")), 200)
-        children = family(run.pid)
-        run.send_signal(signal.SIGTERM)
-        assert run.wait(200) == 128 + signal.SIGTERM
-    finally:
-        run.kill()
-    until(lambda: not any(map(running, children)), 200)
-    assert not list(scratch.iterdir())

@@ -138,9 +138,7 @@ def test_a_second_start_and_another_threshold(predict, tmp_path):
     assert again.code == 0
     assert "nothing to compute" in again.err
     assert "3 of 7 proteins" in again.out
-    refused = predict("--threshold", 0.6)
-    assert refused.code == 3
-    assert "threshold: was 0.5, is 0.6" in refused.err
+    assert predict("--threshold", 0.6).code == 3
     assert predict("--threshold", 0.6, "--force").code == 0
     assert (out / f"{STEM}_onehot_RCL_predictions_thr0p60.tsv").exists()
     assert not (out / f"{STEM}_onehot_RCL_predictions_thr0p50.tsv").exists()

@@ -105,6 +105,4 @@ def test_results_without_residues_and_damaged_ones(call, results, tmp_path):
     content = table.read_bytes()
     for damaged in (content[:300], b"x" + content, content[:200] + b"\0" * 50 + content[250:]):
         table.write_bytes(damaged)
-        result = call("rcl", "plot", results, "..", "--force")
-        assert result.code == 65, result.err
-        assert table.name in result.err
+        assert call("rcl", "plot", results, "..", "--force").code == 65

@@ -132,6 +132,7 @@ def test_what_cannot_be_trained(call, train, tmp_path):
     assert train(tmp_path / "a", "--split", "nowhere").code == 64
     few = tmp_path / "few.csv"
     few.write_text("id,rcl_start,rcl_end,Sequence\nA,2,4,MKLVMKLV\n")
-    done = call("rcl", "train", "--serpins", few, "--output-dir", tmp_path / "b", "--device", "cpu")
-    assert done.code == 65
-    assert "proteins with an RCL, and needs 2" in done.err
+    assert (
+        call("rcl", "train", "--serpins", few, "--device", "cpu", "--output-dir", tmp_path).code
+        == 65
+    )

@@ -80,12 +80,9 @@ def test_only_what_is_missing_or_damaged_or_changed_is_computed(call, dataset):
 def test_other_models_are_refused(call, dataset, reference):
     assert call("train", "embed", dataset.root, *TOY).code == 0
     other = ("--protein-model", reference / "models" / "esm2_t3_tiny_UR50D.pt")
-    refused = call("train", "embed", dataset.root, *TOY, *other)
-    assert refused.code == 3
-    assert "protein model: was sha256" in refused.err
-    partly = call("train", "embed", dataset.root, *TOY, *other, "--parts", "train", "--force")
-    assert partly.code == 3
-    assert "part validation" in partly.err
+    assert call("train", "embed", dataset.root, *TOY, *other).code == 3
+    partly = ("--parts", "train", "--force")
+    assert call("train", "embed", dataset.root, *TOY, *other, *partly).code == 3
     assert load_features(dataset.layout("train").merged(1), "merged").data.shape[1] == 32
     forced = call("train", "embed", dataset.root, *TOY, *other, "--force")
     assert forced.code == 0, forced.err
