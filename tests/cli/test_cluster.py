@@ -8,19 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import PLAIN
 from virnucpro.cli import run
 from virnucpro.errors import DeviceError
 from virnucpro.executors import cluster
 from virnucpro.layout import RunLayout
 from virnucpro.store.lock import locked
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "sample.fa"
-    path.write_bytes(PLAIN)
-    return path
 
 
 def _predict(source: Path, *options: str) -> int:

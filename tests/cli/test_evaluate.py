@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.inputs import table
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli import run as run_program
 from virnucpro.layout import lock_file
@@ -52,7 +53,7 @@ def evaluate(call: Callable, made: Path, tmp_path: Path) -> Callable:
 
 def _label(home: Path, rng: random.Random) -> None:
     """What a toy says means nothing, so the truth is made to fit: three of four are right."""
-    rows = [row for row in _table(home / "out/in_contigs.tsv") if row["status"] == "scored"]
+    rows = [row for row in table(home / "out/in_contigs.tsv") if row["status"] == "scored"]
     middle = sorted(float(row["virus_score"]) for row in rows)[len(rows) // 2]
     labels = ["record\tlabel\tgroup\tgenome\n"]
     labels.append("closed\tothers\tPlants\tgc\nabsent\tvirus\tPhages\tga\n")
@@ -69,11 +70,6 @@ def _predict(home: Path, classifier: Path, out: str) -> list[str]:
     return list(map(str, [*arguments, "-m", "custom", "-p", classifier, "-e", 300, "-d", "cpu"]))
 
 
-def _table(path: Path) -> list[dict[str, str]]:
-    header, *rows = (line.split("\t") for line in path.read_text().splitlines())
-    return [dict(zip(header, row, strict=True)) for row in rows]
-
-
 @pytest.mark.parametrize("level", ["frame", "chunk", "contig"])
 def test_a_run_is_measured_at_every_level(evaluate: Callable, tmp_path: Path, level: str) -> None:
     out, done = tmp_path / "e", evaluate("--level", level)
@@ -81,7 +77,7 @@ def test_a_run_is_measured_at_every_level(evaluate: Callable, tmp_path: Path, le
     assert sorted(path.name for path in out.iterdir()) == [".checkpoints", *FILES, *PLOTS]
     assert all((out / name).read_bytes().endswith(b"IEND\xaeB`\x82") for name in PLOTS)
     found = json.loads((out / "evaluation.json").read_text())
-    rows = _table(out / "evaluation.tsv")
+    rows = table(out / "evaluation.tsv")
     groups = ["Bacteria", "Plants", "*Odd|<b>*", "Phages"]
     assert [row["name"] for row in rows if row["slice"] == "group"] == groups
     assert float(rows[0]["auroc"]) == pytest.approx(found["overall"]["auroc"], abs=1e-6)
@@ -97,8 +93,8 @@ def test_the_figures_are_those_of_the_tables(
     from sklearn.metrics import roc_auc_score
 
     assert evaluate().code == 0
-    labels = {row["record"]: row["label"] for row in _table(made / "labels.tsv")}
-    chunks = [row for row in _table(made / "out/in_chunks.tsv") if row["status"] == "scored"]
+    labels = {row["record"]: row["label"] for row in table(made / "labels.tsv")}
+    chunks = [row for row in table(made / "out/in_chunks.tsv") if row["status"] == "scored"]
     truth = [labels[row["record"]] == "virus" for row in chunks]
     scores = [float(row["max_score_1"]) - float(row["max_score_0"]) for row in chunks]
     found = json.loads((tmp_path / "e/evaluation.json").read_text())["overall"]
@@ -185,8 +181,8 @@ def test_from_predictions_to_calibrated_rates(
     assert new.read_bytes() == content
     home = shutil.copytree(made, tmp_path / "home", ignore=shutil.ignore_patterns("out"))
     assert call(*_predict(home, new, "out")).code == 0
-    assert {row["fdr"] for row in _table(made / "out/in_contigs.tsv")} == {"NA"}
-    rates = [row["fdr"] for row in _table(home / "out/in_contigs.tsv")]
+    assert {row["fdr"] for row in table(made / "out/in_contigs.tsv")} == {"NA"}
+    rates = [row["fdr"] for row in table(home / "out/in_contigs.tsv")]
     assert rates.count("NA") == 1
     assert evaluate("--level", "contig", of=home / "out", out="f").code == 0
     stated = json.loads((tmp_path / "f/evaluation.json").read_text())["false_discovery_rates"]

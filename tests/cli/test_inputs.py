@@ -7,7 +7,6 @@ All forms of damaged sequence files are in ``tests/unit/io``, keys of the config
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,13 +45,6 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     (folder / "sample.fa").write_bytes(PLAIN)
     _execute(folder / "sample.fa", folder / "out")
     return result_bytes(folder / "out")
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "sample.fa"
-    path.write_bytes(PLAIN)
-    return path
 
 
 def _execute(source: Path, out: Path, disk: Disk | None = None) -> None:
@@ -174,16 +166,6 @@ def test_many_short_reads(call: Callable, tmp_path: Path, count: int) -> None:
     check_accepted(predict(call, tmp_path, reads))
     rows = table(tmp_path / "out/sample_contigs.tsv")
     assert [row["record"] for row in rows] == [str(i) for i in range(count)]
-
-
-def test_a_gzip_bomb_stops_at_the_free_space(
-    call: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    free = shutil.disk_usage(tmp_path)._replace(free=4 << 20)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
-    done = predict(call, tmp_path, packed(b">a\n" + b"A" * 20_000_000), name="sample.fa.gz")
-    check_refused(done, 65, tmp_path / "sample.fa.gz", "expands to more than")
-    check_nothing_written(tmp_path / "out")
 
 
 # --- changed while it is used, or among the results

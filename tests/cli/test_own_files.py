@@ -21,13 +21,6 @@ USERS_FILES = [
 ]
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "sample.fa"
-    path.write_bytes(PLAIN)
-    return path
-
-
 @pytest.mark.parametrize("name", USERS_FILES)
 def test_a_users_file_beside_the_input(
     call: Callable, source: Path, tmp_path: Path, name: str

@@ -1,8 +1,11 @@
-"""The report at the end of predict, ``virnucpro report`` and ``virnucpro plot``."""
+"""``virnucpro report``, ``virnucpro plot``, and ``virnucpro utils multiqc`` with MultiQC itself."""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 
 from tests.conftest import Call
 from tests.report_data import Shown, mixed, write_run
+from tests.unit.test_results import write_run as write_results
 from virnucpro.report.figures import COLOURS
 
 Calling = Callable[..., Call]
@@ -111,3 +115,48 @@ def test_the_track_of_a_record_is_a_picture(call: Calling, tmp_path: Path) -> No
     (plots / "host.png").write_text("mine")
     assert call(*plot, "host").code == 64
     assert (plots / "host.png").read_text() == "mine"
+
+
+def test_multiqc_gets_two_files_per_run(call: Calling, tmp_path: Path) -> None:
+    assert call("utils", "multiqc", tmp_path, "-o", tmp_path).code == 64
+    write_results(tmp_path, "a")
+    out = tmp_path / "out"
+    for _ in range(2):  # the second time over its own files
+        assert call("utils", "multiqc", tmp_path, "-o", out).code == 0
+    general, bars = (out / f"a_virnucpro_{kind}_mqc.json" for kind in ("general", "calls"))
+    shown = json.loads(general.read_text())
+    counts = {"virus_records": 1, "virus_share": 100.0, "records": 2, "unscored": 1}
+    assert shown["data"] == {"a": counts}
+    assert set(shown["headers"]) == set(counts)
+    calls = {"virus": 1, "undecided": 0, "nonvirus": 0, "unscored": 1}
+    assert json.loads(bars.read_text())["data"] == {"a": calls}
+    records = [
+        Shown("v", "virus", [0.9] * 3),
+        Shown("n", "nonvirus", [0.1]),
+    ]
+    write_run(tmp_path / "b", records, "b")
+    assert call("utils", "multiqc", tmp_path / "b", "-o", out).code == 0
+    shown = json.loads((out / "b_virnucpro_general_mqc.json").read_text())
+    assert shown["data"]["b"]["virus_share"] == 75, "of the bases, not of the records"
+    assert call("utils", "multiqc", tmp_path, tmp_path, "-o", tmp_path / "twice").code == 64
+    assert not (tmp_path / "twice").exists()
+    general.write_text("mine")
+    assert call("utils", "multiqc", tmp_path, "-o", out).code == 64
+    assert general.read_text() == "mine"
+
+
+@pytest.mark.slow
+def test_multiqc_itself_shows_them(call: Calling, tmp_path: Path) -> None:
+    pytest.importorskip("multiqc")
+    for stem in ("first", "second"):
+        write_results(tmp_path, stem)
+    assert call("utils", "multiqc", tmp_path, "-o", tmp_path / "in").code == 0
+    command = [sys.executable, "-m", "multiqc", "in", "-o", "report", "--strict", "--no-ansi"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    data = tmp_path / "report/multiqc_data"
+    general = (data / "multiqc_general_stats.txt").read_text()
+    assert [line.split("\t")[0] for line in general.splitlines()] == ["Sample", "first", "second"]
+    assert "virus_records" in general
+    report = (tmp_path / "report/multiqc_report.html").read_text()
+    assert "Records by call." in report
+    assert "virnucpro_calls_plot" in report

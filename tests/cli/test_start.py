@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import PLAIN, TOY
+from tests.cli.inputs import TOY
 from tests.legacy_run import make_legacy
 
 WATCHED = """
@@ -20,13 +20,6 @@ code = run(sys.argv[1:])
 print("torch" in sys.modules, file=sys.stdout)
 sys.exit(code)
 """
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "sample.fa"
-    path.write_bytes(PLAIN)
-    return path
 
 
 def _foreign(out: Path) -> None:

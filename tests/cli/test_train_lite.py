@@ -14,7 +14,6 @@ from tests.records_data import make_records
 from tests.training_data import LENGTH, genome
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli import run
-from virnucpro.store.disk import sha256_of
 from virnucpro.training.lite.fitting import training_files
 
 QUICK = ("--steps", 4, "--threads", 1)
@@ -89,18 +88,6 @@ def test_the_model_is_used_as_it_says(call, dataset, contigs, tmp_path):
     encoder = training_files(folder).results[0]
     encoder.write_bytes(encoder.read_bytes()[:-9])
     assert call(*predict, tmp_path / "damaged").code == 64
-
-
-def test_another_encoder_to_start_from(train, trained, tmp_path):
-    encoder = trained / "lite_encoder.safetensors"
-    assert train(tmp_path / "more", "--start-from", encoder).code == 0
-    origin = json.loads((tmp_path / "more" / "lite.json").read_text())
-    assert origin["settings"]["started from"] == sha256_of(encoder)
-    assert "--start-from ENCODER" in origin["command"]
-    more = tmp_path / "more" / "lite_encoder.safetensors"
-    assert more.read_bytes() != encoder.read_bytes()
-    assert train(tmp_path / "more").code == 3
-    assert train(tmp_path / "none", "--start-from", tmp_path / "nothing").code == 64
 
 
 def test_uncalibrated_and_encoders_of_another_training(call, trained, contigs, tmp_path):
