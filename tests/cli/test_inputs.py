@@ -244,7 +244,7 @@ def test_a_refused_input_can_be_corrected(
 )
 def test_options(call: Callable, source: Path, tmp_path: Path, words: str) -> None:
     done = call("predict", source, "-o", tmp_path / "out", "-m", "toy", *words.split())
-    check_refused(done, 64, words.split()[0])
+    check_refused(done, 64)
     assert not (tmp_path / "out").exists()
 
 
