@@ -40,8 +40,8 @@ from virnucpro.encoders.weights import (
     read_safetensors,
 )
 from virnucpro.errors import ModelError
+from virnucpro.store.disk import HashedFile, hashed
 from virnucpro.store.documents import parse_json
-from virnucpro.store.stamps import HashedFile, hashed
 
 LABELS = ("others", "virus")  # class 0 and 1 of the released classifiers
 SCHEMA = 1

@@ -25,7 +25,7 @@ from virnucpro.store.work import (
     WorkIdentity,
     check_evaluation,
     check_work,
-    foreign_files_refusal,
+    refuse_foreign,
 )
 
 REPORT = "evaluation.json"
@@ -64,8 +64,8 @@ def run_evaluation(
         "level": predictions.level,
         "threshold": threshold,
     }
-    if not force and (refusal := foreign_files_refusal(_existing(folder))):
-        raise refusal
+    if not force:
+        refuse_foreign(_existing(folder))
     classifier = None
     if calibrate is not None:
         classifier, frames = _calibration_source(calibrate, source, predictions, notify)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+
+import msgspec
 
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.store import legacy
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.disk import Disk
 from virnucpro.store.documents import read_document, sealed, stamped
-from virnucpro.store.ledger import has_receipts, read_receipts
+from virnucpro.store.ledger import Ledger, has_receipts
 from virnucpro.store.lock import read_owner
 from virnucpro.store.work import (
     Decision,
@@ -20,7 +21,7 @@ from virnucpro.store.work import (
     WorkIdentity,
     check_work,
     files_in,
-    foreign_files_refusal,
+    refuse_foreign,
 )
 
 INPUT_NAMES = ("input", "second input")
@@ -49,15 +50,8 @@ class RunState:
 def read_state(layout: Layout) -> RunState | None:
     """Return the state of an earlier run of the same STEM; a damaged one counts as none."""
     try:
-        document = read_document("run state", layout.run_state)
-        budgets = {
-            str(key): value
-            for key, value in dict(document.get("budgets", {})).items()
-            if isinstance(value, int) and value > 0
-        }
-        mates = str(document.get("mates", ""))
-        return RunState(str(document["source"]), dict(document["analysis"]), budgets, mates)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return msgspec.convert(read_document("run state", layout.run_state), RunState)
+    except (OSError, ValueError):
         return None
 
 
@@ -79,7 +73,7 @@ def check_run(
     return check_work(wanted.identity, existing, disk, resume=resume, force=force)
 
 
-def refuse_foreign_files(layout: RunLayout, *, resume: bool) -> None:
+def refuse_early(layout: RunLayout, *, resume: bool) -> None:
     """Refuse files that are in the way of a run, as :func:`check_run` will, but at once.
 
     Nothing is refused where another process works on the run, because files come and go.
@@ -87,9 +81,7 @@ def refuse_foreign_files(layout: RunLayout, *, resume: bool) -> None:
     owner = read_owner(layout.lock)
     if owner is None or owner.is_dead:
         wanted = RunState("", {"chunk length": layout.chunk_length})
-        existing = _existing_run(layout, wanted, accepted=resume)
-        if refusal := foreign_files_refusal(existing):
-            raise refusal
+        refuse_foreign(_existing_run(layout, wanted, accepted=resume))
 
 
 def _existing_run(layout: Layout, wanted: RunState, *, accepted: bool) -> ExistingWork:
@@ -103,7 +95,7 @@ def _existing_run(layout: Layout, wanted: RunState, *, accepted: bool) -> Existi
     chunked = layout.chunked_files()
     present = [path for path in layout.owned() if path not in chunked or path.name in names]
     if has_receipts(layout):
-        foreign = _foreign_in_place_of_removed(layout)
+        foreign = Ledger(layout).foreign_files()
         own = [path for path in present if path not in foreign]
     else:  # Nothing was finished: of the files, only those that come first may be ours.
         own = [path for path in present if earlier and path in chunked]
@@ -117,21 +109,6 @@ def _existing_run(layout: Layout, wanted: RunState, *, accepted: bool) -> Existi
         identity=earlier.identity if earlier and own else None,
         finished=layout.run_json.exists() and not layout.failed_fasta.exists(),
     )
-
-
-def _foreign_in_place_of_removed(layout: Layout) -> list[Path]:
-    """Return the files that somebody put where the finished run had removed its own."""
-    stored = read_receipts(layout)
-    digests = {
-        layout.root / output["file"]: output["sha256"]
-        for document in stored.documents.values()
-        for output in document["outputs"]
-    }
-    return [
-        path
-        for path in sorted(stored.removed & digests.keys())
-        if path.is_symlink() or (path.exists() and sha256_of(path) != digests[path])
-    ]
 
 
 def _legacy_run(layout: Layout, wanted: RunState, *, accepted: bool) -> ExistingWork:

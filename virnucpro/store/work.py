@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.layout import existing_paths
@@ -90,8 +92,7 @@ def check_work(
         if folder is None:
             return Decision("start")
         return Decision("start", f"--force: starting over; what was there is now in {folder}")
-    if refusal := foreign_files_refusal(existing):
-        raise refusal
+    refuse_foreign(existing)
     earlier = existing.identity or wanted
     if changes := _changes(earlier.settings, wanted.settings):
         instead = f", not {wanted.label}" if wanted.label != earlier.label else ""
@@ -136,13 +137,13 @@ def check_evaluation(
     return notice if decision == "start" else f"{wanted.label} is made again"
 
 
-def foreign_files_refusal(existing: ExistingWork, *, force: bool = True) -> UsageError | None:
-    """Return the refusal to overwrite files that are not ours, if there are any.
+def refuse_foreign(existing: ExistingWork, *, force: bool = True) -> None:
+    """Raise UsageError where files that are not ours would be overwritten.
 
     ``force`` says whether the command has the option ``--force``.
     """
     if not existing.foreign_files:
-        return None
+        return
     place = existing.place
     files = sorted(files_in(existing.foreign_files))
     names = [str(f.relative_to(place) if place in f.parents else f) for f in files]
@@ -151,7 +152,7 @@ def foreign_files_refusal(existing: ExistingWork, *, force: bool = True) -> Usag
     advice = f"move them away or choose another {existing.option}"
     if force:
         advice += f", or start over with --force, which moves them to {existing.previous.parent}"
-    return UsageError(
+    raise UsageError(
         f"{place} already holds files that this command would overwrite and that are not "
         f"its own: {listed}; {advice}"
     )
@@ -167,8 +168,7 @@ def refuse_other_json(path: Path | None, keys: Sequence[str], option: str) -> No
     is_own = isinstance(document, dict) and set(keys) <= document.keys()
     foreign = [] if is_own else existing_paths(path)
     existing = ExistingWork(path.parent, path.parent, foreign_files=foreign, option=option)
-    if refusal := foreign_files_refusal(existing, force=False):
-        raise refusal
+    refuse_foreign(existing, force=False)
 
 
 def files_in(paths: Sequence[Path]) -> list[Path]:
@@ -217,7 +217,6 @@ def save_identity(path: Path, identity: WorkIdentity, disk: Disk) -> None:
 def read_identity(path: Path) -> WorkIdentity | None:
     """Return what :func:`save_identity` recorded; None where there is no readable record."""
     try:
-        document = read_document("work", path)
-        return WorkIdentity(str(document["label"]), dict(document["settings"]))
-    except (OSError, ValueError, LookupError, TypeError):
+        return msgspec.convert(read_document("work", path), WorkIdentity)
+    except (OSError, ValueError):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import RenderableType
 
-from virnucpro.events import Event, Progressed
+from virnucpro.events import Event, Notice, Progressed
 from virnucpro.formatting import clock_time, percent
 from virnucpro.ui.terminal import LINE_SECONDS, ProgressScreen, bar_line
 
@@ -30,9 +30,11 @@ class StepScreen(ProgressScreen):
             self._amount += amount
 
     def show_report(self, event: Event) -> None:
-        """Count the records of a report that is written."""
+        """Count the records of a report that is written, and show notices."""
         if isinstance(event, Progressed):
             self.advance(event.sequences)
+        elif isinstance(event, Notice):
+            self.say(event.message)
 
     def _start(self, title: str, total: float | None, amount: float, unit: str) -> None:
         with self.lock:

@@ -17,8 +17,8 @@ from virnucpro.errors import ConfigError, ResumeRefusedError
 from virnucpro.layout import RunLayout
 from virnucpro.store.documents import SCHEMAS, sealed
 from virnucpro.store.features import DamagedFeaturesError, Features, encode_features, load_features
+from virnucpro.store.ledger import Receipt, UnusableReceiptError, read_receipt
 from virnucpro.store.lock import read_owner
-from virnucpro.store.receipts import Receipt, UnusableReceiptError, read_receipt
 from virnucpro.store.state import RunState, read_state
 
 GOOD = encode_features(Features(["a", "b"], torch.ones(2, 3)), "merged")
