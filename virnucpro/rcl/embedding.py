@@ -32,7 +32,7 @@ from virnucpro.stages.embedding import EmbeddingSession, budget_key
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed
 from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState
+from virnucpro.store.work import RunState
 
 SCHEMA = 1
 PROTEINS_PER_FILE = 64

@@ -34,7 +34,7 @@ from virnucpro.store.disk import Disk, HashedFile
 from virnucpro.store.documents import parse_json
 from virnucpro.store.ledger import Ledger, Receipt, UnusableReceiptError
 from virnucpro.store.lock import locked
-from virnucpro.store.state import INPUT_NAMES, INTERLEAVED, MATES, RunState, read_state
+from virnucpro.store.work import INPUT_NAMES, INTERLEAVED, MATES, RunState, read_state
 from virnucpro.version import __version__
 
 

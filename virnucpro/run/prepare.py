@@ -28,7 +28,7 @@ from virnucpro.stages.translation import TranslationStage
 from virnucpro.store.disk import Disk, HashedFile
 from virnucpro.store.ledger import has_receipts
 from virnucpro.store.legacy import is_legacy_run, legacy_frames_per_file
-from virnucpro.store.state import INTERLEAVED, MATES, RunState, read_state
+from virnucpro.store.work import INTERLEAVED, MATES, RunState, read_state
 
 # What the state of a run says where it has split files of a fixed size, or no frame twice.
 FRAMES_PER_FILE = "frames per file"

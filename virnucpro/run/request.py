@@ -20,7 +20,7 @@ from virnucpro.models.store import find_model
 from virnucpro.settings import AnalysisSettings, CutSettings, MachineSettings
 from virnucpro.store import legacy
 from virnucpro.store.disk import refuse_links
-from virnucpro.store.state import refuse_early
+from virnucpro.store.work import refuse_early
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from virnucpro.formatting import byte_size
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import AGAIN, Disk, HashedFile
 from virnucpro.store.ledger import FileFailure, Ledger
-from virnucpro.store.state import RunState, check_run, read_state, write_state
+from virnucpro.store.work import RunState, check_run, read_state, write_state
 
 
 @dataclass(eq=False)

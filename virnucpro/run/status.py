@@ -25,7 +25,7 @@ from virnucpro.store.ledger import (
     has_receipts,
 )
 from virnucpro.store.lock import A_RUN, LockOwner, read_owner
-from virnucpro.store.state import read_state
+from virnucpro.store.work import read_state
 
 RunProgress = Literal["running", "finished", "partial", "interrupted", "legacy", "legacy finished"]
 

@@ -19,7 +19,7 @@ from virnucpro.store.documents import SCHEMAS, sealed
 from virnucpro.store.features import DamagedFeaturesError, Features, encode_features, load_features
 from virnucpro.store.ledger import Receipt, UnusableReceiptError, read_receipt
 from virnucpro.store.lock import read_owner
-from virnucpro.store.state import RunState, read_state
+from virnucpro.store.work import RunState, read_state
 
 GOOD = encode_features(Features(["a", "b"], torch.ones(2, 3)), "merged")
 RECEIPT = {
