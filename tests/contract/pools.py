@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tests.contract.thread_pool import ThreadPool
 from virnucpro.contracts import Device
-from virnucpro.executors.local import LocalPool
+from virnucpro.executors.executor import LocalPool
 from virnucpro.executors.pool import WorkerPool
 from virnucpro.executors.processes import ProcessPool
 
