@@ -42,8 +42,8 @@ from virnucpro.encoders.weights import (
 )
 from virnucpro.errors import ModelError
 from virnucpro.models.store import check_file
+from virnucpro.store.disk import HashedFile, hashed
 from virnucpro.store.documents import parse_json
-from virnucpro.store.stamps import HashedFile, hashed
 
 LABELS = ("others", "virus")  # class 0 and 1 of the released classifiers
 SCHEMA = 1

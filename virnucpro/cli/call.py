@@ -48,7 +48,9 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
     screen = StepScreen(settings.display)
     stems, inputs, command = options["stems"], options["inputs"], shared.command_line()
     with shared.shown_on(screen, settings.warnings):
-        runs = call_again(folders, stems, inputs, settings.cuts, command, screen)
+        runs = call_again(
+            folders, stems, inputs, settings.cuts, command, screen, screen.show_report
+        )
     if settings.display.quiet:
         return
     for run in runs:
