@@ -107,7 +107,7 @@ class RunScreen(ProgressScreen):
             parts.append("loading the model")
         seconds, complete = progress.run_remaining
         if seconds is None:
-            parts.append(f"{clock_time(progress.now - progress.started)} so far")
+            parts.append(f"{clock_time(self.clock() - progress.started)} so far")
         else:
             parts.append(f"{'' if complete else 'at least '}{clock_time(seconds)} left")
         if progress.failed:
@@ -168,7 +168,7 @@ class RunScreen(ProgressScreen):
 
     def _row(self, workers: Sequence[WorkerProgress]) -> dict[str, str]:
         """Return the figures of a row by the titles of the columns, and its state."""
-        progress, now, worker = self.progress, self.progress.now, workers[0]
+        progress, now, worker = self.progress, self.clock(), workers[0]
         states = {worker.state_shown(now) for worker in workers}
         state = next(state for state in STYLES if state in states)
         busy = [worker for worker in workers if worker.state_shown(now) == "busy"]

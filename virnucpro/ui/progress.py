@@ -134,13 +134,13 @@ class StageProgress:
     """
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
+        self.clock = clock
         self._devices: dict[int, Device] = {}
         self._rates: dict[str, float] = {}  # sequences per second of stages that have ended
         self._begin(StageStarted("", 0, 0, 0, 0, 0, title="", stages=0, on_workers=False))
 
     def _begin(self, event: StageStarted) -> None:
-        now, self.stage = self._clock(), event
+        now, self.stage = self.clock(), event
         self.tasks_done = self.failed = 0
         self.encoding = event.on_workers and event.todo > 0
         self.started = self._working_since = now
@@ -150,7 +150,7 @@ class StageProgress:
 
     def update(self, event: Event) -> None:
         """Take an event into account."""
-        now = self._clock()
+        now = self.clock()
         match event:
             case Progressed(number, sequences, tokens):
                 worker, weight = self._worker(number), 0.0
@@ -194,7 +194,7 @@ class StageProgress:
     def _worker(self, number: int) -> WorkerProgress:
         """Return a worker; the host comes without a :class:`WorkerReady`."""
         if number not in self._workers:
-            device, now = self._devices.get(number, Device("cpu")), self._clock()
+            device, now = self._devices.get(number, Device("cpu")), self.clock()
             self._workers[number] = WorkerProgress(number, device, now, now, RecentRate(now))
         return self._workers[number]
 
@@ -202,11 +202,6 @@ class StageProgress:
     def workers(self) -> list[WorkerProgress]:
         """The workers that encode, by number; none in a stage of the host."""
         return [self._workers[n] for n in sorted(self._workers)] if self.encoding else []
-
-    @property
-    def now(self) -> float:
-        """The time of the clock."""
-        return self._clock()
 
     @property
     def title(self) -> str:
@@ -232,12 +227,12 @@ class StageProgress:
     @property
     def per_second(self) -> Work | None:
         """Work per second of all workers; None while it is too early to tell."""
-        return added(worker.rate.per_second(self.now) for worker in self._workers.values())
+        return added(worker.rate.per_second(self.clock()) for worker in self._workers.values())
 
     @property
     def remaining(self) -> float | None:
         """Seconds to the end of the stage; None at its very start, and when all is counted."""
-        share, worked = self.share, self.now - self._working_since
+        share, worked = self.share, self.clock() - self._working_since
         if not share or share == 1 or (share < EARLY_SHARE and worked < EARLY_SECONDS):
             return None
         whole, speed = 1.0, share / max(worked, EARLIEST)

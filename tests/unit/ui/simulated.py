@@ -102,6 +102,6 @@ class Worked:
 
 def screen_of(progress: StageProgress, readings: dict[int, GpuReading] | None = None) -> RunScreen:
     """Return a screen that shows given figures."""
-    screen = RunScreen(DisplaySettings(), Layout(Path(), "x"))
+    screen = RunScreen(DisplaySettings(), Layout(Path(), "x"), clock=progress.clock)
     screen.progress, screen.readings = progress, readings or {}
     return screen
