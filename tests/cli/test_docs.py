@@ -72,9 +72,9 @@ def test_documented_links_lead_somewhere() -> None:
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
-def test_the_house_is_described_from_the_bottom_to_the_top() -> None:
+def test_the_folders_are_described_from_the_bottom_to_the_top() -> None:
     page = (ROOT / "docs/developing.md").read_text()
-    table = page[page.index("## The house") : page.index("## The way of one record")]
+    table = page[page.index("## The folders") : page.index("## The way of one record")]
     places = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", table, re.MULTILINE)
     assert tuple(places) == ORDER
 

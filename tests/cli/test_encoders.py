@@ -135,9 +135,3 @@ def test_two_packages_cannot_share_a_name(packages):
         install(packages, name, "1", {"twice": f"{name}:FAMILY"}, "")
     with pytest.raises(ModelError, match=r"both register the encoder family 'twice'"):
         family_named("twice")
-
-
-def test_the_documentation_shows_the_tested_files():
-    text = (ROOT / "docs" / "encoders.md").read_text()
-    for name in ("pyproject.toml", "kmer_encoder.py"):
-        assert (EXAMPLE / name).read_text().strip() in text

@@ -12,6 +12,8 @@ coefficients of a :class:`virnucpro.classifier.contigs.ContigModel` for each chu
 
     "contigs": {"500": [0.1, 0.9, 0.3, -0.1, 0.05]}
 
+Four more numbers, if there are any, are those of its tail.
+
 The original's ``.pth`` is a whole pickled module of class ``__main__.MLPClassifier``. It is taken
 apart without running what is pickled: every class in it becomes an inert holder of attributes.
 """
@@ -71,7 +73,7 @@ class _Metadata(Struct):
     encoders: tuple[str, ...] = ()
     chunk_lengths: tuple[int, ...] = ()
     temperature: _Positive | None = None
-    contigs: dict[str, tuple[float, float, float, float, float]] = {}
+    contigs: dict[str, Annotated[list[float], Meta(min_length=5, max_length=9)]] = {}
     extra: dict[str, Any] = {}
 
 

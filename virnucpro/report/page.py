@@ -165,7 +165,13 @@ def warnings(content: Content) -> Iterator[str]:
             "The classifier is not calibrated: a score is not a probability, and there is no "
             "estimated false discovery rate (fdr)."
         )
-    highest_rate = np.fmax.reduce(content.of_call("virus")["fdr"], initial=0)
+    rates = content.of_call("virus")["fdr"]
+    highest_rate = np.fmax.reduce(rates, initial=0)
+    if content.calibrated and len(rates) and np.isnan(rates).all():
+        yield (
+            f"No false discovery rate (fdr) is known: nearly all {content.noun}s look viral, so "
+            f"most are viruses, or their hosts are of an unknown kind."
+        )
     if highest_rate > DOUBTFUL:
         yield (
             f"Of the {content.noun}s called virus, an estimated {percent(highest_rate)} "

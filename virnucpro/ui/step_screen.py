@@ -107,16 +107,17 @@ class TrainingScreen(StepScreen):
 
     def _end_epoch(self, event: EpochEnded) -> None:
         self.end()
-        best = "the best so far" if event.best == event.epoch else f"best: epoch {event.best}"
-        self._seconds = (*self._seconds, event.seconds)[-AVERAGED_EPOCHS:]
+        row, epoch, epochs = event.row, int(event.row["epoch"]), int(event.row["epochs"])
+        best = "the best so far" if event.best == epoch else f"best: epoch {event.best}"
+        self._seconds = (*self._seconds, row["seconds"])[-AVERAGED_EPOCHS:]
         # Early stopping may end the training at any time.
-        seconds = sum(self._seconds) / len(self._seconds) * (event.epochs - event.epoch)
-        known = {title: event.metrics[n] for n, title in TITLES.items() if n in event.metrics}
+        seconds = sum(self._seconds) / len(self._seconds) * (epochs - epoch)
+        known = {title: row[n] for n, title in TITLES.items() if n in row}
         metrics = ", ".join(f"{title} {value:.4f}" for title, value in known.items())
         metrics = f"{metrics} ({best})".lstrip()
         with self.lock:
             self._note = f"; {metrics}; at most {clock_time(seconds)} to the end"
-        result = f"epoch {event.epoch} of at most {event.epochs}: loss {event.loss:.4f}{self._note}"
+        result = f"epoch {epoch} of at most {epochs}: loss {row['loss']:.4f}{self._note}"
         self.draw()
         self.log.line(result)
         if self.verbose:

@@ -77,10 +77,6 @@ def test_bcbio_gff_reads_the_gff3_file(written: dict[str, Path]) -> None:
         assert "flank_score" not in second.qualifiers
 
 
-def test_a_record_without_regions_has_no_line() -> None:
-    assert gff3_rows("a", 100, ()) == ""
-
-
 def test_the_score_of_a_bed_file_stays_between_0_and_1000() -> None:
     rows = [bed_row("a", REGION._replace(score=score)) for score in (-1.0, 0.0, 1.0)]
     assert [row.split("\t")[4] for row in rows] == ["0", "500", "1000"]

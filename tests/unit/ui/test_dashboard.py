@@ -122,11 +122,6 @@ def test_a_host_stage_is_a_single_bar() -> None:
     assert second.rstrip().endswith(" 50.0 %    500 of 1,000     25/s")
 
 
-def test_a_cpu_worker_is_named_by_its_number() -> None:
-    words = screen_of(Worked(Device("cpu"), Device("cpu")).progress).line_parts()
-    assert words[-1] == "CPU 1: tasks 0, sequences 0, part 0 %, seq/s idle"
-
-
 def test_many_workers_are_shown_as_one_row_per_node() -> None:
     stage = cluster(3, 4)
     board = screen_of(stage.progress)

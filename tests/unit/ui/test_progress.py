@@ -98,24 +98,6 @@ def test_the_next_stage_knows_the_workers_but_not_the_dead() -> None:
     assert stage.progress.workers == []
 
 
-def test_a_stage_of_the_host() -> None:
-    stage = Worked()
-    stage.update(
-        host_stage("Translation", 2, sequences=1000), TaskStarted(0, file_task(0, 1000, 0))
-    )
-    stage.hand.now += 10
-    stage.update(*[Progressed(0, 1, 0)] * 250)
-    progress = stage.progress
-    assert (progress.title, progress.workers, progress.share) == ("[2/9] Translation", [], 0.25)
-    assert progress.remaining == pytest.approx(30)
-    stage.update(host_stage("Chunking", 1))
-    assert (progress.share, progress.remaining) == (None, None)
-    stage.update(host_stage("Merging", 6, todo=4), TaskStarted(0, file_task(0)))
-    stage.hand.now += 10
-    stage.update(TaskFinished(0, file_task(0), 10))
-    assert (progress.share, progress.remaining) == (0.25, 30)
-
-
 def test_a_rate_is_of_the_last_half_minute_or_of_rare_reports() -> None:
     rate = RecentRate(0.0)
     for second in range(1, 161):
