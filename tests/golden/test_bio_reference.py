@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from virnucpro.io.chunks import chunk_id, chunk_spans
 from virnucpro.io.fasta import read_fasta
-from virnucpro.io.frames import open_frames
+from virnucpro.io.frames import chunk_id, chunk_spans, open_frames
 from virnucpro.io.records import read_records
 
 

@@ -21,17 +21,17 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from virnucpro.compute.arithmetic import prepare_blocks, torch_dtype
-from virnucpro.compute.attention import (
+from virnucpro.compute.budget import Bounds, bucket_of, by_buckets
+from virnucpro.compute.compiled import Example, Network, Stack
+from virnucpro.compute.layers import (
+    GatedLinear,
+    Linear,
     attend,
     attention_kernel,
     masked_mean,
     merge_heads,
     split_heads,
 )
-from virnucpro.compute.batching import bucket_of, by_buckets
-from virnucpro.compute.budget import Bounds
-from virnucpro.compute.compiled import Example, Network, Stack
-from virnucpro.compute.linear import GatedLinear, Linear
 from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, example_sequences
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.encoders.weights import (

@@ -20,10 +20,9 @@ import torch
 from msgspec import Struct
 
 from virnucpro.compute.arithmetic import prepare_blocks, torch_dtype
-from virnucpro.compute.attention import attention_kernel, masked_mean
-from virnucpro.compute.batching import bucket_of, by_tokens
-from virnucpro.compute.budget import Bounds
+from virnucpro.compute.budget import Bounds, bucket_of, by_tokens
 from virnucpro.compute.compiled import Example
+from virnucpro.compute.layers import attention_kernel, masked_mean
 from virnucpro.contracts import ReportProgress
 from virnucpro.encoders.batched import Batch, BatchedEncoder, example_sequences
 from virnucpro.encoders.esm2_network import (

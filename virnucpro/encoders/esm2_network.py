@@ -10,9 +10,8 @@ import torch
 from msgspec import Struct, field
 from torch import nn
 
-from virnucpro.compute.attention import attend, merge_heads
 from virnucpro.compute.compiled import Network, Stack
-from virnucpro.compute.linear import Linear, fuses
+from virnucpro.compute.layers import Linear, attend, fuses, merge_heads
 from virnucpro.encoders.weights import Count, Epsilon
 
 VOCABULARY = 33  # <cls> <pad> <eos> <unk>, 27 letters, a null and <mask>

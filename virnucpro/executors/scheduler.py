@@ -291,14 +291,10 @@ class Scheduler:
             if worker.number in self._heard or (worker.is_open and not worker.tasks):
                 worker.silence = 0.0
                 continue
-            earlier, worker.silence = worker.silence, worker.silence + passed
-            limit = self._limits.silence if worker.is_open else self._limits.opening
-            text = f"no sign of life for {worker.silence:.0f} s"
-            if worker.silence >= limit:
+            worker.silence += passed
+            if worker.silence >= (self._limits.silence if worker.is_open else self._limits.opening):
+                text = f"no sign of life for {worker.silence:.0f} s"
                 self._after_death(worker, WorkerDied(worker.number, worker.device, text))
-            elif earlier < limit / 2 <= worker.silence:
-                text = f"{worker.title} stalled: {text}; it is ended after {limit:.0f} s"
-                self._emit(Notice("warning", text))
         self._heard.clear()
 
     def _add_worker(self, number: int) -> None:

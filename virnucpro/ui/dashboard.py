@@ -23,9 +23,8 @@ from virnucpro.formatting import UNKNOWN, clock_time, gibibytes, memory_size, pe
 from virnucpro.layout import Layout, SamplesFolder
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.log import LogFile, worker_label
-from virnucpro.ui.progress import Clock, StageProgress, WorkerProgress, added
+from virnucpro.ui.progress import Clock, StageProgress, WorkerProgress, WorkerWatch, added
 from virnucpro.ui.terminal import LINE_SECONDS, SHORTEST_BAR, ProgressScreen, bar_line
-from virnucpro.ui.worker_warnings import WorkerWatch
 
 LONGEST_BAR = 40  # characters
 ROOMY = 100  # width from which two blanks separate the columns
@@ -214,10 +213,6 @@ class RunScreen(ProgressScreen):
             cells += [Text(row.get(title, "")) for title, _ in columns]
             table.add_row(*cells, style=STYLES[row["state"]])
         return table
-
-    def release(self) -> None:
-        """Let go of the driver's library."""
-        self._gpus.close()
 
 
 def _reading_texts(reading: GpuReading) -> dict[str, str]:

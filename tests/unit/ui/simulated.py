@@ -37,16 +37,13 @@ class Terminal(io.StringIO):
 
 
 class FixedReader(GpuReader):
-    """Readings that are given; remembers whether it was closed."""
+    """Readings that are given."""
 
     def __init__(self, reading: GpuReading | None = None) -> None:
-        self.reading, self.closed = reading, False
+        self.reading = reading
 
     def read(self, device: Device) -> GpuReading | None:
         return self.reading
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def terminal(width: int = 80, **options: object) -> Console:
