@@ -133,5 +133,5 @@ def test_what_is_not_a_family_is_refused(packages, code):
 def test_two_packages_cannot_share_a_name(packages):
     for name in ("first", "second"):
         install(packages, name, "1", {"twice": f"{name}:FAMILY"}, "")
-    with pytest.raises(ModelError, match=r"both register the encoder family 'twice'"):
+    with pytest.raises(ModelError, match=r"registers the encoder family 'twice'"):
         family_named("twice")

@@ -350,7 +350,6 @@ class Scheduler:
             return
         elapsed = self._clock() - self._first_task_began
         for worker in self._workers.values():
-            busy, name = worker.busy_seconds, self._stage.name
-            idle, done = max(0.0, elapsed - busy), worker.finished_tasks
-            number, device, figures = worker.number, worker.device, worker.figures
-            self._emit(WorkerReport(number, device, name, busy, idle, done, figures))
+            who, busy = (worker.number, worker.device, self._stage.name), worker.busy_seconds
+            counts = max(0.0, elapsed - busy), worker.finished_tasks, worker.figures
+            self._emit(WorkerReport(*who, busy, *counts))

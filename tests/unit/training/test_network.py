@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from virnucpro.classifier.scoring import Classifier
+from virnucpro.classifier.files import Classifier
 from virnucpro.training.classifier.trainer import (
     EPS,
     RECIPES,
