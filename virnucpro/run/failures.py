@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from virnucpro.io.chunks import record_of
-from virnucpro.io.frames import chunk_of
+from virnucpro.io.frames import chunk_of, record_of
 from virnucpro.io.pairs import InputFiles, mate_headers
 from virnucpro.io.records import Record
 from virnucpro.layout import Layout, stem_of
