@@ -102,7 +102,7 @@ def test_real_weights_named_or_configured(call, tmp_path, models, family):
     [
         ((), "Missing option '--model'"),
         (("--model", "esm2", "-p", "toy"), "no batch budget to measure"),
-        (("--model", "esm2", "--budgets", "2,x"), "expected whole numbers"),
+        (("--model", "esm2", "--budgets", "2,x"), "is not accepted"),
     ],
 )
 def test_what_cannot_be_measured_is_said(call, arguments, message):

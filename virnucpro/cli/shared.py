@@ -107,11 +107,11 @@ class Command(click.Command):
     """
 
     def __init__(
-        self, *args: Any, help: str, sections: Mapping[str, Sequence[str]] = {}, **kwargs: Any
+        self, name: str, *, sections: Mapping[str, Sequence[str]] = {}, **more: Any
     ) -> None:
-        text, title, examples = inspect.cleandoc(help).partition("\nExample")
-        epilog = f"\b\n{title[1:]}{examples}\n\n{EXIT_CODES}"
-        super().__init__(*args, help=text, epilog=epilog, **kwargs)
+        super().__init__(name, **more)
+        self.help, title, examples = inspect.cleandoc(more["help"]).partition("\nExample")
+        self.epilog = f"\b\n{title[1:]}{examples}\n\n{EXIT_CODES}"
         self.sections = sections
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -180,7 +180,7 @@ def _fetch(files: dict[str, str], folder: Path, mirror: str, form: Format) -> in
 @shared.option("-o --output-dir DATASET", shared.FOLDER, "Folder of the data set.", required=True)
 @shared.option(
     "--genomes",
-    shared.NamedPath("DIR", path_type=Path, exists=True, file_okay=False),
+    shared.FOLDER,
     "Folder that relative paths in TABLE start from.  [default: the folder of TABLE]",
 )
 @shared.option(
