@@ -12,13 +12,13 @@ import torch
 from torch import nn
 
 from virnucpro.classifier.files import (
+    INNER_BATCH,
     classifier_to_bytes,
     inspect_classifier,
     load_classifier,
     with_temperature,
 )
 from virnucpro.classifier.fit import check_fit
-from virnucpro.classifier.scoring import INNER_BATCH
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.errors import ModelError
 from virnucpro.settings import TOY_CLASSIFIER

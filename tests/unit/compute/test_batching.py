@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virnucpro.compute.batching import bucket_of, by_buckets, by_tokens
+from virnucpro.compute.budget import bucket_of, by_buckets, by_tokens
 
 LENGTHS = st.lists(st.integers(1, 300), max_size=80)
 

@@ -104,7 +104,7 @@ def test_slopes():
     ("name", "change", "message"),
     [
         ("config.json", lambda c: c | {"vocab_size": 9}, "more tokens than the 9|shape"),
-        ("config.json", lambda c: c | {"hidden_size": "48"}, "'hidden_size' is '48'"),
+        ("config.json", lambda c: c | {"hidden_size": "48"}, "hidden_size"),
         ("config.json", lambda c: c | {"num_attention_heads": 7}, "divide by 7 heads"),
         ("config.json", lambda c: c | {"num_hidden_layers": 1}, "beyond the 1"),
         ("tokenizer.json", lambda c: {"version": "1.0"}, "no vocabulary"),

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier, load_classifier
-from virnucpro.classifier.scoring import INNER_BATCH
+from virnucpro.classifier.files import (
+    INNER_BATCH,
+    classifier_to_bytes,
+    inspect_classifier,
+    load_classifier,
+)
 from virnucpro.contracts import Task
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.stages.prediction import PredictionStage

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.unit.training.loops import ALONE
-from virnucpro.classifier.scoring import Classifier
+from virnucpro.classifier.files import Classifier
 from virnucpro.training.classifier.trainer import (
     EPS,
     RECIPES,

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
+from virnucpro.classifier.files import Classifier, classifier_to_bytes, inspect_classifier
 from virnucpro.classifier.fit import entry_of
-from virnucpro.classifier.scoring import Classifier
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, ModelError, UsageError
 from virnucpro.events import Notice
