@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from virnucpro.compute.layers import attend, attention_kernel, merge_heads, split_heads
+from virnucpro.compute.layers import attend, merge_heads, split_heads
 
 SHAPES = {"a sequence": (7, 12, 120, 8), "at once": (2, 20, 400, 4)}
 CLOSE = {torch.float32: 1e-5, torch.bfloat16: 0.02}
@@ -47,13 +47,3 @@ def test_attention(dtype, shape, kind):
     expected = exactly(q, k, v, mask)
     assert float((found.double() - expected).abs().max()) < CLOSE[dtype]
     assert merge_heads(found).is_contiguous()
-
-
-def test_its_name():
-    has = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    for dtype in CLOSE:
-        q = torch.empty(1, 20, 168, 24, dtype=dtype)
-        parts = has and dtype == torch.bfloat16
-        assert attention_kernel(q, None) == ("math" if parts else "flash_attention")
-        long = torch.empty(1, 2, 2000, 24, dtype=dtype)
-        assert attention_kernel(long, None) == "flash_attention"

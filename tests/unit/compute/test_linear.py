@@ -67,14 +67,6 @@ def test_a_gate(fused, dtype, shape):
     assert difference(layer(x), F.gelu(gate) * value) < CLOSE[dtype]
 
 
-def test_who_multiplies(fused):
-    has = fused and torch.backends.cpu.get_cpu_capability() == "AVX512"
-    assert fuses(torch.ones(1)) == has
-    assert fuses(torch.ones(1, dtype=torch.bfloat16)) == has
-    assert not fuses(torch.ones(1, dtype=torch.float16))
-    assert not fuses(torch.ones(1, device="meta"))
-
-
 @pytest.mark.parametrize("dtype", CLOSE)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_packed_weights_are_the_same_numbers(fused, dtype, shape):

@@ -16,7 +16,6 @@ from virnucpro.rcl.training import (
     IGNORED,
     RclTrainingPlan,
     epoch_batches,
-    residue_metrics,
 )
 from virnucpro.store.disk import Disk
 from virnucpro.training.loop import cosine_rate
@@ -161,8 +160,3 @@ def test_rates(plan):
     assert rates == [1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5]
     assert cosine_rate(1.0, 1, 20) == 1.0
     assert cosine_rate(1.0, 20, 20) == pytest.approx(0, abs=1e-12)
-
-
-def test_metrics_that_are_not_defined_are_zero():
-    none = residue_metrics(np.array([True, False]), np.array([-1.0, -1.0]))
-    assert (none["f1"], none["precision"], none["mcc"], none["accuracy"]) == (0, 0, 0, 0.5)

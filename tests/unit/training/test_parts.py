@@ -53,8 +53,3 @@ def test_the_viruses_are_thinned_where_they_are_more():
     virus = np.array([True] * 30 + [False] * 10)
     taken = balanced(virus, np.zeros(40, np.int32), 0)
     assert (taken[virus].sum(), taken[~virus].sum()) == (10, 10)
-
-
-def test_one_class_alone_is_taken_whole():
-    assert balanced(np.ones(5, bool), np.zeros(5, np.int32), 0).all()
-    assert balanced(np.ones(0, bool), np.zeros(0, np.int32), 0).all()
