@@ -147,16 +147,18 @@ class DelimitedTable:
     def rows(self, *names: str) -> Iterator[tuple[int, list[str]]]:
         """Yield the line number and the fields of the columns ``names``, row by row.
 
-        Empty lines are skipped. A missing column or another number of fields is an InputError.
+        Empty lines are skipped, and fields that a line lacks at its end are empty, because editors
+        strip tabs. A missing column and a field too many are an InputError.
         """
         if missing := [name for name in names if name not in self.columns]:
             raise self.error(1, f"no column {missing[0]!r} between tabs")
         indices = [self.columns.index(name) for name in names]
         for number, fields in _lines(self.path):
-            if number > 1 and len(fields) == len(self.columns):
-                yield number, [fields[index] for index in indices]
-            elif number > 1 and fields:
+            if number > 1 and len(fields) > len(self.columns):
                 raise self.error(number, f"{len(fields)} fields, expected {len(self.columns)}")
+            if number > 1 and fields:
+                fields += [""] * (len(self.columns) - len(fields))
+                yield number, [fields[index] for index in indices]
 
     def error(self, number: int, what: str) -> InputError:
         """Return an error at a line."""
