@@ -43,8 +43,8 @@ from virnucpro.encoders.weights import (
 )
 from virnucpro.errors import ModelError
 from virnucpro.models.store import check_file
+from virnucpro.store.disk import HashedFile, hashed
 from virnucpro.store.documents import parse_json
-from virnucpro.store.stamps import HashedFile, hashed
 
 INNER_BATCH = 256  # rows of every matrix product, whatever the caller passes
 

@@ -17,7 +17,7 @@ from virnucpro.encoders.family import EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.layout import Molecule
 from virnucpro.models.store import check_digest, check_file, find_model
-from virnucpro.store.stamps import hashed
+from virnucpro.store.disk import hashed
 
 ENTRY_POINTS = "virnucpro.encoders"  # the group in which other packages register families
 BUILT_IN: Mapping[str, str] = {

@@ -11,10 +11,9 @@ from virnucpro.io.records import Record
 from virnucpro.layout import Layout, stem_of
 from virnucpro.stages.chunking import refuse_changed_input
 from virnucpro.stages.splitting import copies_of
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import Disk, HashedFile
+from virnucpro.store.ledger import FileFailure
 from virnucpro.store.lock import locked
-from virnucpro.store.receipts import FileFailure
-from virnucpro.store.stamps import HashedFile
 from virnucpro.store.work import ExistingWork, move_aside
 from virnucpro.tables import FAILURES, RECORDS
 

@@ -18,8 +18,7 @@ from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record
 from virnucpro.layout import Molecule, RunLayout
 from virnucpro.stages.base import HostStage
-from virnucpro.store.disk import OutputWriter
-from virnucpro.store.stamps import HashedFile, hashed
+from virnucpro.store.disk import HashedFile, OutputWriter, hashed
 from virnucpro.tables import PAIRS, RECORDS
 
 # A classifier has seen chunks of its own length; on reads of half of it accuracy is near chance

@@ -30,9 +30,8 @@ from virnucpro.stages.fdr import contig_fdr, record_probabilities
 from virnucpro.stages.regions import MODEL as REGION_MODEL
 from virnucpro.stages.regions import find_regions
 from virnucpro.stages.results import OutputFigures, ResultFiles
-from virnucpro.store.disk import gzip_into
+from virnucpro.store.disk import HashedFile, gzip_into
 from virnucpro.store.documents import parse_json
-from virnucpro.store.stamps import HashedFile
 from virnucpro.tables import CONSENSUS, FRAMES, PAIRS
 
 PLAIN = 7  # outputs that are always there; then those of FASTQ reads and of pairs

@@ -27,7 +27,7 @@ from virnucpro.stages.merging import MergingStage
 from virnucpro.stages.shards import ShardsStage
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState
+from virnucpro.store.work import RunState
 from virnucpro.training.data.dataset import PARTS, Dataset, Part
 
 
