@@ -89,23 +89,19 @@ class Classifier:
     def _batched(self, features: torch.Tensor, *, calibrated: bool) -> torch.Tensor:
         if features.ndim != 2 or features.shape[1] != self.input_width:
             raise ValueError(f"features {tuple(features.shape)}, expected [n, {self.input_width}]")
-        out = torch.empty(len(features), 2)
+        out, s = torch.empty(len(features), 2), self._state
+        statistics = s["bn1.running_mean"], s["bn1.running_var"]
         with torch.inference_mode(), one_thread():
             for start in range(0, len(features), INNER_BATCH):
                 rows = features[start : start + INNER_BATCH].float()
-                logits = self._forward(F.pad(rows, (0, 0, 0, INNER_BATCH - len(rows))))
+                x = F.pad(rows, (0, 0, 0, INNER_BATCH - len(rows)))
+                x = F.linear(x, s["hidden_layer.weight"], s["hidden_layer.bias"])  # [n, hidden]
+                x = F.batch_norm(x, *statistics, s["bn1.weight"], s["bn1.bias"], eps=self._eps)
+                logits = F.linear(F.relu(x), s["output_layer.weight"], s["output_layer.bias"])
                 if calibrated:  # a division by 1.0 changes no bit
                     logits = (logits / self._temperature).softmax(dim=1)
                 out[start : start + len(rows)] = logits[: len(rows)]
         return out
-
-    def _forward(self, x: torch.Tensor) -> torch.Tensor:
-        """``[n, in]`` to ``[n, 2]``."""
-        s = self._state
-        x = F.linear(x, s["hidden_layer.weight"], s["hidden_layer.bias"])  # [n, hidden]
-        statistics = s["bn1.running_mean"], s["bn1.running_var"]
-        x = F.batch_norm(x, *statistics, s["bn1.weight"], s["bn1.bias"], eps=self._eps)
-        return F.linear(F.relu(x), s["output_layer.weight"], s["output_layer.bias"])  # [n, 2]
 
 
 LABELS = ("others", "virus")  # class 0 and 1 of the released classifiers

@@ -185,7 +185,15 @@ class RunScreen(ProgressScreen):
             return row | {"busy": f"{len(busy)}/{len(workers)}"}
         if worker.task is not None:
             row["now"] = f"{clock_time(now - worker.since)} {worker.task.name}"
-        return row | _reading_texts(self.readings.get(worker.number, GpuReading()))
+        used, total, util, temp, power = self.readings.get(worker.number, GpuReading())
+        if used is not None:
+            row["memory"] = f"{gibibytes(used)}/{memory_size(total)}"
+        if util is not None:
+            row["util"] = percent(util / 100)
+        for title, value, unit in (("temp", temp, "C"), ("power", power, "W")):
+            if value is not None:
+                row[title] = f"{value:.0f} {unit}"
+        return row
 
     def _table(self, width: int) -> Table:
         """Return the table of workers or nodes. The longest bar is as far as the whole stage is."""
@@ -213,14 +221,3 @@ class RunScreen(ProgressScreen):
             cells += [Text(row.get(title, "")) for title, _ in columns]
             table.add_row(*cells, style=STYLES[row["state"]])
         return table
-
-
-def _reading_texts(reading: GpuReading) -> dict[str, str]:
-    """Return memory, utilisation, temperature and power in words, as far as they are known."""
-    used, total, *others = reading
-    texts = {} if used is None else {"memory": f"{gibibytes(used)}/{memory_size(total)}"}
-    util, temp, power = others
-    if util is not None:
-        texts["util"] = percent(util / 100)
-    known = {"temp": (temp, "C"), "power": (power, "W")}
-    return texts | {name: f"{v:.0f} {unit}" for name, (v, unit) in known.items() if v is not None}
