@@ -45,10 +45,6 @@ def test_few_contigs_keep_the_trained_share() -> None:
     assert fdr[2] == pytest.approx((0.2 + 0.8) / 2)
 
 
-def test_nothing_scored() -> None:
-    assert np.isnan(contig_fdr(np.empty(0), np.zeros(3, np.int64))).all()
-
-
 def test_the_share_of_training_changes_nothing_and_certainty_stays() -> None:
     p = np.array([0.0, 0.25, 1.0])
     assert at_share(p, 0.5) == pytest.approx(p)
