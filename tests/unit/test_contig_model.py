@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from virnucpro.classifier.contigs import (
-    UNKNOWN_KINDS,
     ContigModel,
     contig_terms,
     fit_contig_model,
@@ -60,7 +59,7 @@ def test_the_tail_of_others_is_found_again():
     model = with_tail(ContigModel(0.0, 1.0, 0.0, 0.0, 0.0), terms, np.zeros(len(terms), np.bool_))
     for count in (1, 4, 400):  # of an exponential distribution, whose tail is known
         for level in (-2.0, 0.0):
-            chance = UNKNOWN_KINDS * math.exp(-(level + 3) / 0.5)
+            chance = math.exp(-(level + 3) / 0.5)
             assert model.chance([level] * count) == pytest.approx(chance, rel=0.35)
     assert model.chance([-12.0]) == 1
 
@@ -78,9 +77,9 @@ def test_the_call_of_a_record_follows_the_model():
     mean = (math.log(9) + math.log(4)) / 2
     log_odds = 0.1 + mean + 0.5 * mean * math.log(2)
     call = call_record(1000, chunks, model)
-    # In a sample with one virus for every four others, the odds are a quarter.
-    assert call.virus_score == pytest.approx(2 / (1 + 4 * math.exp(-log_odds)) - 1)
-    assert (call.call, call.tier, call.confident_viral) == ("virus", "low", 1)
+    # In a sample with one virus for every two others, the odds are half.
+    assert call.virus_score == pytest.approx(2 / (1 + 2 * math.exp(-log_odds)) - 1)
+    assert (call.call, call.tier, call.confident_viral) == ("virus", "high", 1)
     against = ContigModel(constant=-9.0, mean=1.0, mean_by_count=0.0, spread=0.0, count=0.0)
     assert call_record(1000, chunks, against).call == "nonvirus"
 

@@ -16,17 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 # The share of virus in a sample that the score of a contig assumes. Models are fitted on as much
-# virus as others, but few samples hold that much.
-ASSUMED_SHARE = 0.2
+# virus as others, but few samples hold that much. It was chosen on the validation genomes of lite.
+ASSUMED_SHARE = 1 / 3
 # Beyond so many chunks, more of them say nothing new: the mean of a genome differs from that of its
 # kind by more than chance. A model fitted on contigs of up to 16 chunks, and extrapolated, called
 # nine tenths of some bacteria virus, because any mean looked viral in a contig of 400 chunks.
 MOST_CHUNKS = 32
 LARGEST = 12.0  # log odds of a chunk count up to this; beyond, a float32 score is 0 or 1
-# How much more often others of kinds that nobody trained with reach high log odds than those that a
-# model is fitted on: of the validation part, those of collections and genera that were held out as
-# a whole reached them about twice as often as all together.
-UNKNOWN_KINDS = 2.0
 TAIL = 0.2  # the share of others whose log odds are the upper tail
 FEWEST_IN_TAIL = 5
 PENALTY = 1e-3  # on the squares of the coefficients, so that few contigs give finite ones
@@ -157,5 +153,4 @@ def with_tail(
     constant, slope, count, slope_by_count = solution.tolist()
     if max(slope, slope + slope_by_count * math.log(MOST_CHUNKS)) >= 0:
         return model
-    constant += math.log(UNKNOWN_KINDS)
     return ContigModel(*coefficients, constant, slope, count, slope_by_count)

@@ -50,8 +50,8 @@ class OutputStage(HostStage):
     name: ClassVar[str] = "output"
     reads_intermediate: ClassVar[bool] = False
     # 2: column fdr; 3: STEM_virus.tsv, regions, other tiers; 4: the share that contig models
-    # assume; 5: STEM_virus.fastq.gz
-    version: ClassVar[int] = 6
+    # assume; 5: STEM_virus.fastq.gz; 7: rates from the tail of others, and that share again
+    version: ClassVar[int] = 7
 
     layout: RunLayout
     source: InputFiles
