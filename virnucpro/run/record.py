@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from virnucpro.contracts import Device, Json
-from virnucpro.io.chunks import record_of
-from virnucpro.io.frames import chunk_of
+from virnucpro.io.frames import chunk_of, record_of
 from virnucpro.io.pairs import InputFiles, mate_headers
 from virnucpro.io.records import Record
 from virnucpro.layout import Layout, stem_of

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskFigures, TaskResult
 from virnucpro.errors import InputError, UsageError
-from virnucpro.io.chunks import chunk_id, record_spans
 from virnucpro.io.fasta import fasta_bytes
+from virnucpro.io.frames import chunk_id, record_spans
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record

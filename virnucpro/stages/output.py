@@ -17,7 +17,7 @@ import numpy as np
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.columns import MISSING
 from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskResult
-from virnucpro.io.chunks import record_spans
+from virnucpro.io.frames import record_spans
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import holds_qualities
 from virnucpro.layout import RunLayout

@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from virnucpro.errors import InputError
 from virnucpro.events import StepProgress
-from virnucpro.io.chunks import chunk_spans
-from virnucpro.io.frames import FRAME_LABELS, open_frames
+from virnucpro.io.frames import FRAME_LABELS, chunk_spans, open_frames
 from virnucpro.io.records import read_records
 from virnucpro.io.text import shortened
 from virnucpro.stages.chunking import changed_input_error, hashed_input, refuse_changed_input
