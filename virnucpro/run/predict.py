@@ -16,13 +16,13 @@ from virnucpro.executors.signals import Interruption
 from virnucpro.layout import STDIN
 from virnucpro.report.writing import report_problem
 from virnucpro.run.engine import execute
-from virnucpro.run.failures import (
+from virnucpro.run.prepare import DEDUP, Models, find_models, identity, prediction_stages
+from virnucpro.run.record import (
     update_failure_table,
     with_failed_copies,
     write_failed_records,
+    write_record,
 )
-from virnucpro.run.prepare import DEDUP, Models, find_models, identity, prediction_stages
-from virnucpro.run.record import write_record
 from virnucpro.run.request import PredictionRequest, check_request
 from virnucpro.run.run import Run, checked_state, tidy_up
 from virnucpro.run.workers import opened_workers
@@ -129,7 +129,7 @@ def finish(
     layout, disk, ledger = run.layout, run.disk, run.ledger
     failures = with_failed_copies(layout, run.failures)
     update_failure_table(layout, disk, run.state.source, failures)
-    failed = write_failed_records(layout, disk, request.input_files, run.inputs, failures)
+    failed = write_failed_records(run, request.input_files, failures)
     chunking = ledger.figures(layout.receipt("chunking"))
     splitting = ledger.figures(layout.receipt(SPLITTING))
     results = ledger.figures(layout.receipt("output"))

@@ -18,11 +18,10 @@ from virnucpro.precision import choose_precision, emulation_warnings
 from virnucpro.run.request import PredictionRequest, classifier_path
 from virnucpro.settings import AnalysisSettings, Cuts
 from virnucpro.stages.chunking import ChunkingStage
-from virnucpro.stages.consensus import ConsensusStage
 from virnucpro.stages.embedding import EncoderSetup
 from virnucpro.stages.merging import MergingStage
 from virnucpro.stages.output import OutputStage
-from virnucpro.stages.prediction import PredictionStage
+from virnucpro.stages.prediction import ConsensusStage, PredictionStage
 from virnucpro.stages.splitting import SplittingStage
 from virnucpro.stages.translation import TranslationStage
 from virnucpro.store.disk import Disk, HashedFile

@@ -22,6 +22,8 @@ from virnucpro.store import legacy
 from virnucpro.store.disk import refuse_links
 from virnucpro.store.work import refuse_early
 
+LONGEST_STEM = 200  # bytes; the names of results are longer, and 255 is the most of any file
+
 
 @dataclass(frozen=True)
 class PredictionRequest:
@@ -136,6 +138,11 @@ def _check_name(source: str, layout: Layout) -> None:
         check_readable(Path(source))  # a folder such as . is named as one
         raise UsageError(
             f"input {source!r} has a name after which no results can be named: rename the file"
+        )
+    if len(os.fsencode(layout.stem)) > LONGEST_STEM:
+        raise UsageError(
+            f"input {source} has a name of more than {LONGEST_STEM} bytes, after which no results "
+            f"can be named: rename the file, or make a link with a shorter name"
         )
 
 

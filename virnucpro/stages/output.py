@@ -98,10 +98,8 @@ class OutputStage(HostStage):
         fastq = holds_qualities(self.source.first)
         with ExitStack() as stack:
             writers = [stack.enter_context(self.disk.create(path)) for path in task.outputs]
-            bed, gff3, fasta = writers[4:PLAIN]
-            reads = writers[PLAIN:]
-            zipped = [stack.enter_context(gzip_into(writer)) for writer in reads if fastq]
-            files = ResultFiles(writers[:4], bed, gff3, fasta, fastq=zipped, mates=reads)
+            reads = writers[PLAIN:] if fastq else ()
+            files = ResultFiles(writers, [stack.enter_context(gzip_into(each)) for each in reads])
             rows_of_records = self._chunks()
             # A record is read before its chunks are gathered, and both are let go before the next
             # one is read: a chromosome takes a GB while it is parsed.

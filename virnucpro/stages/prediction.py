@@ -1,4 +1,4 @@
-"""Two scores for every frame."""
+"""Two scores for every frame, and the highest of its frames for every chunk."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import groupby, islice
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,16 +21,18 @@ from virnucpro.contracts import OutputFile, Receipts, ReportProgress, Task, Task
 from virnucpro.encoders.family import refuse_changed_model
 from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
+from virnucpro.io.frames import chunk_of
 from virnucpro.layout import receipt_beside
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.splitting import split_files
 from virnucpro.store.disk import sha256_of
 from virnucpro.store.features import Features, encode_features, load_features
-from virnucpro.tables import COPIES, PREDICTIONS
+from virnucpro.tables import CONSENSUS, COPIES, PREDICTIONS
 
 Scores = npt.NDArray[np.float32]
 """Of frames: ``[n, 2]``, for others and virus."""
 FRAMES_AT_A_TIME = 4096
+ROWS_AT_A_TIME = 8192  # are written together
 
 
 @dataclass(frozen=True)
@@ -175,3 +178,36 @@ def _lines(ids: list[str], scores: Scores) -> str:
     calls = np.where(scores[:, 1] > scores[:, 0], "virus", "others").tolist()
     others, virus = scores[:, 0].astype(str).tolist(), scores[:, 1].astype(str).tolist()
     return "".join(map(row_of, ids, calls, others, virus))
+
+
+@dataclass(frozen=True)
+class ConsensusStage(HostStage):
+    """Writes one row per chunk that has a prediction, in input order."""
+
+    name: ClassVar[str] = "consensus"
+    reads_intermediate: ClassVar[bool] = False
+
+    def plan(self, receipts: Receipts) -> list[Task]:
+        """Return one task for all predictions."""
+        return [self.whole((self.layout.predictions,), (self.layout.consensus,), {})]
+
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
+        """Take the highest score of each class over the frames of a chunk."""
+        with self.disk.create(task.outputs[0]) as out:
+            out.write(CONSENSUS.header.encode())
+            lines = _consensus(task.inputs[0])
+            while batch := list(islice(lines, ROWS_AT_A_TIME)):
+                out.write("".join(batch).encode(), len(batch))
+        return TaskResult(task, (out.output,))
+
+
+def _consensus(predictions: Path) -> Iterator[str]:
+    row_of = CONSENSUS.row_format("Modified_ID", "Is_Virus", "max_score_0", "max_score_1")
+    rows = PREDICTIONS.read(predictions, "Sequence_ID", "score1", "score2")
+    # The frames of a chunk stand together: results are in input order.
+    for chunk, frames in groupby(rows, key=lambda row: chunk_of(row[0])):
+        (_, others, virus), *more = frames
+        for _, other_others, other_virus in more:
+            others = max(others, other_others, key=float)
+            virus = max(virus, other_virus, key=float)
+        yield row_of(chunk, float(virus) >= float(others), others, virus)

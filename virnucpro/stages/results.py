@@ -75,24 +75,14 @@ def result_counts(figures: OutputFigures) -> dict[str, Json]:
 class ResultFiles:
     """Writes all files of results, and counts what they hold."""
 
-    def __init__(
-        self,
-        tables: Sequence[OutputWriter],
-        bed: OutputWriter,
-        gff3: OutputWriter,
-        fasta: OutputWriter,
-        *,
-        fastq: Sequence[GzipFile] = (),
-        mates: Sequence[OutputWriter] = (),
-    ) -> None:
-        """Begin the files. The ``tables`` are those of chunks, contigs, virus and regions.
+    def __init__(self, files: Sequence[OutputWriter], fastq: Sequence[GzipFile]) -> None:
+        """Begin the ``files``, in the order of the outputs of :class:`OutputStage`.
 
-        ``fastq`` are for records with qualities: one file, or one for each of both mates. ``mates``
-        are the same two for pairs without qualities.
+        ``fastq`` compress into the last ones: one file, or one for each of both mates.
         """
-        self._chunks, self._contigs, self._virus, self._regions = tables
-        self._bed, self._gff3, self._fasta = bed, gff3, fasta
-        self._fastq, self._mates = fastq, mates
+        self._chunks, self._contigs, self._virus, self._regions = tables = files[:4]
+        self._bed, self._gff3, self._fasta, *self._mates = files[4:]
+        self._fastq = fastq
         self._ranked: list[bytes] = []  # rows of STEM_virus.tsv, until all of them are known
         self._ranks = array("d")
         self._statuses: Counter[str] = Counter()
@@ -102,7 +92,7 @@ class ResultFiles:
         self._highest_rate = 0.0
         for table, writer in zip((CHUNKS, CONTIGS, VIRUS, REGIONS), tables, strict=True):
             writer.write(table.header.encode())
-        gff3.write(GFF3_HEADER.encode())
+        self._gff3.write(GFF3_HEADER.encode())
 
     def add(
         self,

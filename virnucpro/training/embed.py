@@ -16,9 +16,8 @@ from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted
 from virnucpro.run.engine import execute
-from virnucpro.run.failures import update_failure_table
 from virnucpro.run.prepare import checked_precision
-from virnucpro.run.record import write_record
+from virnucpro.run.record import update_failure_table, write_record
 from virnucpro.run.request import check_writable
 from virnucpro.run.run import Run, checked_state
 from virnucpro.settings import AnalysisSettings, MachineSettings

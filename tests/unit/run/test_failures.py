@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from virnucpro.layout import RunLayout
-from virnucpro.run.failures import update_failure_table
+from virnucpro.run.record import update_failure_table
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import FileFailure
 

@@ -12,7 +12,7 @@ import virnucpro.stages.splitting as splitting
 from virnucpro.contracts import OutputFile, TaskResult
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import RunLayout
-from virnucpro.run.failures import with_failed_copies
+from virnucpro.run.record import with_failed_copies
 from virnucpro.stages.prediction import with_copies
 from virnucpro.stages.splitting import MOST_FILES, SplittingFigures, SplittingStage, frames_per_file
 from virnucpro.store.disk import Disk

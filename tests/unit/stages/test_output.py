@@ -155,7 +155,7 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
     host = call_record(12000, chunks)
     with ExitStack() as stack:
         writers = [stack.enter_context(Disk().create(tmp_path / name)) for name in names]
-        files = ResultFiles(writers[:4], *writers[4:])
+        files = ResultFiles(writers, [])
         files.add(record, "renamed_2", chunks, host, [region])
         files.add(record, record.id, chunks, host._replace(call="virus"), [region])
         files.add(record, record.id, chunks, host._replace(call="virus"), [])
