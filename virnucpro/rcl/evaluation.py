@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -319,7 +319,7 @@ def _draw_comparison(evaluations: Sequence[RclEvaluation]) -> bytes:
         shift = (number - (len(evaluations) - 1) / 2) * width
         values = np.array([evaluation.metrics[name] for name in TITLES], float)
         ends = np.array([evaluation.intervals[name] or (np.nan, np.nan) for name in TITLES])
-        style = {"color": colours[number % len(colours)], "label": evaluation.label}
+        style: dict[str, Any] = {"color": colours[number % len(colours)], "label": evaluation.label}
         errors = np.maximum([values - ends[:, 0], ends[:, 1] - values], 0)
         axes.bar(places + shift, values, width * 0.9, yerr=errors, **style)
     axes.set_xticks(range(len(TITLES)), list(TITLES.values()))
