@@ -31,12 +31,11 @@ from virnucpro.run.engine import execute
 from virnucpro.run.request import check_writable
 from virnucpro.run.run import Run, checked_state
 from virnucpro.settings import MachineSettings
-from virnucpro.stages.embedding import budget_key
-from virnucpro.stages.embedding_session import EmbeddingSession
+from virnucpro.stages.embedding import EmbeddingSession, budget_key
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed
 from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState
+from virnucpro.store.work import RunState
 
 SCHEMA = 1
 PROTEINS_PER_FILE = 64

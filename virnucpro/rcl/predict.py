@@ -62,7 +62,7 @@ from virnucpro.stages.chunking import (
 from virnucpro.store.disk import GZIP_LEVEL, Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState, read_state
+from virnucpro.store.work import RunState, read_state
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
 from virnucpro.version import __version__
 
