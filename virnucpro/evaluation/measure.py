@@ -43,6 +43,7 @@ SliceKind = Literal["overall", "length", "group"]
 NO_GROUP = "(no group)"
 MOST_SLICES = 200  # with more, the intervals would take minutes
 FEWEST_GENOMES = 2  # of a label
+MEASURED = ["virus", "called", "correct", "score", "level", "genome"]
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,8 @@ def _measure(
     ``drawn`` are how often each genome is drawn, and the counts of all rows by label and level;
     None where there are to be no intervals.
     """
-    rows, missed = sample.rows[chosen], sample.missed
+    # Without the columns of text, which take long to copy for every slice.
+    rows, missed = sample.rows.loc[chosen, MEASURED], sample.missed
     virus = rows.virus.to_numpy()
     metrics = call_metrics(virus, rows.called.to_numpy(np.bool_))
     found = score_metrics(virus, rows.score.to_numpy(np.float64))
@@ -190,7 +192,7 @@ def _measure(
         missed = missed[missed.group == ("" if name == NO_GROUP else name)]
     viruses = int(virus.sum()) + len(missed)
     metrics["recall_all"] = int((rows.called & rows.virus).sum()) / viruses if viruses else None
-    alone = sample.rows[own]
+    alone = sample.rows.loc[own, MEASURED]
     metrics["correct"] = float(alone.correct.mean()) if len(alone) else None
     both_classes = 0 < virus.sum() < len(virus)
     enough = both_classes and rows.groupby("virus").genome.nunique().min() >= FEWEST_GENOMES
