@@ -66,9 +66,9 @@ def test_the_expected_rates_are_those_that_the_command_prints(capsys) -> None:
     assert table in (ROOT / "GPU_OPTIMIZATION.md").read_text()
 
 
-def test_the_house_is_described_from_the_bottom_to_the_top() -> None:
+def test_the_folders_are_described_from_the_bottom_to_the_top() -> None:
     page = (ROOT / "docs/developing.md").read_text()
-    table = page[page.index("## The house") : page.index("## The way of one record")]
+    table = page[page.index("## The folders") : page.index("## The way of one record")]
     places = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", table, re.MULTILINE)
     assert tuple(places) == ORDER
 

@@ -120,9 +120,3 @@ def test_a_broken_package_is_named_and_only_where_it_is_needed(packages, tmp_pat
     unknown.write_bytes(b"neither of the families of this package")
     with pytest.raises(ModelError, match=text):
         locate(str(unknown), "protein")
-
-
-def test_the_documentation_shows_the_tested_files():
-    text = (ROOT / "docs" / "encoders.md").read_text()
-    for name in ("pyproject.toml", "kmer_encoder.py"):
-        assert (EXAMPLE / name).read_text().strip() in text

@@ -17,7 +17,7 @@ from tests.forked import run_forked
 from virnucpro.contracts import Device
 from virnucpro.errors import OutputError, UsageError
 from virnucpro.events import Event, Notice, StageStarted
-from virnucpro.executors.local import LocalPool
+from virnucpro.executors.executor import LocalPool
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.sample_list import Sample

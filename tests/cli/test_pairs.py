@@ -19,14 +19,14 @@ from tests.contract.poisoned import PoisonedExecutor
 from virnucpro.cli import run
 from virnucpro.contracts import Device
 from virnucpro.events import Event, StageStarted
-from virnucpro.executors.local import LocalPool
+from virnucpro.executors.executor import LocalPool
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages import output
 from virnucpro.stages.regions import Region
 from virnucpro.tables import CHUNKS, CONTIGS, PAIRS
-from virnucpro.ui.run_screen import RunScreen
+from virnucpro.ui.dashboard import RunScreen
 
 Calling = Callable[..., Call]
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
-from virnucpro.compute.budget_curve import (
+from virnucpro.compute.budget import (
     BudgetPoint,
     best_budget,
 )

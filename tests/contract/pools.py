@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from virnucpro.contracts import Device
-from virnucpro.executors.local import LocalPool
+from virnucpro.executors.executor import LocalPool
 from virnucpro.executors.pool import WorkerPool
 from virnucpro.executors.processes import ProcessPool
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from virnucpro.classifier.files import (
@@ -21,9 +20,7 @@ from virnucpro.classifier.files import (
 from virnucpro.classifier.fit import check_fit
 from virnucpro.classifier.scoring import INNER_BATCH
 from virnucpro.encoders.family import EncoderSource
-from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError
-from virnucpro.layout import MOLECULES
 from virnucpro.settings import TOY_CLASSIFIER
 
 
@@ -155,13 +152,6 @@ def test_scores_do_not_depend_on_grouping(save_module):
         classifier.scores(torch.zeros(2, 11))
 
 
-def test_toy_classifier():
-    info = inspect_classifier(TOY_CLASSIFIER)
-    assert (info.input_width, info.hidden) == (32, 8)
-    assert TOY_CLASSIFIER.stat().st_size < 5000
-    assert check_fit(info, [locate("toy", molecule) for molecule in MOLECULES], 77) == []
-
-
 class Evil:
     def __init__(self, command):
         self.command = command
@@ -194,23 +184,6 @@ def test_other_modules_are_refused_and_not_run(save_module, tmp_path, change, sa
     with pytest.raises(ModelError, match=said):
         inspect_classifier(save_module(made))
     assert not (tmp_path / "was-run").exists()
-
-
-def test_files_that_are_no_classifier(tmp_path):
-    torch.save({"a": torch.ones(1)}, tmp_path / "a.pth")
-    save_file({"a": torch.ones(1)}, tmp_path / "a.safetensors")
-    for name in ("a.pth", "a.safetensors", "b.pth"):
-        with pytest.raises(ModelError, match=name):
-            inspect_classifier(tmp_path / name)
-
-
-def test_only_what_can_be_read_is_written():
-    state, facts = module().state_dict(), {"encoders": [], "chunk_lengths": [], "extra": {}}
-    less = {key: value for key, value in state.items() if key != "bn1.bias"}
-    with pytest.raises(ModelError, match=r"no 'bn1\.bias'"):
-        classifier_to_bytes(less, **facts)
-    with pytest.raises(ModelError, match="classes"):
-        classifier_to_bytes(state, labels=["virus", "others"], **facts)
 
 
 DNA = EncoderSource("dnabert-s", "zhihan1996/DNABERT-S", Path("dna"), (), "", 768)

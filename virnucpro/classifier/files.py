@@ -12,6 +12,8 @@ coefficients of a :class:`virnucpro.classifier.contigs.ContigModel` for each chu
 
     "contigs": {"500": [0.1, 0.9, 0.3, -0.1, 0.05]}
 
+Four more numbers, if there are any, are those of its tail.
+
 The original's ``.pth`` is a whole pickled module of class ``__main__.MLPClassifier``. It is taken
 apart without running what is pickled: every class in it becomes an inert holder of attributes.
 """
@@ -35,11 +37,11 @@ from virnucpro.classifier.scoring import Classifier
 from virnucpro.encoders.family import refuse_changed_model
 from virnucpro.encoders.weights import (
     Weights,
-    check_file,
     read_pickle,
     read_safetensors,
 )
 from virnucpro.errors import ModelError
+from virnucpro.models.store import check_file
 from virnucpro.store.documents import parse_json
 from virnucpro.store.stamps import HashedFile, hashed
 
@@ -71,7 +73,7 @@ class _Metadata(Struct):
     encoders: tuple[str, ...] = ()
     chunk_lengths: tuple[int, ...] = ()
     temperature: _Positive | None = None
-    contigs: dict[str, tuple[float, float, float, float, float]] = {}
+    contigs: dict[str, Annotated[list[float], Meta(min_length=5, max_length=9)]] = {}
     extra: dict[str, Any] = {}
 
 
@@ -113,7 +115,7 @@ def inspect_classifier(path: Path) -> ClassifierInfo:
     file = hashed(path)
     weights, metadata = _read(path)
     refuse_changed_model(file)
-    model, said = _build(weights, metadata), _checked(metadata, path)
+    model, said = _build(weights, metadata)
     return ClassifierInfo(
         file,
         model.input_width,
@@ -133,7 +135,7 @@ def load_classifier(path: Path) -> Classifier:
     Raises:
         ModelError: missing, damaged, refused, or no classifier.
     """
-    return _build(*_read(path))
+    return _build(*_read(path))[0]
 
 
 def classifier_to_bytes(
@@ -187,7 +189,7 @@ def with_temperature(path: Path, temperature: float) -> bytes:
 def _encoded(state: Mapping[str, torch.Tensor], metadata: dict[str, Any]) -> bytes:
     """Return weights and metadata as a file, after the checks of its reader."""
     stored = {key: state[key].detach().cpu() for key in _shapes(1, 1) if key in state}
-    model = _build(_as_weights(stored, Path("classifier")), metadata)
+    model, _ = _build(Weights(stored, Path("classifier")), metadata)
     metadata = metadata | {"input_width": model.input_width, "hidden": model.hidden}
     tensors = {key: value.float().contiguous() for key, value in stored.items()}
     return save(tensors, {_KEY: json.dumps(metadata, sort_keys=True)})
@@ -197,7 +199,7 @@ def _read(path: Path) -> tuple[Weights, dict[str, Any]]:
     """Read its tensors, and what it says of itself."""
     check_file(path)
     if path.suffix == ".safetensors":
-        return _as_weights(read_safetensors(path), path), _metadata(path)
+        return Weights(read_safetensors(path), path), _metadata(path)
     module = read_pickle(path, [(_Inert, name) for name in _PICKLED])
     if not isinstance(module, _Inert):
         raise ModelError(
@@ -206,7 +208,7 @@ def _read(path: Path) -> tuple[Weights, dict[str, Any]]:
         )
     norm = _held(module, "_modules").get("bn1")
     metadata = {"batch_norm_eps": getattr(norm, "eps", _EPS)}
-    return _as_weights(dict(_tensors(module, "")), path), metadata
+    return Weights(dict(_tensors(module, "")), path), metadata
 
 
 def _tensors(module: _Inert, prefix: str) -> Iterator[tuple[str, torch.Tensor]]:
@@ -241,16 +243,13 @@ def _metadata(path: Path) -> dict[str, Any]:
     return metadata
 
 
-def _checked(metadata: Mapping[str, Any], path: Path) -> _Metadata:
+def _build(weights: Weights, metadata: Mapping[str, Any]) -> tuple[Classifier, _Metadata]:
+    """Make a classifier from its weights, all checked; also return what its file says."""
     try:
-        return convert(metadata, _Metadata)
+        said = convert(metadata, _Metadata)
     except ValidationError as error:
-        raise ModelError(f"{path}: damaged metadata ({error}): fetch it again") from error
-
-
-def _build(weights: Weights, metadata: Mapping[str, Any]) -> Classifier:
-    """Make a classifier from its weights, all checked."""
-    said = _checked(metadata, weights.place)
+        text = f"{weights.place}: damaged metadata ({error}): fetch it again"
+        raise ModelError(text) from error
     if (said.labels or LABELS) != LABELS:
         raise ModelError(f"{weights.place}: classes {list(said.labels)}, expected {list(LABELS)}")
     first = weights.tensors.get("hidden_layer.weight")
@@ -259,7 +258,7 @@ def _build(weights: Weights, metadata: Mapping[str, Any]) -> Classifier:
     for key, value in state.items():
         if not bool(torch.isfinite(value).all()):
             raise ModelError(f"{weights.place}: NaN or infinite values in {key}: fetch it again")
-    return Classifier(state, said.batch_norm_eps, said.temperature or 1.0)
+    return Classifier(state, said.batch_norm_eps, said.temperature or 1.0), said
 
 
 def _shapes(hidden: int, width: int) -> dict[str, tuple[int, ...]]:
@@ -271,7 +270,3 @@ def _shapes(hidden: int, width: int) -> dict[str, tuple[int, ...]]:
     }
     norm = ("weight", "bias", "running_mean", "running_var")
     return shapes | {f"bn1.{name}": (hidden,) for name in norm}
-
-
-def _as_weights(tensors: dict[str, torch.Tensor], path: Path) -> Weights:
-    return Weights(tensors, path)

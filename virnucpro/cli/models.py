@@ -46,8 +46,7 @@ def list_models(as_json: bool) -> None:
 
 
 def _row(model: Model) -> dict[str, Any]:
-    from virnucpro.models.records import read_model_records
-    from virnucpro.models.store import locate_model, model_files
+    from virnucpro.models.store import locate_model, model_files, read_model_records
 
     path = locate_model(model)
     count = None if isinstance(model, HubModel) else model.bytes
@@ -115,8 +114,13 @@ def verify(names: tuple[str, ...], renew: bool) -> None:
         raise UsageError(
             "--renew needs names of models: virnucpro models verify --renew 500_model.pth"
         )
-    from virnucpro.models.records import read_model_records
-    from virnucpro.models.store import locate_model, record_model, require_model, verify_model
+    from virnucpro.models.store import (
+        locate_model,
+        read_model_records,
+        record_model,
+        require_model,
+        verify_model,
+    )
 
     chosen = [model for name in names for model in models_for(name)]
     if not names:

@@ -84,7 +84,7 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
     from virnucpro.rcl.finders import open_finder
     from virnucpro.training.data.dataset import Part
     from virnucpro.training.packages import require_packages
-    from virnucpro.ui.training_screen import TrainingScreen
+    from virnucpro.ui.step_screen import TrainingScreen
 
     require_packages(["pandas"], "rcl evaluate")
     rule = {name: options[name] for name in ("threshold", "min_consecutive", "min_rcl_length")}

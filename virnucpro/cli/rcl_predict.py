@@ -73,7 +73,7 @@ def predict(proteins: str, model: str, **options: Any) -> int:
     from virnucpro.layout import Layout
     from virnucpro.rcl.finders import open_finder
     from virnucpro.rcl.predict import RclRequest, describe_record, run_rcl_prediction
-    from virnucpro.ui.run_screen import RunScreen
+    from virnucpro.ui.dashboard import RunScreen
 
     names = ("threshold", "min_consecutive", "min_rcl_length", "batch_size", "esm_model")
     request = RclRequest(

@@ -109,7 +109,7 @@ def embedded(
     """Compute features on a screen of their own; return the files that this start computed."""
     from virnucpro.rcl.embedding import embed_residues, feature_layout
     from virnucpro.rcl.proteins import read_proteins
-    from virnucpro.ui.run_screen import RunScreen
+    from virnucpro.ui.dashboard import RunScreen
 
     proteins, warnings = read_proteins(serpins, others, max_length)
     screen = RunScreen(display, feature_layout(folder))
@@ -206,7 +206,7 @@ def train(**options: Any) -> int:
     from virnucpro.rcl.fitting import fit_rcl
     from virnucpro.rcl.models import ENCODING_OF_WIDTH
     from virnucpro.rcl.settings import training_settings
-    from virnucpro.ui.training_screen import TrainingScreen
+    from virnucpro.ui.step_screen import TrainingScreen
 
     tables = {name: options[name] and str(options[name]) for name in ("serpins", "others")}
     runs, fit = options["output_dir"], ("epochs", "batch_size", "learning_rate", "patience")

@@ -81,7 +81,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     shared.say_at_start(f"training {output} on {dataset}")
     from virnucpro.precision import emulation_warnings
     from virnucpro.training.classifier.fitting import fit_classifier
-    from virnucpro.ui.training_screen import TrainingScreen
+    from virnucpro.ui.step_screen import TrainingScreen
 
     devices = training_devices(options, settings.machine.threads)
     training = _training_settings(options, devices)

@@ -74,7 +74,7 @@ def embed(dataset: Path, **options: Any) -> int:
     shared.say_at_start(f"embedding {dataset}")
     from virnucpro.training import embed as embedding
     from virnucpro.training.data.dataset import PARTS, Dataset
-    from virnucpro.ui.run_screen import RunScreen
+    from virnucpro.ui.dashboard import RunScreen
 
     request = embedding.EmbedRequest(
         dataset,

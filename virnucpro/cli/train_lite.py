@@ -44,10 +44,16 @@ Then: virnucpro predict contigs.fa -m custom -p my_lite/lite_classifier.safetens
     "Begin with the weights of the lite encoder of an earlier training.",
 )
 @shared.option(
+    "--learning-rate X",
+    click.FloatRange(min=0, min_open=True),
+    "Highest learning rate.  [default: that of model type lite]",
+)
+@shared.option(
     "--mask REGIONS",
     shared.FILE,
     "Do not train on the regions that this table lists in records labelled others, such as "
-    "proviruses. It has the columns record, start and end, as STEM_regions.tsv of predict.",
+    "proviruses. It has the columns record, start and end, as STEM_regions.tsv of predict. With a "
+    "column group, regions that have a name there are drawn as a group of that name.",
 )
 @shared.seed_option
 @shared.threads_option
@@ -58,6 +64,7 @@ def lite(
     output_dir: Path,
     steps: int | None,
     start_from: Path | None,
+    learning_rate: float | None,
     mask: Path | None,
     seed: int,
     threads: int | None,
@@ -75,7 +82,7 @@ def lite(
     from virnucpro.training.data.dataset import Dataset
     from virnucpro.training.lite.fitting import fit_lite
     from virnucpro.training.lite.trainer import LiteTrainingSettings
-    from virnucpro.ui.training_screen import TrainingScreen
+    from virnucpro.ui.step_screen import TrainingScreen
 
     if threads:
         torch.set_num_threads(threads)
@@ -84,6 +91,8 @@ def lite(
     settings = LiteTrainingSettings(seed=seed)
     if steps is not None:
         settings = replace(settings, steps=steps)
+    if learning_rate is not None:
+        settings = replace(settings, learning_rate=learning_rate)
     same = "the same command again without --force" if force else "the same command again"
     screen = TrainingScreen(display)
     with shared.shown_on(screen, loaded.warnings, advice=f"run {same} to continue") as interruption:

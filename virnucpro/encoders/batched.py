@@ -76,10 +76,6 @@ class PreparedBatches:
     first: list[Batch]  # those that are made
     rest: Generator[Batch]
 
-    def close(self) -> None:
-        """Make no more batches."""
-        self.rest.close()
-
 
 class BatchedEncoder(ABC):
     """The loop over batches, with its budget and its figures. See :class:`contracts.Encoder`.
@@ -194,7 +190,7 @@ class BatchedEncoder(ABC):
                 self._begin(others)
 
         compute_all = self._compute_on_gpu if self._on_gpu else self._compute_on_cores
-        with closing(prepared), closing(compute_all(batches(), rows)) as computed:
+        with closing(prepared.rest), closing(compute_all(batches(), rows)) as computed:
             for batch in computed:
                 order += batch.indices
                 report(len(batch.indices), batch.tokens)

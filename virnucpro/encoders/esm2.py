@@ -42,7 +42,6 @@ from virnucpro.encoders.family import (
 from virnucpro.encoders.weights import (
     Weights,
     assign,
-    check_file,
     read_counts,
     read_folder,
     read_json,
@@ -52,6 +51,7 @@ from virnucpro.encoders.weights import (
     weight_files,
 )
 from virnucpro.errors import ModelError
+from virnucpro.models.store import check_file
 
 # --- tokens and batches ----------------------------------------------------------------------
 

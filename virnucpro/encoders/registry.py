@@ -16,7 +16,7 @@ from virnucpro.contracts import Encoder
 from virnucpro.encoders.family import EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.layout import Molecule
-from virnucpro.models.store import check_digest, find_model
+from virnucpro.models.store import check_digest, check_file, find_model
 from virnucpro.store.stamps import hashed
 
 ENTRY_POINTS = "virnucpro.encoders"  # the group in which other packages register families
@@ -91,8 +91,6 @@ def locate(name: str, molecule: Molecule) -> EncoderSource:
         digest = hashlib.sha256(identity).hexdigest()
         width = family.width(None)
         return EncoderSource(family.name, name, None, (), digest, width, reading=family.reading)
-    from virnucpro.encoders.weights import check_file
-
     paths = family.files(path)
     for file in paths:
         check_file(file)
@@ -144,8 +142,6 @@ def _path_of(name: str) -> Path:
 
 def _family_of(path: Path) -> EncoderFamily:
     """Return the family that recognises the model at ``path``."""
-    from virnucpro.encoders.weights import check_file
-
     if path.is_dir():
         check_file(path / "config.json")
     for name in family_names():

@@ -23,11 +23,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 from virnucpro.errors import ModelError
+from virnucpro.models.store import check_file
 from virnucpro.store.documents import parse_json
 from virnucpro.store.features import warnings_of_torch
 
-# The first line of a git-LFS pointer; https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
-_LFS = b"version https://git-lfs.github.com/spec/"
 _AGAIN = "it is damaged or incomplete: fetch it again"
 # What torch's restricted unpickler says when a pickle asks for more than data.
 _REFUSED = re.compile(r"Unsupported global|Trying to (load|call)|Can only (create|build)")
@@ -45,6 +44,8 @@ _DAMAGED = (
     pickle.UnpicklingError,
     zipfile.BadZipFile,
 )
+# The pickle of the largest ESM-2, without its tensors, has 300 kB; 100 MB of pickle take minutes.
+MOST_PICKLE_BYTES = 16 << 20
 _WHOLE = ("model.safetensors", "pytorch_model.bin")
 
 
@@ -95,21 +96,6 @@ class Weights:
                 )
 
 
-def check_file(path: Path) -> None:
-    """Raise ModelError where ``path`` is missing, empty, unreadable or a git-LFS pointer."""
-    if not path.is_file():
-        raise ModelError(f"{path} is missing: fetch the model again, with all of its files")
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(_LFS))
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
-    if start == _LFS:
-        raise ModelError(f"{path} is a git-LFS pointer, not the file: run 'git lfs pull' there")
-    if not start:
-        raise ModelError(f"{path} is empty: {_AGAIN}")
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises ModelError where there is none."""
     check_file(path)
@@ -155,6 +141,11 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     """
     check_file(path)
     try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                sizes = [e.file_size for e in archive.infolist() if e.filename.endswith(".pkl")]
+            if sum(sizes) > MOST_PICKLE_BYTES:
+                raise zipfile.BadZipFile("the pickle is too large")
         # A remark for developers on the pickle; what cannot be read is an error anyway.
         with (
             _ALLOWING,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from virnucpro.contracts import Device, SessionFigures, Stage, Task, TaskResult
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
-from virnucpro.executors.failures import WorkFailure
+from virnucpro.executors.retry import WorkFailure
 
 Work = Stage | Task
 """What a worker is given: a stage to open, or a task of that stage to carry out."""

@@ -21,9 +21,8 @@ from virnucpro.events import (
     WorkerReady,
     WorkerReport,
 )
-from virnucpro.executors.failures import FailureKind, WorkFailure
 from virnucpro.executors.pool import PoolEvent, WorkEnded, WorkerPool
-from virnucpro.executors.retry import RetryPolicy
+from virnucpro.executors.retry import FailureKind, RetryPolicy, WorkFailure
 from virnucpro.executors.signals import Interruption
 
 WAIT_SECONDS = 0.5  # longest wait between two looks at signals and at workers that are silent

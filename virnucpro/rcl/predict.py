@@ -22,6 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from virnucpro.columns import GFF3_HEADER, gff3_escaped
 from virnucpro.contracts import (
     Device,
     Json,
@@ -38,8 +39,6 @@ from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted, percent
 from virnucpro.io.fasta import read_fasta
-from virnucpro.io.gff3 import HEADER as GFF3_HEADER
-from virnucpro.io.gff3 import gff3_escaped
 from virnucpro.io.input_summary import RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import read_records

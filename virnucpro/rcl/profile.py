@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.contracts import Json
-from virnucpro.encoders.weights import check_file
 from virnucpro.errors import ModelError, UsageError
+from virnucpro.models.store import check_file
 from virnucpro.rcl.rule import RclRegion, RclResult
 from virnucpro.store.documents import parse_json
 

@@ -16,8 +16,7 @@ from virnucpro.classifier.contigs import ContigModel
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Event, StepProgress
-from virnucpro.executors.executor import Executor
-from virnucpro.executors.local import LocalPool
+from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout, RunLayout
 from virnucpro.report.writing import report_problem

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from virnucpro.columns import MISSING
+from virnucpro.columns import MISSING, open_table
 from virnucpro.errors import InputError, LockedError, UsageError, VirNucProError
 from virnucpro.formatting import printable
-from virnucpro.io.delimited import open_table
 from virnucpro.layout import STDIN, SamplesFolder, existing_paths, stem_of
 from virnucpro.report.writing import write_overview
 from virnucpro.results import PredictionRun, open_runs

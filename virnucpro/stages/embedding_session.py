@@ -104,7 +104,7 @@ class EmbeddingSession(Session):
             future, self._prepared = self._prepared[1], None
             wait([future])
             if not future.exception() and (batches := future.result().batches):
-                batches.close()
+                batches.rest.close()
 
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
         """Embed a file; what is returned checks the embeddings, and writes them but for a trial.

@@ -143,7 +143,7 @@ class OutputStage(HostStage):
             found = record_probabilities(scores, self.contig_model)
             probabilities.extend(found)
             scored.append(len(found))
-        fdr = contig_fdr(np.array(probabilities), np.array(scored, np.int64))
+        fdr = contig_fdr(np.array(probabilities), np.array(scored, np.int64), self.contig_model)
         return (None if math.isnan(rate) else rate for rate in fdr.tolist())
 
     def _chunks(self) -> Iterator[tuple[str, tuple[int, ...], list[Chunk]]]:

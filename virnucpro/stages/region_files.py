@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from virnucpro.io.gff3 import gff3_escaped
+from virnucpro.columns import gff3_escaped
 from virnucpro.stages.regions import Region
 from virnucpro.tables import REGIONS
 

@@ -11,8 +11,8 @@ from gzip import GzipFile
 import numpy as np
 
 from virnucpro.classifier.contigs import ContigModel
+from virnucpro.columns import GFF3_HEADER
 from virnucpro.contracts import Json, TaskFigures
-from virnucpro.io.gff3 import HEADER as GFF3_HEADER
 from virnucpro.io.pairs import mate_headers
 from virnucpro.io.records import Record
 from virnucpro.settings import DOUBTFUL, Cuts

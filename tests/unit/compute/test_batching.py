@@ -66,12 +66,6 @@ def test_bucket_batches_hold_everything_once(lengths, sequences):
         assert len({bucket_of(lengths[i], 8) for i in batch}) == 1
 
 
-def test_nearly_uniform_lengths_need_no_padding():
-    lengths = [168] * 900 + [167] * 90 + list(range(3, 13))
-    padded = [b for b in by_tokens(lengths, 2048) if len({lengths[i] for i in b}) > 1]
-    assert sum(map(len, padded)) <= 30
-
-
 def test_the_batches_of_a_span_on_a_gpu():
     """250 proteins of 500 bp chunks, then of reads of 150 bases, some of them trimmed."""
     assert [len(b) for b in by_tokens([168] * 250, 32768)] == [125, 125]

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from benchmarks.models import random_encoder, sequences_for
 from tests.unit.encoders.small import quiet
-from virnucpro.compute.fp8 import (
+from virnucpro.compute.arithmetic import (
     LOWEST_GELU,
     MOST,
     Fp8GatedLinear,

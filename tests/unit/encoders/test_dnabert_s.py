@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 
 from tests.unit.encoders.small import make_dnabert, open_path, quiet, sequences
-from virnucpro.encoders.dnabert_s import read_tokenizer
-from virnucpro.encoders.dnabert_s_network import alibi_bias, alibi_slopes
+from virnucpro.encoders.dnabert_s import alibi_slopes, read_tokenizer
 from virnucpro.errors import ModelError
 
 LENGTHS = [1, 2, 5, 40, 41, 60, 150, 150, 151, 298, 300, 499, 499, 700]
@@ -114,12 +113,6 @@ def test_slopes():
     assert alibi_slopes(12) == pytest.approx(twelve)
 
 
-def test_bias():
-    bias = alibi_bias(8, 3)
-    assert bias.shape == (8, 3, 3)
-    assert bias[0].tolist() == [[0, -0.5, -1], [-0.5, 0, -0.5], [-1, -0.5, 0]]
-
-
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -136,10 +129,4 @@ def test_files_that_do_not_fit(folder, name, change, message):
     path = folder / name
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
     with pytest.raises(ModelError, match=message):
-        open_path(folder, "nucleotide")
-
-
-def test_missing_tokenizer(folder):
-    (folder / "tokenizer.json").unlink()
-    with pytest.raises(ModelError, match=r"tokenizer\.json is missing"):
         open_path(folder, "nucleotide")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from multiprocessing.connection import Connection
 
 import pytest
@@ -68,13 +66,6 @@ def test_how_a_child_ended() -> None:
         child.kill()
 
 
-def test_what_a_child_imports_first_does_not_import_torch() -> None:
-    """torch reads the number of threads, and CUDA its devices, when they are imported."""
-    modules = "virnucpro.executors.processes, virnucpro.training.processes"
-    program = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
-
-
 def test_this_process_can_be_settled_on_a_gpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a training on a single GPU."""
     before = torch.get_num_threads()
@@ -87,15 +78,3 @@ def test_this_process_can_be_settled_on_a_gpu_too(monkeypatch: pytest.MonkeyPatc
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-
-
-def test_an_allocator_that_the_user_configured_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before = torch.get_num_threads()
-    for name in VARIABLES:
-        monkeypatch.setenv(name, "")
-    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:512")
-    settle_on_device(GPU, tokenizer_threads=1)
-    torch.set_num_threads(before)
-    assert os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "max_split_size_mb:512"

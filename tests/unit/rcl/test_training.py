@@ -75,14 +75,14 @@ def same(one, two, **tolerance):
 def test_it_learns(plan, recipe):
     started = plan(made(recipe, epochs=8, patience=8))
     _, epochs = run(started)
-    assert epochs[-1].metrics["f1"] > 0.8
-    assert epochs[-1].metrics["auc"] > 0.99
+    assert epochs[-1].row["f1"] > 0.8
+    assert epochs[-1].row["auc"] > 0.99
     point = load_savepoint(started.savepoint)
     assert point.best_epoch == max(range(8), key=lambda n: point.history[n]["f1"]) + 1
 
 
 def test_the_loss_is_that_of_the_original(plan):
-    loop = plan(MODERN).loop(ALONE, print, lambda: False)
+    loop = plan(MODERN).loop(ALONE)
     logits = torch.randn(3, 10, 2)
     labels = torch.randint(0, 2, (3, 10))
     labels[1, 6:] = labels[2, 2:] = IGNORED
@@ -152,7 +152,7 @@ def test_the_mean_of_the_weights_is_kept(plan, averaged):
     point = load_savepoint(training.savepoint)
     mean = point.last_network()
     assert not torch.equal(mean["input_proj.weight"], point.network["input_proj.weight"])
-    loop = training.loop(ALONE, print, lambda: False)
+    loop = training.loop(ALONE)
     same(loop.result().state_dict(), mean)
     kept = loop.validate()
     assert kept == {name: point.history[1][name] for name in kept}
@@ -173,7 +173,7 @@ def test_batches():
 
 
 def test_rates(plan):
-    loop = plan(made("original", patience=5, learning_rate=1.0)).loop(ALONE, print, lambda: False)
+    loop = plan(made("original", patience=5, learning_rate=1.0)).loop(ALONE)
     rates = [loop.rate(0)]
     for value in (0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6):
         loop.savepoint.history.append({"f1": value})

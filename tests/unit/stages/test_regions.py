@@ -116,6 +116,12 @@ def test_a_region_at_the_edge_reaches_it_across_chunks_without_a_score() -> None
     assert region.chunks == region.chunks_scored + 3
 
 
+def test_a_virus_has_no_region_for_two_chunks_that_look_like_a_host() -> None:
+    for seed in range(5):
+        assert find_regions(*record((2, HOST), (40, VIRUS), seed=seed)) == []
+        assert find_regions(*record((8, HOST), (40, VIRUS), seed=seed)) != []
+
+
 def test_regions_that_are_placed_anew_stay_apart() -> None:
     found = 0
     for seed in range(40):

@@ -47,12 +47,6 @@ def _ledger(layout: Layout) -> Ledger:
     return Ledger(layout, Disk(), {})
 
 
-def test_done_is_proved(task: Task, layout: Layout) -> None:
-    assert _ledger(layout).check(task) == "no receipt"
-    _carry_out(task, layout)
-    assert not _ledger(layout).check(task)
-
-
 DAMAGES: list[tuple[str, Callable[[Path], object], str]] = [
     ("output truncated", lambda d: (d / "out.pt").write_bytes(b"row"), "another size"),
     ("a flipped bit", lambda d: (d / "out.pt").write_bytes(b"rowr"), "other content"),

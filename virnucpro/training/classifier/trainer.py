@@ -26,7 +26,6 @@ from virnucpro.training.classifier.features import (
 )
 from virnucpro.training.group import TrainingGroup
 from virnucpro.training.loop import EpochPlan, TrainingLoop, cosine_rate, random_seed
-from virnucpro.training.progress import ReportEvent, StopRequested
 
 RecipeName = Literal["original", "modern"]
 STEP_EPOCHS, STEP_FACTOR = 10, 0.85  # train.py of the original: StepLR(step_size=10, gamma=0.85)
@@ -194,11 +193,9 @@ class TrainingPlan:
     deviation: npt.NDArray[np.float64]
     savepoint: Path
 
-    def loop(
-        self, group: TrainingGroup, report: ReportEvent, stop_requested: StopRequested
-    ) -> ClassifierLoop:
+    def loop(self, group: TrainingGroup) -> ClassifierLoop:
         """Return the loop of one process."""
-        return ClassifierLoop(self, group, report, stop_requested)
+        return ClassifierLoop(self, group)
 
 
 class FrameBatch(NamedTuple):
@@ -212,13 +209,7 @@ class FrameBatch(NamedTuple):
 class ClassifierLoop(TrainingLoop):
     """Trains the classifier on merged features. The lowest validation loss is the best."""
 
-    def __init__(
-        self,
-        plan: TrainingPlan,
-        group: TrainingGroup,
-        report: ReportEvent,
-        stop_requested: StopRequested,
-    ) -> None:
+    def __init__(self, plan: TrainingPlan, group: TrainingGroup) -> None:
         """Load the savepoint, and open the features."""
         self._plan, self._settings = plan, plan.settings
         settings = plan.settings
@@ -235,8 +226,6 @@ class ClassifierLoop(TrainingLoop):
             optimizer,
             (settings.epochs, settings.patience),
             group,
-            report,
-            stop_requested,
             precision=settings.precision,
         )
         self._train = FeatureReader(plan.train)

@@ -30,9 +30,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from virnucpro.columns import open_table
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
-from virnucpro.io.delimited import open_table
 from virnucpro.layout import Layout, ShardLayout, checkpoint_folder, lock_file
 from virnucpro.store.documents import parse_json, upgraded
 from virnucpro.tables import GENOMES, LABELLED_FRAMES

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from virnucpro.errors import InputError
-from virnucpro.io.compression import expanded_blocks
-from virnucpro.io.text import text_blocks
+from virnucpro.io.text import expanded_blocks, text_blocks
 from virnucpro.training.packages import require_packages
 
 if TYPE_CHECKING:

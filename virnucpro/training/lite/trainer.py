@@ -29,7 +29,6 @@ from virnucpro.training.lite.genomes import (
     mutated,
 )
 from virnucpro.training.loop import EpochPlan, TrainingLoop
-from virnucpro.training.progress import ReportEvent, StopRequested
 
 BATCH_BASES = 64_000
 MEASURED_BASES = 64_000  # per batch without gradients
@@ -104,11 +103,9 @@ class LitePlan:
     savepoint: Path
     start: LiteNetwork | None = None
 
-    def loop(
-        self, group: TrainingGroup, report: ReportEvent, stop_requested: StopRequested
-    ) -> LiteLoop:
+    def loop(self, group: TrainingGroup) -> LiteLoop:
         """Return the loop of the one process."""
-        return LiteLoop(self, group, report, stop_requested)
+        return LiteLoop(self, group)
 
 
 Windows = tuple[Bases, npt.NDArray[np.int64]]
@@ -123,13 +120,7 @@ class LiteLoop(TrainingLoop):
     on one machine with the same number of threads, also if it was interrupted.
     """
 
-    def __init__(
-        self,
-        plan: LitePlan,
-        group: TrainingGroup,
-        report: ReportEvent,
-        stop_requested: StopRequested,
-    ) -> None:
+    def __init__(self, plan: LitePlan, group: TrainingGroup) -> None:
         """Draw the first weights, and load the savepoint."""
         settings, genomes = plan.settings, plan.genomes
         self._settings, self._genomes = settings, genomes
@@ -150,8 +141,6 @@ class LiteLoop(TrainingLoop):
             torch.optim.AdamW(groups, lr=settings.learning_rate),
             (1, 1),
             group,
-            report,
-            stop_requested,
             averaged=settings.steps / AVERAGED,
             precision="fp32" if emulated_on_cpu("bf16") else "bf16",
         )
