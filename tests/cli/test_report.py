@@ -95,7 +95,6 @@ def test_the_track_of_a_record_is_a_picture(call: Calling, tmp_path: Path) -> No
         ("host", (), 0, plots / "host.png"),
         ("host", ("--format", "svg"), 0, plots / "host.svg"),
         ("host", ("-o", tmp_path / "named.svg"), 0, tmp_path / "named.svg"),
-        ("host", ("-o", tmp_path / "named.PNG"), 0, tmp_path / "named.PNG"),
         ("../up", ("--format", "svg", "-o", tmp_path / "up.svg"), 0, tmp_path / "up.svg"),
         ("host", ("-o", tmp_path / "named.jpg"), 64, tmp_path / "named.jpg"),
         ("host", ("--format", "svg", "-o", tmp_path / "o.png"), 64, tmp_path / "o.png"),
