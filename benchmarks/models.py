@@ -20,8 +20,7 @@ from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.esm2_network import Esm2, Esm2Sizes, rotary_frequencies, rotary_tables
 from virnucpro.encoders.family import BASES
 from virnucpro.encoders.registry import family_named
-from virnucpro.io.chunks import chunk_spans
-from virnucpro.io.frames import GENETIC_CODE
+from virnucpro.io.frames import GENETIC_CODE, chunk_spans
 from virnucpro.layout import Molecule
 
 TRUNCATION = 1024  # residues of a protein, as predict has it

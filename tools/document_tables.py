@@ -15,7 +15,6 @@ from pathlib import Path
 import click
 
 from virnucpro.cli.predict import SECTIONS, predict
-from virnucpro.cli.shared import RANGE
 from virnucpro.configuration import default_yaml
 from virnucpro.settings import (
     SETTINGS,
@@ -44,7 +43,7 @@ def option_table() -> str:
     options = {max(option.opts, key=len): option for option in predict.get_params(context)}
     for name in (name for names in SECTIONS.values() for name in names if name != "--help"):
         names, meaning = options[name].get_help_record(context) or ("", "")
-        lines.append("| `{}` | {} |".format(names.replace("|", "\\|"), RANGE.sub("", meaning)))
+        lines.append("| `{}` | {} |".format(names.replace("|", "\\|"), meaning))
     return "\n".join(lines) + "\n"
 
 

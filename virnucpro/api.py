@@ -18,6 +18,7 @@ from typing import Any
 from virnucpro.configuration import Configuration, checked_value, load_configuration
 from virnucpro.errors import UsageError
 from virnucpro.events import (
+    Emit,
     Event,
     Notice,
     Progressed,
@@ -29,7 +30,7 @@ from virnucpro.events import (
 )
 from virnucpro.results import PredictionRun, RclRun, open_rcl_run, open_run
 from virnucpro.run.request import PredictionRequest, check_request
-from virnucpro.settings import SETTINGS, DisplaySettings
+from virnucpro.settings import SETTINGS
 from virnucpro.ui.log import LogFile
 from virnucpro.ui.progress import StageProgress
 
@@ -110,24 +111,18 @@ def predict(
         mates=given["input2"],
         interleaved=interleaved,
     )
-    _run_with_log(request, chosen.display, on_progress)
-    return open_run(request.layout.root, request.layout.stem)
-
-
-def _run_with_log(
-    request: PredictionRequest, display: DisplaySettings, on_progress: OnProgress | None
-) -> None:
-    """Check and carry out a request; the log file says what ended it."""
+    display = chosen.display
     log = LogFile(display.log_file or (request.layout.log if display.auto_log else None))
     try:
         check_request(request)
         from virnucpro.run.predict import run_prediction  # it imports torch, which takes seconds
 
-        run_prediction(request, RunObserver(log, on_progress).take)
+        run_prediction(request, _observer(log, on_progress))
     except BaseException as error:
         log.close(error)
         raise
     log.close()
+    return open_run(request.layout.root, request.layout.stem)
 
 
 def rcl_predict(
@@ -181,7 +176,7 @@ def rcl_predict(
         force=force,
         command=_command("rcl_predict", source, output_dir, {"model": model, **options}),
     )
-    run_rcl_prediction(request, RunObserver(LogFile(None), on_progress).take)
+    run_rcl_prediction(request, _observer(LogFile(None), on_progress))
     return open_rcl_run(request.root, request.stem)
 
 
@@ -223,39 +218,27 @@ def _command(
     return (f"virnucpro.{name}({', '.join([*map(repr, places), *given])})",)
 
 
-class RunObserver:
-    """Takes the events of a run: to its log file, to the logger, and to ``on_progress``."""
+def _observer(log: LogFile, on_progress: OnProgress | None) -> Emit:
+    """Return what takes the events of a run to its log file, the logger and ``on_progress``."""
+    progress = StageProgress()
 
-    def __init__(self, log: LogFile, on_progress: OnProgress | None) -> None:
-        self._log = log
-        self._progress = StageProgress()
-        self._on_progress = on_progress
-
-    def take(self, event: Event) -> None:
-        """Take an event.
-
-        Raises:
-            OutputError: the log file cannot be written.
-        """
+    def take(event: Event) -> None:
         if isinstance(event, Notice):
-            self._log.line(f"{event.level}: {event.message}")
+            log.line(f"{event.level}: {event.message}")
             level = logging.WARNING if event.level == "warning" else logging.INFO
             logger.log(level, event.message)
             return
-        text = self._log.event(event)
+        text = log.event(event)
         if isinstance(event, SequencesFailed):
             logger.warning(text)
-        self._progress.update(event)
+        progress.update(event)
         finished = isinstance(event, StageFinished | ReportFinished)
         begun = isinstance(event, StageStarted | ReportStarted)
-        if self._on_progress and (begun or finished or isinstance(event, Progressed)):
-            told, stage = self._progress, self._progress.stage
-            self._on_progress(
-                Progress(
-                    stage.title,
-                    stage.number,
-                    stage.stages,
-                    1.0 if finished else told.share or 0.0,
-                    0.0 if finished else told.remaining,
-                )
-            )
+        if on_progress and (begun or finished or isinstance(event, Progressed)):
+            stage = progress.stage
+            done, left = progress.share or 0.0, progress.remaining
+            if finished:
+                done, left = 1.0, 0.0
+            on_progress(Progress(stage.title, stage.number, stage.stages, done, left))
+
+    return take

@@ -71,27 +71,15 @@ class ResultTable:
         """The first line of the file, with its line feed; empty where there is none."""
         return "\t".join(self.names) + "\n" if self.has_header else ""
 
-    @cached_property
-    def _optional(self) -> tuple[tuple[int, str], ...]:
-        """Place and format of each column whose cells may be missing."""
-        return tuple(
-            (at, column.format) for at, column in enumerate(self.columns) if column.optional
-        )
-
-    @cached_property
-    def _line_of(self) -> Callable[..., str]:
-        return self.row_format(*self.names)
-
     def line(self, **values: object) -> str:
         """Format one row, with its line feed, from a value for each column.
 
         Raises:
             TypeError: a column has no value, or a value no column.
         """
-        cells: list[object] = list(self.row(**values))  # type: ignore[call-overload]
-        for place, form in self._optional:
-            cells[place] = MISSING if cells[place] is None else format(cells[place], form)
-        return self._line_of(*cells)
+        row = self.row(**values)  # type: ignore[call-overload]
+        cells = zip(row, self.columns, strict=True)
+        return "\t".join(MISSING if v is None else format(v, c.format) for v, c in cells) + "\n"
 
     def row_format(self, *names: str) -> Callable[..., str]:
         """Return a fast function that formats one row from values in the order of ``names``.

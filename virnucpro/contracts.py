@@ -77,21 +77,19 @@ class FailedRow:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFigures:
-    """What a finished task keeps in its receipt beside its outputs.
+    """What a finished task keeps in its receipt beside its outputs: plain values.
 
-    A stage with figures of its own derives a dataclass from this one and names it in its tasks
-    (:attr:`Task.figures`). Fields are numbers, text, tuples, mappings with text as keys, and
-    dataclasses of these; a receipt that does not hold them is not valid.
-
-    Attributes:
-        notices: sentences to show the user, whether the task was carried out now or earlier.
-        failures: sequences without a result. A later run tries them again.
-        host_wait_seconds: time in which the device had nothing to compute with.
+    A stage with figures of its own derives a dataclass from this one, which its tasks name.
     """
 
-    notices: tuple[str, ...] = ()
-    failures: tuple[FailedSequences, ...] = ()
-    host_wait_seconds: float = 0.0
+    notices: tuple[str, ...] = ()  # sentences for the user, now and whenever the run is continued
+    failures: tuple[FailedSequences, ...] = ()  # a later run tries these sequences again
+    host_wait_seconds: float = 0.0  # in which the device had nothing to compute with
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The ids of all sequences without a result."""
+        return tuple(name for failure in self.failures for name in failure.ids)
 
 
 @dataclass(frozen=True)
@@ -155,20 +153,12 @@ finished."""
 
 @dataclass(frozen=True)
 class SessionFigures:
-    """What a session on a device has measured since it was opened.
+    """What a session on a device has measured since it was opened."""
 
-    Attributes:
-        peak_memory: the most bytes of device memory that it has held; 0 on a CPU.
-        compiled_calls: calls of compiled blocks, with batches of several sequences.
-        uncompiled_calls: such calls for which the compiled code could not be used: the blocks ran
-            as they are written, which is slower.
-        uncompiled_reason: why, the first time; empty where there were none.
-    """
-
-    peak_memory: int = 0
-    compiled_calls: int = 0
-    uncompiled_calls: int = 0
-    uncompiled_reason: str = ""
+    peak_memory: int = 0  # the most bytes of device memory that it has held; 0 on a CPU
+    compiled_calls: int = 0  # of blocks, with batches of several sequences
+    uncompiled_calls: int = 0  # for which the compiled code could not be used, which is slower
+    uncompiled_reason: str = ""  # the first time
 
 
 class Session:
@@ -187,34 +177,26 @@ class Session:
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
         """Carry out ``task`` except for writing it, and return what writes it.
 
-        That is called once, and raises what is wrong with the result. Where the device is not a
-        CPU, another thread calls it, while the next task is computed.
+        Where the device is not a CPU, another thread calls that, while the next task is computed.
         """
         result = self._run(task, report)
         return lambda: result
 
     def prepare(self, task: Task) -> None:
-        """Begin to read a task that will be computed next. Returns at once and raises nothing.
-
-        Called by the thread that computes, while it computes another task.
-        """
+        """Begin to read a task that will be computed next. Returns at once and raises nothing."""
 
     def facts(self) -> Mapping[str, Json]:
         """Return what it computes with, for the log and the run's record: plain JSON values.
 
-        ``budget`` and its ``unit`` (``tokens`` or ``sequences`` per batch), ``found`` (where the
-        budget comes from: ``measured``, ``default``, ``given`` by the user, or ``kept`` from an
-        earlier start), ``precision``, ``attention`` (the kernel), ``inference_mode``,
-        ``compiled``, ``compile_seconds`` and, if compiling failed, ``compile_failed``. Sent once,
-        when the session is ready.
+        ``found`` says where the batch ``budget`` comes from: ``measured``, ``default``, ``given``
+        by the user, or ``kept`` from an earlier start.
         """
         return {}
 
     def check(self) -> None:
-        """Compute a fixed sequence that is known to be good; raises what is wrong.
+        """Compute a sequence that is known to be good, also in a second thread.
 
-        If it fails too, a failed task is not the fault of its sequences. Two threads may call the
-        session at the same time for this.
+        If that raises, a failed task is not the fault of its sequences.
         """
 
     def shrink(self) -> bool:
@@ -245,42 +227,26 @@ class Receipts(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class DiskNeed:
-    """The bytes that the outputs of a stage take, and what they are, for messages."""
-
-    bytes: int
-    purpose: str
-
-
 SPLITTING = "splitting"
 """Name of the stage whose outputs are the split files. Stages with a task per file follow it."""
 
 
 class Stage(ABC):
-    """One step of the pipeline: it says what is to be done, and can do it.
+    """One step of the pipeline: all that the program knows about it stands in its class.
 
-    All that the program knows about a stage stands in its class. To add one, write the class and
-    name it in ``virnucpro.run.prepare.prediction_stages``. A stage of the host derives from
-    :class:`virnucpro.stages.base.HostStage` and needs ``name``, ``plan`` and ``run``; any other
-    needs ``name``, ``plan`` and ``open``. Everything else has a default that fits a stage of the
-    host with one task.
-
-    Attributes:
-        runs_on: tasks of the ``host`` stay in the parent process, where a session may be called on
-            several tasks at once, in threads; those of a ``worker`` go to the devices.
-        durable: whether outputs and receipt are flushed to the disk. A stage that takes seconds is
-            done again where a power cut has torn them, which their digests tell.
-        intermediate: whether the outputs are removed after a run without failures.
-        reads_intermediate: whether it reads such files, so that it cannot be done again alone.
-        divisible: whether its sessions understand :attr:`Task.trial` and :attr:`Task.excluded`.
-            Where they do not, a task that cannot be computed ends the run.
+    ``docs/developing.md`` says how to add one. The defaults fit a stage of the host with one task.
     """
 
+    # The parent process carries out the tasks of the host, several at once in threads.
     runs_on: ClassVar[Literal["host", "worker"]] = "host"
+    # Whether its files are flushed to the disk. Where a power cut has torn others, which their
+    # digests tell, a stage that takes seconds is done again.
     durable: ClassVar[bool] = True
+    # Whether the outputs are removed after a run without failures, and whether it reads such files.
     intermediate: ClassVar[bool] = False
     reads_intermediate: ClassVar[bool] = True
+    # Whether its sessions understand ``trial`` and ``excluded`` of a task. Where they do not, a
+    # task that cannot be computed ends the run.
     divisible: ClassVar[bool] = False
 
     @property
@@ -300,11 +266,7 @@ class Stage(ABC):
 
     @property
     def file_pattern(self) -> Path | None:
-        """The output for split file ``{number}`` of a stage with one task per split file.
-
-        None for a stage with one task, whose receipt is that of the whole run. ``status`` finds
-        receipts by it.
-        """
+        """The output for split file ``{number}``, by which receipts are found; None without."""
         return None
 
     @abstractmethod
@@ -316,25 +278,17 @@ class Stage(ABC):
         """Load what the tasks need. Called once per worker, in the worker."""
 
     def by_file(self) -> Stage | None:
-        """Return the stage that does its part of the work for single split files, if it has one.
-
-        It has a task per split file, in their order: those of the files whose features exist.
-        """
+        """Return the stage with a task per split file whose features exist, if it has one."""
         return None
 
     def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> Stage:
-        """Return the stage as it is opened for so many sequences in all, on worker devices.
-
-        ``budgets`` are the batch budgets that are known by now.
-        """
+        """Return the stage for so many sequences in all and the batch budgets that are known."""
         return self
 
-    def disk_need(self, receipts: Receipts) -> DiskNeed | None:
-        """Return what all outputs take, where that may be more than the disk holds.
-
-        Before the first stage with a need begins, all stages are asked, and the disk is checked.
-        """
-        return None
+    @property
+    def bytes_per_frame(self) -> int:
+        """What the outputs take on the disk, where that may be more than it holds."""
+        return 0
 
     def take_over(self) -> Sequence[str]:
         """Write receipts of what version 1 of the program left; returns sentences for the user."""

@@ -209,7 +209,10 @@ class GpuReading(NamedTuple):
 
 
 class GpuReader:
-    """Reads GPUs by UUID. The library is opened at the first reading, and only once."""
+    """Reads GPUs by UUID. The library is opened at the first reading, and only once.
+
+    What the driver does not know (MIG devices have no utilisation, some boards no power) is None.
+    """
 
     def __init__(self, library: Any = None) -> None:
         """``library`` takes the place of ``pynvml``."""
@@ -248,9 +251,3 @@ class GpuReader:
             return question(*arguments)
         except self._library.NVMLError:
             return None
-
-    def close(self) -> None:
-        """Let go of the library. Safe to call twice."""
-        if self._opened:
-            self._ask(self._library.nvmlShutdown)
-        self._opened = False

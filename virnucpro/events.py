@@ -9,6 +9,10 @@ from typing import Protocol
 from virnucpro.contracts import Device, FailedSequences, Json, SessionFigures, Task
 
 
+class Event:
+    """Something that happened."""
+
+
 @dataclass(frozen=True)
 class StageAhead:
     """A stage that is still to come: its sequences to do, or the seconds it is expected to take.
@@ -22,7 +26,7 @@ class StageAhead:
 
 
 @dataclass(frozen=True)
-class StageStarted:
+class StageStarted(Event):
     """A stage begins: ``todo`` of ``total`` tasks are stale, with their summed weight and count.
 
     ``reasons`` says why, in words, the most frequent first. ``stages`` is the number of stages of
@@ -45,7 +49,7 @@ class StageStarted:
 
 
 @dataclass(frozen=True)
-class StageFinished:
+class StageFinished(Event):
     """A stage ended after ``seconds``."""
 
     stage: str
@@ -54,21 +58,21 @@ class StageFinished:
 
 
 @dataclass(frozen=True)
-class ReportStarted:
+class ReportStarted(Event):
     """The stages have ended, and the report of so many records is written."""
 
     records: int
 
 
 @dataclass(frozen=True)
-class ReportFinished:
+class ReportFinished(Event):
     """The report was written in ``seconds``."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
-class WorkerReady:
+class WorkerReady(Event):
     """A worker has loaded the model of a stage and takes tasks.
 
     ``facts`` are those of :class:`virnucpro.contracts.Session`.
@@ -82,7 +86,7 @@ class WorkerReady:
 
 
 @dataclass(frozen=True)
-class TaskStarted:
+class TaskStarted(Event):
     """A worker took a task."""
 
     worker: int
@@ -90,7 +94,7 @@ class TaskStarted:
 
 
 @dataclass(frozen=True)
-class Progressed:
+class Progressed(Event):
     """A worker finished this many sequences and tokens since its last report.
 
     They are negative if they are to be done again. While the report is written, sequences are
@@ -103,7 +107,7 @@ class Progressed:
 
 
 @dataclass(frozen=True)
-class TaskFinished:
+class TaskFinished(Event):
     """A worker finished a task."""
 
     worker: int
@@ -112,7 +116,7 @@ class TaskFinished:
 
 
 @dataclass(frozen=True)
-class SequencesFailed:
+class SequencesFailed(Event):
     """Sequences of a task were given up; they get no score."""
 
     worker: int
@@ -121,7 +125,7 @@ class SequencesFailed:
 
 
 @dataclass(frozen=True)
-class WorkerDied:
+class WorkerDied(Event):
     """A worker process ended or was ended; ``reason`` says how. Another may take its place.
 
     One that is ``lost`` is gone with its device, for which its tasks are not to blame.
@@ -134,7 +138,7 @@ class WorkerDied:
 
 
 @dataclass(frozen=True)
-class WorkerReport:
+class WorkerReport(Event):
     """How a worker spent a stage: seconds at work and waiting for work, and what it measured."""
 
     worker: int
@@ -147,27 +151,12 @@ class WorkerReport:
 
 
 @dataclass(frozen=True)
-class Notice:
+class Notice(Event):
     """Something a person should know. ``level`` is ``info`` or ``warning``."""
 
     level: str
     message: str
 
-
-Event = (
-    StageStarted
-    | StageFinished
-    | ReportStarted
-    | ReportFinished
-    | WorkerReady
-    | TaskStarted
-    | Progressed
-    | TaskFinished
-    | SequencesFailed
-    | WorkerDied
-    | WorkerReport
-    | Notice
-)
 
 Emit = Callable[[Event], None]
 """Takes an event to whoever shows it."""

@@ -13,7 +13,7 @@ from functools import cached_property
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from msgspec import convert
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     import polars
 
 Row = TypeVar("Row", bound=NamedTuple)
-_RUN, _RCL_RUN = "_run.json", "_rcl_run.json"
-# What no other file of such a name has together.
-_KEYS = {_RUN: ("counts", "settings", "input"), _RCL_RUN: ("proteins", "statuses", "notices")}
 INCOMPLETE = "incomplete"  # a key that the record of a run has while its tables are replaced
 
 
@@ -87,13 +84,10 @@ class Rows(Iterator[Row], Generic[Row]):
             InputError: the file is not what the program wrote.
         """
         types = {str: "string", int: "Int64", float: "float64", bool: "boolean"}
-        package, rows = _package("pandas"), self._all_rows()
-        columns = {
-            column.name: package.Series([row[at] for row in rows], dtype=types[column.type])
-            for at, column in enumerate(self.table.columns)
-        }
-        frame: pandas.DataFrame = package.DataFrame(columns)
-        return frame
+        frame: pandas.DataFrame = _package("pandas").DataFrame(
+            self._all_rows(), columns=self.table.names
+        )
+        return frame.astype({column.name: types[column.type] for column in self.table.columns})
 
     def to_polars(self) -> polars.DataFrame:
         """Return the table as a data frame of polars. A missing value is null.
@@ -161,43 +155,50 @@ class RunResults:
     folder: Path
     stem: str
     record: Mapping[str, Json]
+    # The end of the name of the file with the record, keys that no other file of such a name has
+    # together, and the command that writes it.
+    suffix: ClassVar[str]
+    keys: ClassVar[tuple[str, ...]]
+    command: ClassVar[str]
 
     def _rows(self, table: ResultTable) -> Rows[Any]:
-        self._complete_record()
+        self._check_complete()
         return Rows(self.folder / table.place(self.stem), table)
 
-    def _complete_record(self) -> Mapping[str, Json]:
-        """Return the record, unless a command was stopped while it replaced the tables.
-
-        Raises:
-            InputError: it was.
-        """
+    def _check_complete(self) -> None:
+        """Raise InputError if a command was stopped while it replaced the tables."""
         if INCOMPLETE in self.record:
             raise InputError(
                 f"{self.folder}: the tables of the run {self.stem} do not belong together, because "
                 f"the command that was writing them again has not finished: repeat it (virnucpro "
                 f"call, or predict)"
             )
-        return self.record
 
     @contextmanager
-    def _reading(self, suffix: str) -> Iterator[Mapping[str, Json]]:
+    def _reading(self) -> Iterator[Mapping[str, Json]]:
         """Read the record; say that it was changed where it does not hold what is asked for."""
-        record = self._complete_record()
+        self._check_complete()
         try:
-            yield record
+            yield self.record
         except (LookupError, TypeError, ValueError) as error:
-            path = self.folder / f"{self.stem}{suffix}"
+            path = self.folder / f"{self.stem}{self.suffix}"
             raise InputError(f"{path} was changed: the same command writes it again") from error
+
+
+Run = TypeVar("Run", bound=RunResults)
 
 
 class PredictionRun(RunResults):
     """A finished run of ``predict``; its ``record`` is the content of ``STEM_run.json``."""
 
+    suffix = "_run.json"
+    keys = ("counts", "settings", "input")
+    command = "predict"
+
     @cached_property
     def summary(self) -> RunSummary:
         """What came out."""
-        with self._reading(_RUN) as record:
+        with self._reading() as record:
             counts = record["counts"]
             return RunSummary(
                 records=int(counts["records"]),
@@ -247,10 +248,14 @@ class RclRunSummary:
 class RclRun(RunResults):
     """A finished run of ``rcl predict``; its ``record`` is the content of ``STEM_rcl_run.json``."""
 
+    suffix = "_rcl_run.json"
+    keys = ("proteins", "statuses", "notices")
+    command = "rcl predict"
+
     @cached_property
     def summary(self) -> RclRunSummary:
         """What came out."""
-        with self._reading(_RCL_RUN) as record:
+        with self._reading() as record:
             statuses = dict(record["statuses"])
             return RclRunSummary(
                 proteins=int(record["proteins"]),
@@ -282,7 +287,7 @@ def open_run(folder: str | PathLike[str], stem: str | None = None) -> Prediction
     Raises:
         UsageError: there is no such run, or there are several and none was named.
     """
-    return PredictionRun(*_chosen(Path(folder), _RUN, stem))
+    return _chosen(_runs(PredictionRun, folder), stem)
 
 
 def open_runs(folder: str | PathLike[str]) -> list[PredictionRun]:
@@ -291,8 +296,7 @@ def open_runs(folder: str | PathLike[str]) -> list[PredictionRun]:
     Raises:
         UsageError: there is none.
     """
-    found = _records(Path(folder), _RUN)
-    return [PredictionRun(Path(folder), name, record) for name, record in found.items()]
+    return _runs(PredictionRun, folder)
 
 
 def open_rcl_run(folder: str | PathLike[str], stem: str | None = None) -> RclRun:
@@ -305,47 +309,38 @@ def open_rcl_run(folder: str | PathLike[str], stem: str | None = None) -> RclRun
     Raises:
         UsageError: there is no such run, or there are several and none was named.
     """
-    return RclRun(*_chosen(Path(folder), _RCL_RUN, stem))
+    return _chosen(_runs(RclRun, folder), stem)
 
 
-def _records(folder: Path, suffix: str) -> dict[str, Mapping[str, Json]]:
-    """Return the records of runs by their names; a record of another kind lacks some keys.
-
-    Raises:
-        UsageError: there is no such folder, or no such run in it.
-    """
+def _runs(kind: type[Run], place: str | PathLike[str]) -> list[Run]:
+    """Return the runs in an output directory by name; a record of another kind lacks some keys."""
+    folder = Path(place)
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a directory: name the output directory of a run")
-    found: dict[str, Mapping[str, Json]] = {}
-    for path in sorted(folder.glob(f"*{suffix}")):
+    found = []
+    for path in sorted(folder.glob(f"*{kind.suffix}")):
         try:
             document = parse_json(path.read_bytes())
         except (OSError, ValueError):
             continue
-        if isinstance(document, dict) and all(key in document for key in _KEYS[suffix]):
-            found[path.name.removesuffix(suffix)] = document
+        if isinstance(document, dict) and all(key in document for key in kind.keys):
+            found.append(kind(folder, path.name.removesuffix(kind.suffix), document))
     if not found:
-        command = "predict" if suffix == _RUN else "rcl predict"
         raise UsageError(
-            f"{folder} holds no finished run of {command}; what is there is shown by: virnucpro "
-            f"status {folder}"
+            f"{folder} holds no finished run of {kind.command}; what is there is shown by: "
+            f"virnucpro status {folder}"
         )
     return found
 
 
-def _chosen(folder: Path, suffix: str, stem: str | None) -> tuple[Path, str, Mapping[str, Json]]:
-    """Return the run that is meant, with its record.
-
-    Raises:
-        UsageError: there is no such run, or there are several and none was named.
-    """
-    found = _records(folder, suffix)
-    if stem is None and len(found) > 1:
+def _chosen(runs: list[Run], stem: str | None) -> Run:
+    """Return the run that is meant."""
+    names, folder = ", ".join(run.stem for run in runs), runs[0].folder
+    if stem is None and len(runs) > 1:
         raise UsageError(
-            f"{folder} holds several runs: name one of them as stem (option --stem): "
-            f"{', '.join(found)}"
+            f"{folder} holds several runs: name one of them as stem (option --stem): {names}"
         )
-    name = next(iter(found)) if stem is None else stem
-    if name not in found:
-        raise UsageError(f"{folder} holds no finished run {name!r}; there: {', '.join(found)}")
-    return folder, name, found[name]
+    for run in runs:
+        if stem in (None, run.stem):
+            return run
+    raise UsageError(f"{folder} holds no finished run {stem!r}; there: {names}")

@@ -259,10 +259,3 @@ EVALUATION = ResultTable("evaluation.tsv", EvaluationRow)
 RCL_REGIONS = ResultTable("{stem}_rcl.tsv", RclRow)
 RCL_POSITIONS = ResultTable("{stem}_ENCODING_RCL_predictions_thrT.tsv", RclPositionRow)
 RCL_RESIDUES = ResultTable("{stem}_rcl_residues.tsv.gz", RclResidueRow)
-
-RUN_TABLES = (
-    *(CONTIGS, VIRUS, REGIONS, CHUNKS, PREDICTIONS, CONSENSUS, FAILURES),
-    *(RECORDS, FRAMES, COPIES),
-)
-RCL_TABLES = (RCL_REGIONS, RCL_POSITIONS, RCL_RESIDUES)
-ALL_TABLES = (*RUN_TABLES, SAMPLES, GENOMES, LABELLED_FRAMES, EVALUATION, *RCL_TABLES)

@@ -70,6 +70,7 @@ Results in results; open the first file first:
         ({}, {}, [USUAL, "  8 unscored: no frame without a stop", "Shorter chunks (-e"], "fdr"),
         ({}, {}, [FILES], "fdr"),
         ({"chunk_length": 150}, {}, ["8 unscored"], "Shorter chunks"),
+        ({}, {"highest_rate": 0.27, "doubtful": 6}, ["27 % are none", "leaves 4 of them"], "None"),
         ({}, {"highest_rate": 0.0}, ["column fdr is NA"], "--max-fdr"),
         ({}, {"highest_rate": 0.27}, ["call results --max-fdr 0.1\n"], "None"),
     ],

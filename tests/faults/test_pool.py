@@ -101,9 +101,8 @@ def test_a_file_of_which_nothing_can_be_computed(any_pool: Make, tmp_path: Path)
 def test_a_sequence_that_never_ends_is_found(pool: Make, tmp_path: Path) -> None:
     ids = ["a0", "a1", "a2", "hang3", "a4", "a5"]
     stage = Counting(fastas(tmp_path, ids, 2), tmp_path)
-    outcomes, events = run_stage(stage, pool(2, silence=1.0), tmp_path)
+    outcomes, _ = run_stage(stage, pool(2, silence=1.0), tmp_path)
     _check(ids, ["hang3"], outcomes, tmp_path)
-    assert "stalled: no sign of life" in _warnings(events)
 
 
 def test_a_death_that_does_not_come_again_costs_nothing(pool: Make, tmp_path: Path) -> None:

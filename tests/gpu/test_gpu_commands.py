@@ -56,7 +56,7 @@ def on_cpu(tiny: Pair, tmp_path_factory) -> Layout:
 def test_killed_and_resumed_it_is_the_same_to_the_byte(
     tiny: Pair, device, where, tmp_path, compile
 ):
-    # Many records: the run is still at work when its first part is there.
+    # Many records: the run is still at work when its first file is there.
     records = 4000 if device == "cuda" else 800
     source = write_contigs(tmp_path / "contigs.fa", records)
     options = [*tiny.options, *where, "--compile", compile, "-k", "--no-progress"]

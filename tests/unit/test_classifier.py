@@ -12,13 +12,13 @@ import torch
 from torch import nn
 
 from virnucpro.classifier.files import (
+    INNER_BATCH,
     classifier_to_bytes,
     inspect_classifier,
     load_classifier,
     with_temperature,
 )
 from virnucpro.classifier.fit import check_fit
-from virnucpro.classifier.scoring import INNER_BATCH
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.errors import ModelError
 from virnucpro.settings import TOY_CLASSIFIER
@@ -123,18 +123,14 @@ def test_a_temperature_is_a_positive_number(value):
 
 
 def test_scores_have_the_same_bits_on_any_number_of_threads(save_module):
-    before = torch.get_num_threads()
     # Of these sizes MKL computes the hidden layer in other ways on two threads than on one.
     classifier = load_classifier(save_module(module(160, 24)))
     x = torch.randn(INNER_BATCH + 17, 160)
     scores = []
-    try:
-        for threads in (1, 2, 3, 8):
-            torch.set_num_threads(threads)
-            scores.append(classifier.scores(x))
-            assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
+    for threads in (1, 2, 3, 8):
+        torch.set_num_threads(threads)
+        scores.append(classifier.scores(x))
+        assert torch.get_num_threads() == threads
     assert all(torch.equal(scores[0], others) for others in scores[1:])
 
 

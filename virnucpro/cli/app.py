@@ -16,15 +16,7 @@ COMMANDS = (
     *("profile", "utils"),
 )
 TRAIN_COMMANDS = ("download", "prepare", "embed", "classifier", "lite")
-RCL_COMMANDS = {
-    "predict": "rcl_predict",
-    "embed": "rcl_train",
-    "train": "rcl_train",
-    "evaluate": "rcl_evaluate",
-    "plot": "rcl_predict",
-    "profile": "rcl_tables",
-    "validate": "rcl_tables",
-}
+RCL_COMMANDS = ("predict", "embed", "train", "evaluate", "plot", "profile", "validate")
 EPILOG = """\b
 Examples:
   virnucpro demo
@@ -89,7 +81,7 @@ def app() -> None:
 
 @app.group(
     cls=LazyGroup,
-    modules={name: f"train_{name}" for name in TRAIN_COMMANDS},
+    modules=dict.fromkeys(TRAIN_COMMANDS, "train"),
     short_help="Train a classifier, or small encoders, on your own genomes.",
     epilog=TRAIN_EPILOG,
 )
@@ -100,7 +92,7 @@ def train() -> None:
 
 @app.group(
     cls=LazyGroup,
-    modules=RCL_COMMANDS,
+    modules=dict.fromkeys(RCL_COMMANDS, "rcl"),
     short_help="Find the reactive center loop in serpins.",
     epilog=RCL_EPILOG,
 )

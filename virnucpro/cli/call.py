@@ -10,19 +10,8 @@ import click
 import virnucpro.cli.shared as shared
 from virnucpro.cli.summary import call_lines
 
-EPILOG = """\b
-Examples:
-  virnucpro call results --conservative
-  virnucpro call results --max-fdr 0.05 --min-length 3000
-  virnucpro call results other_results --min-score 0.5
-  virnucpro call results --stem sample1 --relaxed
-  virnucpro call results                       (back to the default)
-  virnucpro call results --max-fdr 0.1 --input /new/place/contigs.fa
 
-""" + shared.exit_codes(0, 3, 5, 6, 64, 65, 130)
-
-
-@click.command(epilog=EPILOG, short_help="Write the tables of finished runs with other cuts.")
+@shared.command(short_help="Write the tables of finished runs with other cuts.")
 @click.argument("folders", nargs=-1, required=True, type=shared.FOLDER, metavar="DIR...")
 @shared.cut_options
 @shared.option("--stem NAME stems", str, "Only the run of this name; repeatable.", multiple=True)
@@ -39,6 +28,14 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
     DIR may be the output directory of several inputs: all samples with results are called.
     The scores stay as they are and nothing is computed: tables, regions and sequences are
     written again in seconds. Without options, the cuts are those of predict without options.
+
+    Examples:
+      virnucpro call results --conservative
+      virnucpro call results --max-fdr 0.05 --min-length 3000
+      virnucpro call results other_results --min-score 0.5
+      virnucpro call results --stem sample1 --relaxed
+      virnucpro call results                       (back to the default)
+      virnucpro call results --max-fdr 0.1 --input /new/place/contigs.fa
     """
     settings = shared.configuration(options)
     shared.say_at_start("reading the runs")
@@ -48,9 +45,9 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
     screen = StepScreen(settings.display)
     stems, inputs, command = options["stems"], options["inputs"], shared.command_line()
     with shared.shown_on(screen, settings.warnings):
-        runs = call_again(folders, stems, inputs, settings.cuts, command, screen)
-    if settings.display.quiet:
-        return
+        runs = call_again(
+            folders, stems, inputs, settings.cuts, command, screen, screen.show_report
+        )
     for run in runs:
         cuts = run.figures.cuts
         rate = f", fdr at most {cuts.max_fdr:g}" if cuts.max_fdr < 1 else ""
@@ -61,4 +58,4 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
             *(f"  {line}" for line in call_lines(run.figures, run.layout.root, run.noun)),
             f"  {shared.shown_path(run.layout.virus_table)}",
         ]
-        click.echo("\n".join(lines))
+        shared.tell(settings, *lines)

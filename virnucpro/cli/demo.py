@@ -21,15 +21,9 @@ READS, READ = 34, 150  # reads, and bases per read
 COMPLEMENT = str.maketrans("ACGT", "TGCA")
 SHOWN = ("record", "length", "call", "virus_score", "status")
 ROWS = 12  # of the table that are printed
-EPILOG = """\b
-Examples:
-  virnucpro demo
-  virnucpro demo my_demo --device cpu
-
-""" + shared.exit_codes(0, 3, 4, 5, 6, 64, 130)
 
 
-@click.command(epilog=EPILOG, short_help="Make an example input and classify it.")
+@shared.command(short_help="Make an example input and classify it.")
 @click.argument("folder", metavar="[DIR]", type=shared.FOLDER, default=Path("virnucpro_demo"))
 @shared.device_options
 @shared.threads_option
@@ -41,6 +35,10 @@ def demo(folder: Path, **options: Any) -> int:
     The results are in DIR/results.  [default of DIR: virnucpro_demo] The example has three viruses,
     three bacteria, short reads of them, and records that cannot be scored. A header says what its
     record is. No GPU and no download is needed.
+
+    Examples:
+      virnucpro demo
+      virnucpro demo my_demo --device cpu
     """
     settings = shared.configuration({**options, "model_type": "lite"})
     from virnucpro.cli.predict import carry_out
@@ -56,12 +54,10 @@ def demo(folder: Path, **options: Any) -> int:
         command=shared.command_line(),
     )
     code = carry_out(request, settings)
-    if not settings.display.quiet:
-        table = request.layout.contigs_table
-        rows = [SHOWN, *islice(CONTIGS.read(table, *SHOWN), ROWS)]
-        click.echo(f"\nThe first rows of {table.name}, some columns:")
-        for line in aligned(rows):
-            click.echo(f"  {line}")
+    table = request.layout.contigs_table
+    rows = aligned([SHOWN, *islice(CONTIGS.read(table, *SHOWN), ROWS)])
+    shared.tell(settings, f"\nThe first rows of {table.name}, some columns:")
+    shared.tell(settings, *(f"  {row}" for row in rows))
     return code
 
 

@@ -10,23 +10,10 @@ import click
 import virnucpro.cli.shared as shared
 from virnucpro.errors import UsageError
 from virnucpro.formatting import printable
-
-EPILOG = """\b
-Examples:
-  virnucpro evaluate results --labels labels.tsv
-  virnucpro evaluate results --labels dataset/genomes.tsv --level contig -o figures
-  virnucpro evaluate results/test_merged/prediction_results.txt --labels test_frames.tsv
-  virnucpro evaluate validation --labels labels.tsv --calibrate my.safetensors
-      --output calibrated.safetensors
-
-The labels are a table with the columns record and label (virus or others), and optionally group
-and genome. The files genomes.tsv and PART_frames.tsv of a data set can be used as well.
-
-""" + shared.exit_codes(0, 3, 5, 6, 64, 65, 130)
+from virnucpro.settings import Share
 
 
-@click.command(
-    epilog=EPILOG,
+@shared.command(
     short_help="Measure predictions on records of known origin; calibrate a classifier.",
 )
 @click.argument("predictions", type=shared.FILE, metavar="PREDICTIONS")
@@ -43,7 +30,7 @@ and genome. The files genomes.tsv and PART_frames.tsv of a data set can be used 
 )
 @shared.option(
     "--threshold",
-    shared.SHARE,
+    Share,
     "Score from which a unit is called virus, 0 to 1.  [default: as predict called it, which "
     "is 0.5 for frames and chunks]",
 )
@@ -62,6 +49,16 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
 
     Writes metrics with their intervals, overall, by group and by chunk length, and plots. A group
     is measured against all rows of the other label.
+
+    Examples:
+      virnucpro evaluate results --labels labels.tsv
+      virnucpro evaluate results --labels dataset/genomes.tsv --level contig -o figures
+      virnucpro evaluate results/test_merged/prediction_results.txt --labels test_frames.tsv
+      virnucpro evaluate validation --labels labels.tsv --calibrate my.safetensors
+          --output calibrated.safetensors
+
+    The labels are a table with the columns record and label (virus or others), and optionally group
+    and genome. The files genomes.tsv and PART_frames.tsv of a data set can be used as well.
     """
     output = options["output"]
     if (options["calibrate"] is None) != (output is None):

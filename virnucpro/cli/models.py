@@ -19,18 +19,21 @@ OUTCOMES = {
 }
 
 
-@click.group(short_help="List, fetch and check the models on this machine.")
+@click.group(cls=shared.Group, short_help="List, fetch and check the models on this machine.")
 def models() -> None:
     """Find, fetch and check the models that a run needs."""
 
 
-@models.command(
-    "list", epilog="\b\nExamples:\n  virnucpro models list\n  virnucpro models list --json"
-)
+@models.command("list")
 @shared.json_option
 @shared.short_options
 def list_models(as_json: bool) -> None:
-    """Show the known models, their sizes and where they are."""
+    """Show the known models, their sizes and where they are.
+
+    Examples:
+      virnucpro models list
+      virnucpro models list --json
+    """
     rows = [_row(model) for model in KNOWN]
     if as_json:
         click.echo(json.dumps(rows, indent=1))
@@ -63,11 +66,7 @@ def _row(model: Model) -> dict[str, Any]:
     }
 
 
-@models.command(
-    epilog="\b\nExamples:\n  virnucpro models fetch 500\n"
-    "  virnucpro models fetch esm2_t36_3B_UR50D zhihan1996/DNABERT-S",
-    short_help="Fetch the models that predict needs.",
-)
+@models.command(short_help="Fetch the models that predict needs.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @shared.option("--update", bool, "Fetch the newest version and record its checksum.")
 @shared.global_options
@@ -76,6 +75,10 @@ def fetch(names: tuple[str, ...], update: bool) -> None:
 
     A download that was interrupted is continued. Files that exist are compared with the checksum
     that was recorded when they were first fetched; a damaged file is replaced.
+
+    Examples:
+      virnucpro models fetch 500
+      virnucpro models fetch esm2_t36_3B_UR50D zhihan1996/DNABERT-S
     """
     from virnucpro.models.fetch import fetch_model
 
@@ -85,23 +88,21 @@ def fetch(names: tuple[str, ...], update: bool) -> None:
         click.echo(f"{model.name}: {OUTCOMES[outcome]}: {path}")
 
 
-@models.command(
-    epilog="\b\nExample:\n  ls -l $(virnucpro models path esm2_t36_3B_UR50D)",
-    short_help="Print where a model is on this machine.",
-)
+@models.command(short_help="Print where a model is on this machine.")
 @click.argument("name")
 @shared.short_options
 def path(name: str) -> None:
-    """Print only the path of the model NAME; the exit code is 64 if it is not on this machine."""
+    """Print only the path of the model NAME; the exit code is 64 if it is not on this machine.
+
+    Example:
+      ls -l $(virnucpro models path esm2_t36_3B_UR50D)
+    """
     from virnucpro.models.store import find_model
 
     click.echo(find_model(name))
 
 
-@models.command(
-    epilog="\b\nExamples:\n  virnucpro models verify\n  virnucpro models verify 500_model.pth",
-    short_help="Compare models with their recorded checksums.",
-)
+@models.command(short_help="Compare models with their recorded checksums.")
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @shared.option("--renew", bool, "Record the present files as the right version.")
 @shared.short_options
@@ -109,6 +110,10 @@ def verify(names: tuple[str, ...], renew: bool) -> None:
     """Compare models with their recorded checksums: those named, or all on this machine.
 
     A model that was copied here by hand is recorded at the first call.
+
+    Examples:
+      virnucpro models verify
+      virnucpro models verify 500_model.pth
     """
     if renew and not names:
         raise UsageError(

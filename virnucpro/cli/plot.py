@@ -11,15 +11,8 @@ from virnucpro.errors import UsageError
 
 FORMATS = ("png", "svg")
 
-EPILOG = """\b
-Examples:
-  virnucpro plot results --record contig_17
-  virnucpro plot results --record contig_17 --format svg -o contig_17.svg
 
-""" + shared.exit_codes(0, 6, 64, 65)
-
-
-@click.command(epilog=EPILOG, short_help="Draw the scores along one record.")
+@shared.command(short_help="Draw the scores along one record.")
 @click.argument("folder", metavar="DIR", type=shared.FOLDER)
 @shared.option("--record ID", str, "The record to draw.", required=True)
 @shared.option("--stem STEM", str, "The run, where DIR holds several.")
@@ -37,7 +30,12 @@ def plot(
     output: Path | None,
     force: bool,
 ) -> None:
-    """Draw the scores of all chunks along a record of a finished run in DIR, with its regions."""
+    """Draw the scores of all chunks along a record of a finished run in DIR, with its regions.
+
+    Examples:
+      virnucpro plot results --record contig_17
+      virnucpro plot results --record contig_17 --format svg -o contig_17.svg
+    """
     from virnucpro.layout import Layout, picture_name
     from virnucpro.report.tracks import find_track, track_picture
     from virnucpro.results import open_run

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,23 +17,6 @@ if TYPE_CHECKING:
     from virnucpro.configuration import Configuration
     from virnucpro.run.request import PredictionRequest
     from virnucpro.run.sample_list import Sample
-
-EPILOG = """\b
-Examples:
-  virnucpro predict --input contigs.fa --output-dir results
-  virnucpro predict reads.fq.gz -o results --gpus 0,1,2
-  virnucpro predict reads.fq.gz -o results --cluster auto
-  virnucpro predict contigs.fa -o results --model-type lite
-  virnucpro predict R1.fq.gz --input2 R2.fq.gz -o results -m lite -e 150
-  virnucpro predict pairs.fq.gz --interleaved -o results -m lite -e 150
-  virnucpro predict contigs.fa -o results --conservative --min-length 3000
-  virnucpro predict --input contigs.fa --output-dir results --resume
-  virnucpro predict contigs.fa -m custom -p my.safetensors -e 300
-  virnucpro predict reads/*.fq.gz -o results
-  virnucpro predict --input-list samples.tsv -o results
-  zcat *.fa.gz | virnucpro predict - -o results --device cpu
-
-""" + shared.exit_codes(0, 2, 3, 4, 5, 6, 64, 65, 130)
 
 
 SECTIONS = {
@@ -55,10 +36,8 @@ SECTIONS = {
 }
 
 
-@click.command(
-    cls=shared.SectionedCommand,
+@shared.command(
     sections=SECTIONS,
-    epilog=EPILOG,
     short_help="Decide for every record of a file whether it is viral.",
 )
 @click.argument("sources", nargs=-1, metavar="[INPUT]...", type=shared.INPUT)
@@ -102,6 +81,20 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
 
     With several inputs, or a pattern such as 'reads/*.fq.gz', each has its results in a folder of
     its name below the output directory. The models are loaded once for all of them.
+
+    Examples:
+      virnucpro predict --input contigs.fa --output-dir results
+      virnucpro predict reads.fq.gz -o results --gpus 0,1,2
+      virnucpro predict reads.fq.gz -o results --cluster auto
+      virnucpro predict contigs.fa -o results --model-type lite
+      virnucpro predict R1.fq.gz --input2 R2.fq.gz -o results -m lite -e 150
+      virnucpro predict pairs.fq.gz --interleaved -o results -m lite -e 150
+      virnucpro predict contigs.fa -o results --conservative --min-length 3000
+      virnucpro predict --input contigs.fa --output-dir results --resume
+      virnucpro predict contigs.fa -m custom -p my.safetensors -e 300
+      virnucpro predict reads/*.fq.gz -o results
+      virnucpro predict --input-list samples.tsv -o results
+      zcat *.fa.gz | virnucpro predict - -o results --device cpu
     """
     if bool(sources) + (named_source is not None) + bool(options["input_list"]) != 1:
         raise UsageError(
@@ -162,8 +155,7 @@ def carry_out(request: PredictionRequest, settings: Configuration) -> int:
         from virnucpro.run.predict import run_prediction  # it imports torch, which takes seconds
 
         outcome = run_prediction(request, screen.show, interruption=interruption)
-    if not settings.display.quiet:
-        _print(outcome_text(outcome, request.layout))
+    shared.tell(settings, outcome_text(outcome, request.layout))
     return EXIT_PARTIAL if outcome.failed_records else EXIT_OK
 
 
@@ -195,14 +187,6 @@ def _carry_out_several(
         predict_samples(request, samples, folder.root, screen.show, interruption=interruption)
         if problem := overview_problem(folder):
             screen.warn(problem)
-    if not settings.display.quiet:
-        _print(samples_text(samples, folder, overview=not problem))
+    shared.tell(settings, samples_text(samples, folder, overview=not problem))
     complete = all(sample.state == "finished" for sample in samples)
     return EXIT_OK if complete else EXIT_PARTIAL
-
-
-def _print(text: str) -> None:
-    try:
-        click.echo(text)
-    except BrokenPipeError:  # nobody reads it any more; the run counts all the same
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
+from msgspec import Meta
 
 import virnucpro.cli.shared as shared
 from virnucpro.contracts import Json
@@ -15,44 +16,32 @@ from virnucpro.encoders.family import LETTERS_PER_FRAME
 from virnucpro.encoders.registry import family_named, family_names
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.formatting import memory_size, percent
+from virnucpro.settings import Count
 from virnucpro.store.disk import Disk
 from virnucpro.store.work import refuse_other_json
 
 if TYPE_CHECKING:
     from virnucpro.encoders.batched import BatchedEncoder
 
-EPILOG = """\b
-Examples:
-  virnucpro profile --model esm2
-  virnucpro profile --model dnabert-s --gpus 1 -o dnabert.json
-  virnucpro profile --model esm2 -p esm2_t12_35M_UR50D --device cpu --budgets 512,1024,2048
-
-The weights are those that predict would use.
-"""
 # The option of predict for the batch budget, named after the encoder of the original program.
 BATCH_OPTIONS = {"nucleotide": "--dnabert-batch-size", "protein": "--esm-batch-size"}
 BATCHES = 4  # per call, on each thread of a CPU; with one, nothing could be prepared ahead
 DOUBLINGS = {False: 2, True: 5}  # on a GPU; budgets beyond the least one
 
 
-def counts(text: str) -> tuple[int, ...]:
-    """Return ``168,200`` as ``(168, 200)``."""
-    parts = shared.separated(text)
-    if not all(part.isascii() and part.isdigit() and int(part) for part in parts or [text]):
-        raise click.BadParameter(f"{text!r}: expected whole numbers of 1 or more, as in 512,1024")
-    return tuple(map(int, parts))
+COUNTS = shared.ListType(shared.NumberType(Count))
 
 
-@click.command(epilog=EPILOG, short_help="Measure an encoder over rising batch budgets.")
+@shared.command(short_help="Measure an encoder over rising batch budgets.")
 @shared.option("--model family", family_names(), "Kind of encoder to measure.", required=True)
 @shared.option("-p --model-path NAME", str, "Name, folder or file of another model of this kind.")
 @shared.device_options
 @shared.precision_option
-@shared.option("--lengths LIST", counts, "Letters per sequence.  [default: 166 or 499]")
+@shared.option("--lengths LIST", COUNTS, "Letters per sequence.  [default: 166 or 499]")
 @shared.option(
-    "--budgets LIST", counts, "Tokens or sequences per batch.  [default: a rising series]"
+    "--budgets LIST", COUNTS, "Tokens or sequences per batch.  [default: a rising series]"
 )
-@shared.option("--seconds", shared.SECONDS, "Seconds per budget.", default=2.0)
+@shared.option("--seconds", Annotated[float, Meta(ge=0)], "Seconds per budget.", default=2.0)
 @shared.json_option
 @shared.option("-o --output", shared.FILE, "Save the result as JSON in this file.")
 @shared.short_options
@@ -62,6 +51,13 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     The budget is the number of tokens per batch for ESM-2, and of sequences per batch for
     DNABERT-S. predict measures a budget by itself; this command shows what that gains, and names
     the option that sets another.
+
+    Examples:
+      virnucpro profile --model esm2
+      virnucpro profile --model dnabert-s --gpus 1 -o dnabert.json
+      virnucpro profile --model esm2 -p esm2_t12_35M_UR50D --device cpu --budgets 512,1024,2048
+
+    The weights are those that predict would use.
     """
     shared.say_at_start(f"measuring {family}")
     import torch

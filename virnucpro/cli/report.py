@@ -10,16 +10,8 @@ import virnucpro.cli.shared as shared
 from virnucpro.errors import UsageError
 from virnucpro.layout import SamplesFolder
 
-EPILOG = """\b
-Examples:
-  virnucpro report results
-  virnucpro report results_of_several_inputs
-  virnucpro report sample1 sample2 sample3 -o overview.html
 
-""" + shared.exit_codes(0, 6, 64, 65, 130)
-
-
-@click.command(epilog=EPILOG, short_help="Write the report of a run, or of several, again.")
+@shared.command(short_help="Write the report of a run, or of several, again.")
 @click.argument("folders", nargs=-1, required=True, metavar="DIR...", type=shared.FOLDER)
 @shared.option(
     "-o --output",
@@ -33,6 +25,11 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
 
     predict writes it at its end. A report is one page that needs no network. Of several runs, an
     overview is written too: samples by counts, with links to their reports.
+
+    Examples:
+      virnucpro report results
+      virnucpro report results_of_several_inputs
+      virnucpro report sample1 sample2 sample3 -o overview.html
     """
     from virnucpro.report.writing import earlier_page, write_overview, write_report
     from virnucpro.run.sample_list import finished_runs, renew_samples, runs_of_samples

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-import re
+import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,23 +12,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 import click
+import msgspec
+from msgspec import Meta
 
 from virnucpro.configuration import Configuration, load_configuration
 from virnucpro.errors import RunInterruptedError, UsageError
 from virnucpro.formatting import printable
-from virnucpro.settings import MOST, PRESETS, SETTINGS, Bases, Count, Preset, Share
+from virnucpro.settings import MOST, PRESETS, SETTINGS, Preset
 
 if TYPE_CHECKING:
     from virnucpro.executors.signals import Interruption
     from virnucpro.ui.terminal import ProgressScreen
 
-RANGE = re.compile(r"\s*\[-?\d+<=x<=\d+\]$")  # as click writes it behind the text of an option
 F = TypeVar("F", bound=Callable[..., Any])
-Type = TypeVar("Type", bound="click.ParamType[Any]")
 
 
 class NamedPath(click.Path):
     """A path that is not empty: pathlib takes that for the current folder."""
+
+    def __init__(self, shown: str, **kwargs: Any) -> None:
+        """``shown`` is what stands for a value in help texts."""
+        super().__init__(**kwargs)
+        self.shown = shown
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return what stands for a value in help texts."""
+        return self.shown
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path."""
@@ -36,40 +46,53 @@ class NamedPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-def _shown_as(metavar: str, kind: Type) -> Type:
-    """Return a type of option values that help texts show as ``metavar``."""
-    kind.get_metavar = lambda param, ctx: metavar  # type: ignore[method-assign]
-    return kind
+class NumberType(click.ParamType[Any]):
+    """The values that an annotation accepts; help texts show them as N or X, without its limits."""
+
+    name = "number"
+
+    def __init__(self, declared: Any) -> None:
+        self.declared, self.kind = declared, get_args(declared)[0]
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return what stands for a value in help texts."""
+        return "N" if self.kind is int else "X"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        try:
+            return msgspec.convert(self.kind(value), self.declared)
+        except ValueError as error:
+            self.fail(f"{value!r} is not accepted: {error}", param, ctx)
 
 
-def _within(declared: Any) -> click.ParamType[Any]:
-    """Return the type of option values for an annotation of numbers with limits."""
-    kind, limits = get_args(declared)
-    if kind is int:
-        return _shown_as("N", click.IntRange(limits.ge, limits.le))
-    return _shown_as("X", click.FloatRange(limits.ge, limits.le))
+CountOrZero = Annotated[int, Meta(ge=0, le=MOST)]
+FILE = NamedPath("FILE", path_type=Path)
+INPUT = NamedPath("FILE", path_type=str, readable=False)  # a file, a pattern or -
+FOLDER = NamedPath("DIR", path_type=Path)
 
 
-COUNT = _within(Count)
-BASES = _within(Bases)
-SHARE = _within(Share)
-COUNT_OR_ZERO = _shown_as("N", click.IntRange(0, MOST))
-SECONDS = _shown_as("X", click.FloatRange(min=0))
-FILE = _shown_as("FILE", NamedPath(path_type=Path))
-INPUT = NamedPath(path_type=str, readable=False)  # a file, a pattern or -
-FOLDER = _shown_as("DIR", NamedPath(path_type=Path))
+class ListType(click.ParamType[Any]):
+    """Values of one type, separated by commas, each once."""
 
-EXIT_CODES = {
-    0: "finished, now or before",
-    2: "finished, but some of the work failed",
-    3: "the existing results were made with other settings or data",
-    4: "GPU missing or lost",
-    5: "the output is in use by another process",
-    6: "disk full or not writable",
-    64: "wrong usage, configuration or model file, or no network",
-    65: "wrong or damaged input data",
-    130: "or 143 interrupted (the same command continues)",
-}
+    name = "list"
+
+    def __init__(self, kind: click.ParamType[Any]) -> None:
+        self.kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the values as a tuple."""
+        words = separated(value) or [value]
+        return tuple(self.kind.convert(word, param, ctx) for word in words)
+
+
+EXIT_CODES = (
+    "Exit codes: 0 finished, now or before; 2 finished, but some of the work failed; 3 the "
+    "existing results were made with other settings or data; 4 GPU missing or lost; 5 the output "
+    "is in use by another process; 6 disk full or not writable; 64 wrong usage, configuration or "
+    "model file, or no network; 65 wrong or damaged input data; 130 or 143 interrupted (the same "
+    "command continues)."
+)
 
 
 def command_line() -> tuple[str, ...]:
@@ -77,26 +100,38 @@ def command_line() -> tuple[str, ...]:
     return ("virnucpro", *sys.argv[1:])
 
 
-def exit_codes(*codes: int) -> str:
-    """Return the paragraph of a help text that explains these exit codes."""
-    return f"Exit codes: {'; '.join(f'{code} {EXIT_CODES[code]}' for code in codes)}."
+class Command(click.Command):
+    """A command whose docstring ends with its examples, which help texts show behind the options.
 
+    ``sections`` maps headings to the long names of the options below them.
+    """
 
-class SectionedCommand(click.Command):
-    """A command whose help text shows its options in sections, and no ranges of numbers."""
-
-    def __init__(self, *args: Any, sections: Mapping[str, Sequence[str]], **kwargs: Any) -> None:
-        """``sections`` maps each heading to the options below it, by their long names."""
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self, name: str, *, sections: Mapping[str, Sequence[str]] = {}, **more: Any
+    ) -> None:
+        super().__init__(name, **more)
+        self.help, title, examples = inspect.cleandoc(more["help"]).partition("\nExample")
+        self.epilog = f"\b\n{title[1:]}{examples}\n\n{EXIT_CODES}"
         self.sections = sections
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of each section."""
+        if not self.sections:
+            super().format_options(ctx, formatter)
         options = {max(option.opts, key=len): option for option in self.get_params(ctx)}
         for heading, names in self.sections.items():
-            rows = [options[name].get_help_record(ctx) for name in names]
             with formatter.section(heading):
-                formatter.write_dl([(row[0], RANGE.sub("", row[1])) for row in rows if row])
+                rows = [options[name].get_help_record(ctx) for name in names]
+                formatter.write_dl([row for row in rows if row])
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+command = functools.partial(click.command, cls=Command)
 
 
 def grouped(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -139,7 +174,8 @@ def option(words: str, kind: Any, text: str, **more: Any) -> Callable[[F], F]:
     Args:
         words: its names, then where needed the word for its value in help texts, such as FILE, and
             the name of its parameter.
-        kind: bool for a flag, a tuple of the accepted words, or a type of click.
+        kind: bool for a flag, a tuple of the accepted words, an annotation of numbers with limits,
+            or a type of click.
         text: a sentence for people.
         more: arguments of ``click.option``, such as ``default``.
     """
@@ -149,6 +185,8 @@ def option(words: str, kind: Any, text: str, **more: Any) -> Callable[[F], F]:
         more["metavar"] = shown[0]
     if kind is bool:
         more["is_flag"] = True
+    elif get_origin(kind) is Annotated:
+        more["type"] = NumberType(kind)
     else:
         more["type"] = click.Choice(kind) if isinstance(kind, tuple) else kind
     return click.option(*names, help=text, **more)
@@ -157,12 +195,10 @@ def option(words: str, kind: Any, text: str, **more: Any) -> Callable[[F], F]:
 def setting_option(*names: str) -> Callable[[F], F]:
     """Return the option that fills the setting of the last name, as the setting declares it."""
     declared = SETTINGS[names[-1]]
-    kind = declared.choices or declared.type
-    if get_origin(kind) is Annotated:
-        kind = _within(kind)
     default = declared.unset or declared.default
     text = declared.description + (f"  [default: {default}]" if default else "")
     more = {"metavar": f"[{'|'.join(declared.shown_choices)}]"} if declared.choices else {}
+    kind = declared.choices or declared.type
     return option(f"{declared.options} {declared.name}", kind, text, default=None, **more)
 
 
@@ -185,7 +221,7 @@ def _preset_option(preset: Preset, amount: str) -> Callable[[F], F]:
 
 
 threads_option = setting_option("threads")
-seed_option = option("--seed", COUNT_OR_ZERO, "Seed of all random choices.", default=0)
+seed_option = option("--seed", CountOrZero, "Seed of all random choices.", default=0)
 resume_option = option(
     "--resume",
     bool,
@@ -250,6 +286,16 @@ def say(text: str) -> None:
     """Print a line on standard error, unless ``--quiet`` was given."""
     if not quiet():
         click.echo(printable(text), err=True)
+
+
+def tell(settings: Configuration, *lines: str) -> None:
+    """Print the lines of a result on standard output, unless only warnings are to be shown."""
+    if settings.display.quiet:
+        return
+    try:
+        click.echo("\n".join(lines))
+    except BrokenPipeError:  # nobody reads it any more; the work counts all the same
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say_at_start(text: str) -> None:

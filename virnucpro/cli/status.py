@@ -18,10 +18,7 @@ from virnucpro.run.status import RunStatus, statuses
 SHOWN = 3  # files named per stage
 
 
-@click.command(
-    epilog="\b\nExamples:\n  virnucpro status results\n  virnucpro status results --json",
-    short_help="Show how far the runs in an output directory are.",
-)
+@shared.command(short_help="Show how far the runs in an output directory are.")
 @click.argument("output_dir", type=shared.FOLDER, metavar="OUTPUT_DIR")
 @shared.json_option
 @shared.short_options
@@ -32,6 +29,10 @@ def status(output_dir: Path, as_json: bool) -> None:
 
     Files are checked only by their sizes, and no file is locked or written. Times are for one
     device.
+
+    Examples:
+      virnucpro status results
+      virnucpro status results --json
     """
     root = output_dir.absolute()
     samples = {name: _sample(root, sample) for name, sample in samples_of(root).items()}

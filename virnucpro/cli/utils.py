@@ -9,18 +9,23 @@ import click
 
 import virnucpro.cli.shared as shared
 from virnucpro.formatting import memory_size
+from virnucpro.settings import Bases
 
 
-@click.group(short_help="List devices, check an input, write a configuration.")
+@click.group(cls=shared.Group, short_help="List devices, check an input, write a configuration.")
 def utils() -> None:
     """List devices, check an input, write a configuration file, or what MultiQC reads."""
 
 
-@utils.command("list-devices", epilog="\b\nExample:\n  virnucpro utils list-devices --json")
+@utils.command("list-devices")
 @shared.json_option
 @shared.short_options
 def list_devices(as_json: bool) -> None:
-    """Show the CPU and the GPUs that a run could use."""
+    """Show the CPU and the GPUs that a run could use.
+
+    Example:
+      virnucpro utils list-devices --json
+    """
     from virnucpro.devices import host_threads, visible_gpus
     from virnucpro.precision import choose_precision
 
@@ -41,18 +46,19 @@ def list_devices(as_json: bool) -> None:
         click.echo("There is no usable NVIDIA GPU: see nvidia-smi, and check torch.version.cuda.")
 
 
-@utils.command(
-    epilog="\b\nExamples:\n  virnucpro utils validate reads.fq.gz --expected-length 300\n"
-    "  virnucpro utils validate R1.fq.gz --input2 R2.fq.gz",
-    short_help="Say whether predict would accept an input.",
-)
+@utils.command(short_help="Say whether predict would accept an input.")
 @click.argument("source", type=shared.FILE, metavar="INPUT")
 @shared.option("--input2 mates", shared.FILE, "File of the second mates of pairs.")
 @shared.option("--interleaved", bool, "INPUT has both mates of pairs, one after the other.")
-@shared.option("-e --expected-length", shared.BASES, "Bases per chunk.", default=500)
+@shared.option("-e --expected-length", Bases, "Bases per chunk.", default=500)
 @shared.short_options
 def validate(source: Path, mates: Path | None, interleaved: bool, expected_length: int) -> None:
-    """Read all of INPUT and say whether predict would accept it. No file is written."""
+    """Read all of INPUT and say whether predict would accept it. No file is written.
+
+    Examples:
+      virnucpro utils validate reads.fq.gz --expected-length 300
+      virnucpro utils validate R1.fq.gz --input2 R2.fq.gz
+    """
     from virnucpro.formatting import counted
     from virnucpro.io.input_summary import summarise_input
     from virnucpro.io.pairs import InputFiles
@@ -71,16 +77,16 @@ def validate(source: Path, mates: Path | None, interleaved: bool, expected_lengt
         click.echo(f"warning: {notice}")
 
 
-@utils.command(
-    "generate-config",
-    epilog="\b\nExample:\n  virnucpro utils generate-config -o virnucpro.yaml",
-    short_help="Write a configuration file with every key.",
-)
+@utils.command("generate-config", short_help="Write a configuration file with every key.")
 @shared.option("-o --output", shared.FILE, "Write to this file instead of standard output.")
 @shared.option("-f --force", bool, "Move an existing file aside.")
 @shared.short_options
 def generate_config(output: Path | None, force: bool) -> None:
-    """Write a configuration file with every key, its default and its meaning."""
+    """Write a configuration file with every key, its default and its meaning.
+
+    Example:
+      virnucpro utils generate-config -o virnucpro.yaml
+    """
     from virnucpro.configuration import default_yaml
 
     if output is None:
@@ -90,12 +96,7 @@ def generate_config(output: Path | None, force: bool) -> None:
     click.echo(f"wrote {output}")
 
 
-@utils.command(
-    "multiqc",
-    epilog="\b\nExample:\n  virnucpro utils multiqc results -o multiqc_input\n"
-    "  multiqc multiqc_input",
-    short_help="Write what MultiQC shows of finished runs.",
-)
+@utils.command(short_help="Write what MultiQC shows of finished runs.")
 @click.argument("folders", nargs=-1, required=True, type=shared.FOLDER, metavar="DIR...")
 @shared.option("-o --output-dir", shared.FOLDER, "Folder of the files to write.", required=True)
 @shared.short_options
@@ -103,6 +104,10 @@ def multiqc(folders: tuple[Path, ...], output_dir: Path) -> None:
     """Write what MultiQC shows of each finished run in the output directories DIR.
 
     Two files per run, named after it: columns of the general statistics, and a bar of the calls.
+
+    Example:
+      virnucpro utils multiqc results -o multiqc_input
+      multiqc multiqc_input
     """
     from virnucpro.cli.multiqc import write_sections
 

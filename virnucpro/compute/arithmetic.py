@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from virnucpro.compute.compiled import Stack
-from virnucpro.compute.linear import GatedLinear, Linear
+from virnucpro.compute.layers import GatedLinear, Linear
 from virnucpro.precision import PRECISIONS
 
 FP8 = torch.float8_e4m3fn
@@ -62,7 +62,7 @@ def rounded_gelu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Fp8Linear(nn.Module):
-    """A :class:`virnucpro.compute.linear.Linear` that computes in 8 bits."""
+    """A :class:`virnucpro.compute.layers.Linear` that computes in 8 bits."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class Fp8Linear(nn.Module):
 
 
 class Fp8GatedLinear(Fp8Linear):
-    """A :class:`virnucpro.compute.linear.GatedLinear` that computes in 8 bits."""
+    """A :class:`virnucpro.compute.layers.GatedLinear` that computes in 8 bits."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``gelu(x G^T) * (x V^T)``, ``[..., K]`` to ``[..., N]``."""

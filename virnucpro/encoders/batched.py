@@ -22,7 +22,7 @@ import torch
 
 from virnucpro.compute.budget import Bounds, Budget, CudaMemory, find_budget
 from virnucpro.compute.compiled import COMPILER_ERRORS, Example, Network
-from virnucpro.compute.linear import GatedLinear, Linear
+from virnucpro.compute.layers import GatedLinear, Linear
 from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import Json, ReportProgress
 from virnucpro.encoders.weights import moved

@@ -11,52 +11,52 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from msgspec import Struct, field
 from tokenizers import Tokenizer
 from torch import nn
 
 from virnucpro.compute.arithmetic import prepare_blocks, torch_dtype
-from virnucpro.compute.attention import (
+from virnucpro.compute.budget import Bounds, bucket_of, by_buckets
+from virnucpro.compute.compiled import Example, Network, Stack
+from virnucpro.compute.layers import (
+    GatedLinear,
+    Linear,
     attend,
     attention_kernel,
     masked_mean,
     merge_heads,
     split_heads,
 )
-from virnucpro.compute.batching import bucket_of, by_buckets
-from virnucpro.compute.budget import Bounds
-from virnucpro.compute.compiled import Example, Network, Stack
-from virnucpro.compute.linear import GatedLinear, Linear
 from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, example_sequences
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.encoders.weights import (
+    Count,
+    Epsilon,
+    as_sizes,
     assign,
     moved,
-    read_counts,
     read_folder,
     read_json,
-    read_number,
     weight_files,
 )
 from virnucpro.errors import ModelError
 
 
-@dataclass(frozen=True)
-class DnabertSizes:
+class DnabertSizes(Struct, frozen=True):
     """What a model is built from; ``eps`` is that of its layer norms."""
 
-    layers: int
-    width: int
-    heads: int
-    feed_forward: int
-    eps: float
-    vocabulary: int
-    token_types: int
+    layers: Count = field(name="num_hidden_layers")
+    width: Count = field(name="hidden_size")
+    heads: Count = field(name="num_attention_heads")
+    feed_forward: Count = field(name="intermediate_size")
+    eps: Epsilon = field(name="layer_norm_eps")
+    vocabulary: Count = field(name="vocab_size")
+    token_types: Count = field(name="type_vocab_size")
 
 
 def alibi_slopes(heads: int) -> list[float]:
@@ -221,14 +221,6 @@ def _padded_batch(indices: Sequence[int], ids: Sequence[npt.NDArray[np.int64]]) 
 
 # --- files -----------------------------------------------------------------------------------
 
-_COUNTS = (
-    "num_hidden_layers",
-    "hidden_size",
-    "num_attention_heads",
-    "intermediate_size",
-    "vocab_size",
-    "type_vocab_size",
-)
 # Our parameter names and the stored ones, outside of layers and within one.
 _ENDS = {
     "embed": "embeddings.word_embeddings",
@@ -248,12 +240,11 @@ _LAYER = {
 def read_dnabert_sizes(folder: Path) -> DnabertSizes:
     """Read the sizes from ``config.json``. Raises ModelError for a missing or impossible one."""
     path = folder / "config.json"
-    config = read_json(path)
-    layers, width, heads, feed_forward, vocabulary, token_types = read_counts(config, _COUNTS, path)
-    if width % heads:
-        raise ModelError(f"{path}: hidden_size {width} does not divide by {heads} heads")
-    eps = read_number(config, "layer_norm_eps", path)
-    return DnabertSizes(layers, width, heads, feed_forward, eps, vocabulary, token_types)
+    sizes = as_sizes(read_json(path), DnabertSizes, path)
+    if sizes.width % sizes.heads:
+        text = f"hidden_size {sizes.width} does not divide by {sizes.heads} heads"
+        raise ModelError(f"{path}: {text}")
+    return sizes
 
 
 def dnabert_names(state: Iterable[str]) -> dict[str, tuple[str]]:

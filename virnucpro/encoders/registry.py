@@ -17,7 +17,7 @@ from virnucpro.encoders.family import EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.layout import Molecule
 from virnucpro.models.store import check_digest, check_file, find_model
-from virnucpro.store.stamps import hashed
+from virnucpro.store.disk import hashed
 
 ENTRY_POINTS = "virnucpro.encoders"  # the group in which other packages register families
 BUILT_IN: Mapping[str, str] = {
@@ -41,16 +41,14 @@ def family_named(name: str) -> EncoderFamily:
         family: EncoderFamily = getattr(importlib.import_module(module), attribute)
         return family
     points = [point for point in _entry_points() if point.name == name]
-    if not points:
-        raise ModelError(f"{name!r} is not an encoder family: expected {', '.join(family_names())}")
-    origins = [
-        f"{point.dist.name} {point.dist.version} ({point.value})" if point.dist else point.value
-        for point in points
-    ]
-    if len(points) > 1:
-        owners = " and ".join(origins)
-        raise ModelError(f"{owners} both register the encoder family {name!r}: uninstall one")
-    origin = f"encoder family {name!r} of {origins[0]}"
+    if len(points) != 1:
+        found = " and ".join(point.value for point in points) or "no package"
+        raise ModelError(
+            f"{found} registers the encoder family {name!r}: there are {', '.join(family_names())}"
+        )
+    dist = points[0].dist
+    package = f"{dist.name} {dist.version} " if dist else ""
+    origin = f"encoder family {name!r} of {package}({points[0].value})"
     try:
         family = points[0].load()
     except Exception as error:  # whatever goes wrong there is that package's error

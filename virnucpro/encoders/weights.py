@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import torch
+from msgspec import Meta, ValidationError, convert
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
@@ -108,21 +109,17 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_counts(config: Mapping[str, Any], names: Sequence[str], path: Path) -> list[int]:
-    """Return sizes in a configuration. Raises ModelError for one that is missing or not a count."""
-    for name in names:
-        value = config.get(name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ModelError(f"{path}: {name!r} is {value!r}, expected a count: {_AGAIN}")
-    return [config[name] for name in names]
+Count = Annotated[int, Meta(ge=1)]
+Epsilon = Annotated[float, Meta(gt=0)]
+Sizes = TypeVar("Sizes")
 
 
-def read_number(config: Mapping[str, Any], name: str, path: Path) -> float:
-    """Return a positive number in a configuration. Raises ModelError where there is none."""
-    value = config.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ModelError(f"{path}: {name!r} is {value!r}, expected a number: {_AGAIN}")
-    return float(value)
+def as_sizes(config: Mapping[str, Any], sizes: type[Sizes], path: Path) -> Sizes:
+    """Return the sizes in a configuration. Raises ModelError for a missing or impossible one."""
+    try:
+        return convert(config, sizes)
+    except ValidationError as error:
+        raise ModelError(f"{path}: {error}: {_AGAIN}") from error
 
 
 # torch keeps the allowed classes for the whole process: two threads that read at once would take

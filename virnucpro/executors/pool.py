@@ -82,13 +82,10 @@ class WorkerPool(ABC):
         """
         if self.unfinished[worker]:
             self.restart(worker)
-        self._give(worker, stage)
+        self.submit(worker, stage)
 
-    def submit(self, worker: int, task: Task) -> None:
-        """Have a worker carry out ``task`` of the opened stage."""
-        self._give(worker, task)
-
-    def _give(self, worker: int, work: Work) -> None:
+    def submit(self, worker: int, work: Work) -> None:
+        """Have a worker carry out a task of the opened stage."""
         self.unfinished[worker] += 1
         self._send(worker, work)
 

@@ -49,8 +49,7 @@ class StoredFeatures:
         """Raise InputError where some of the ``sequences`` have no features."""
         missing = {sequence_key(sequence) for sequence in sequences} - _opened(self.files).keys()
         if missing:
-            text = f"{len(missing):,} proteins of these tables have no features"
-            raise InputError(f"{text}: repeat virnucpro rcl embed with these tables")
+            raise InputError(f"{len(missing):,} proteins have no features: {AGAIN} for them")
 
     def encode(self, sequence: str) -> npt.NDArray[np.float32]:
         """Return the features of a protein, float32 ``[len(sequence), width]``."""

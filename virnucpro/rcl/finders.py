@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -46,10 +46,14 @@ class RclFinder:
     model: RclModel | RclProfile
     rule: RegionRule
     sha256: str
-    encoding: str = "hmm"  # what the names of result files say
     batch_size: int | None = None
     esm2: EncoderSource | None = None
     features: FeaturesOfResidues | None = field(init=False, default=None)
+
+    @property
+    def encoding(self) -> str:
+        """What the names of result files say."""
+        return self.model.encoding
 
     def settle(self, device: Device) -> None:
         """Compute on ``device`` from now on, the features, too; a profile stays on the CPU."""
@@ -131,20 +135,15 @@ def open_finder(
             f"--model {name}: there is neither a shipped model of that name "
             f"({', '.join(shipped)}) nor such a file"
         )
-    rule = RegionRule(RegionRule.threshold, min_consecutive, min_rcl_length)
     read = read_profile if path.suffix == PROFILE_SUFFIX else read_rcl_model
     model: RclProfile | RclModel = read(path)
     # A name for tables: that of a shipped model, or of the file with the beginning of its SHA-256.
     label = f"{re.sub(r'[^!-~]', '_', path.name)}:{model.sha256[:8]}"
     if name in shipped:
         label = name
-    if isinstance(model, RclModel) and threshold is None:
-        threshold = model.threshold
-    if threshold is not None:
-        rule = replace(rule, threshold=threshold)
-    if isinstance(model, RclProfile):
-        return RclFinder(label, model, rule, model.sha256)
-    finder = RclFinder(label, model, rule, model.sha256, model.encoding, batch_size)
+    threshold = model.threshold if threshold is None else threshold
+    rule = RegionRule(threshold, min_consecutive, min_rcl_length)
+    finder = RclFinder(label, model, rule, model.sha256, batch_size)
     if model.encoding in RELEASED_ESM2:
         source = locate(esm_model or RELEASED_ESM2[model.encoding][0], "protein")
         if ENCODING_OF_WIDTH.get(source.dim) != model.encoding:

@@ -127,13 +127,13 @@ class TrainingLoop(ABC):
     def step(self, number: int, content: Any) -> torch.Tensor:
         """Train on batch ``number`` (from 0) with :meth:`descend`; return this process' loss."""
 
-    @abstractmethod
     def validate(self) -> Mapping[str, float]:
         """Return what the history records of the validation part, the same on every process."""
+        return {}
 
-    @abstractmethod
     def rank(self, metrics: Mapping[str, float]) -> float:
         """Return the number that is highest in the best epoch; one not finite ends the training."""
+        return 0.0
 
     def result(self) -> nn.Module:
         """Return the network that is validated and kept: the mean, or the one in training."""

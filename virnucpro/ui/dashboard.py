@@ -23,9 +23,8 @@ from virnucpro.formatting import UNKNOWN, clock_time, gibibytes, memory_size, pe
 from virnucpro.layout import Layout, SamplesFolder
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.log import LogFile, worker_label
-from virnucpro.ui.progress import Clock, StageProgress, WorkerProgress, added
+from virnucpro.ui.progress import Clock, StageProgress, WorkerProgress, WorkerWatch, added
 from virnucpro.ui.terminal import LINE_SECONDS, SHORTEST_BAR, ProgressScreen, bar_line
-from virnucpro.ui.worker_warnings import WorkerWatch
 
 LONGEST_BAR = 40  # characters
 ROOMY = 100  # width from which two blanks separate the columns
@@ -107,7 +106,7 @@ class RunScreen(ProgressScreen):
             parts.append("loading the model")
         seconds, complete = progress.run_remaining
         if seconds is None:
-            parts.append(f"{clock_time(progress.now - progress.started)} so far")
+            parts.append(f"{clock_time(self.clock() - progress.started)} so far")
         else:
             parts.append(f"{'' if complete else 'at least '}{clock_time(seconds)} left")
         if progress.failed:
@@ -168,7 +167,7 @@ class RunScreen(ProgressScreen):
 
     def _row(self, workers: Sequence[WorkerProgress]) -> dict[str, str]:
         """Return the figures of a row by the titles of the columns, and its state."""
-        progress, now, worker = self.progress, self.progress.now, workers[0]
+        progress, now, worker = self.progress, self.clock(), workers[0]
         states = {worker.state_shown(now) for worker in workers}
         state = next(state for state in STYLES if state in states)
         busy = [worker for worker in workers if worker.state_shown(now) == "busy"]
@@ -214,10 +213,6 @@ class RunScreen(ProgressScreen):
             cells += [Text(row.get(title, "")) for title, _ in columns]
             table.add_row(*cells, style=STYLES[row["state"]])
         return table
-
-    def release(self) -> None:
-        """Let go of the driver's library."""
-        self._gpus.close()
 
 
 def _reading_texts(reading: GpuReading) -> dict[str, str]:

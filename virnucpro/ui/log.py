@@ -15,7 +15,6 @@ from virnucpro.errors import OutputError
 from virnucpro.events import (
     Event,
     Notice,
-    Progressed,
     ReportFinished,
     ReportStarted,
     SequencesFailed,
@@ -131,8 +130,7 @@ def describe(event: Event, workers: Mapping[int, str]) -> str | None:
             )
         case Notice(level, message):
             return f"{level}: {message}"
-        case Progressed():
-            return None
+    return None
 
 
 def worker_label(worker: int, device: Device) -> str:

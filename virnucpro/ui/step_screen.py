@@ -31,9 +31,11 @@ class StepScreen(ProgressScreen):
             self._amount += amount
 
     def show_report(self, event: Event) -> None:
-        """Count the records of a report that is written."""
+        """Count the records of a report that is written, and show notices."""
         if isinstance(event, Progressed):
             self.advance(event.sequences)
+        elif isinstance(event, Notice):
+            self.say(event.message)
 
     def _start(self, title: str, total: float | None, amount: float, unit: str) -> None:
         with self.lock:

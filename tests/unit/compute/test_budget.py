@@ -26,7 +26,7 @@ from virnucpro.run.workers import WorkerTable
 from virnucpro.stages import embedding
 from virnucpro.stages.embedding import EmbeddingStage, budget_key
 from virnucpro.store.disk import Disk
-from virnucpro.store.state import RunState, read_state
+from virnucpro.store.work import RunState, read_state
 
 GIB = 2**30
 TOKENS = Bounds("tokens", cpu=100, least=2048, most=32768)

@@ -16,7 +16,7 @@ from virnucpro.compute.arithmetic import (
     rounded,
     rounded_gelu,
 )
-from virnucpro.compute.linear import GatedLinear, Linear
+from virnucpro.compute.layers import GatedLinear, Linear
 
 # Of either operand 4 bits are left: an error of 2^-4 at most, 2^-5.3 on average, in each product,
 # much of which the sum takes out again.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -22,13 +21,6 @@ from tests.unit.encoders.small import (
 from virnucpro.compute.threads import BatchAbandonedError, CoreThreads
 
 THREADS = [1, 2, 3, 8]
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("threads", THREADS)

@@ -220,10 +220,10 @@ def test_damaged_checkpoints(tmp_path, change):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("hidden_size", None, "'hidden_size' is None"),
+        ("hidden_size", None, "hidden_size"),
         ("num_hidden_layers", 1, "beyond the 1"),
         ("num_hidden_layers", 3, "has no 'encoder.layer.2"),
-        ("layer_norm_eps", "x", "'layer_norm_eps' is 'x'"),
+        ("layer_norm_eps", "x", "layer_norm_eps"),
         ("position_embedding_type", "absolute", "older ESM"),
         ("intermediate_size", 101, "expected"),
         ("model_type", "llama", "is not an encoder of a known kind"),

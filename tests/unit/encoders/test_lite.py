@@ -70,13 +70,10 @@ def test_rows_do_not_depend_on_their_batch_or_order(file):
 
 
 def test_the_same_bits_on_any_number_of_threads(file):
-    before, rows = torch.get_num_threads(), []
-    try:
-        for threads in (1, 2, 3, 8):
-            torch.set_num_threads(threads)
-            rows.append(embedded(file, TEXTS * 20))  # several batches, and some of a few rows
-    finally:
-        torch.set_num_threads(before)
+    rows = []
+    for threads in (1, 2, 3, 8):
+        torch.set_num_threads(threads)
+        rows.append(embedded(file, TEXTS * 20))  # several batches, and some of a few rows
     assert all(torch.equal(rows[0], others) for others in rows[1:])
 
 
@@ -168,16 +165,6 @@ def test_damaged_weights(file, tmp_path, name):
     path = changed(file, tmp_path / "damaged.safetensors", {name: value})
     with pytest.raises(ModelError, match="NaN or infinite"):
         embedded(path, TEXTS)
-
-
-def test_missing_and_additional_tensors(file, tmp_path):
-    target = tmp_path / "damaged.safetensors"
-    changed(file, target, {"one_more": torch.zeros(1)})
-    with pytest.raises(ModelError, match="one_more"):
-        embedded(target, TEXTS)
-    changed(file, target, {"out.bias": torch.zeros(3)})
-    with pytest.raises(ModelError, match=r"out\.bias"):
-        embedded(target, TEXTS)
 
 
 def test_a_truncated_file(file, tmp_path):

@@ -261,3 +261,11 @@ def test_a_task_whose_worker_was_killed_is_retried_by_another_one() -> None:
     assert trial.of(WorkerDied, "reason") == ["signal 9"]
     assert trial.of(WorkerDied, "worker") == [first]
     assert "a new worker takes its place" in trial.warnings
+
+
+def test_a_silent_worker_is_replaced_after_a_warning() -> None:
+    trial = run(lambda w, task: "silent" if holds(task, 5) else "ok", STAGE.tasks(6))
+    assert trial.failed == [("WorkerDied", ("5",))]
+    assert "stalled: no sign of life for 10 s; it is ended after 20 s" in trial.warnings
+    assert set(trial.of(WorkerDied, "reason")) == {"no sign of life for 20 s"}
+    assert trial.pool.now >= 5 * LIMITS.silence

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from virnucpro.errors import UsageError
-from virnucpro.io.chunks import chunk_spans, record_spans
+from virnucpro.io.frames import chunk_spans, record_spans
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles, pair_id
 from virnucpro.io.records import Record

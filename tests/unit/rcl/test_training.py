@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.unit.rcl.made_proteins import proteins
+from tests.unit.training.loops import ALONE, in_pieces, run, same
 from virnucpro.contracts import Device
 from virnucpro.executors.signals import Interruption
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
@@ -18,13 +19,10 @@ from virnucpro.rcl.training import (
     residue_metrics,
 )
 from virnucpro.store.disk import Disk
-from virnucpro.training.group import TrainingGroup
-from virnucpro.training.loop import cosine_rate, train_network
+from virnucpro.training.loop import cosine_rate
 from virnucpro.training.processes import train_on
-from virnucpro.training.progress import EpochEnded
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 
-ALONE = TrainingGroup(0, 1, torch.device("cpu"))
 NETWORKS = {
     "cnn": {"channels": [8], "kernel_sizes": [5], "dropout": 0.0},
     "unet": {"base_filters": 4, "depth": 2, "dropout": 0.2, "attention": True},
@@ -58,19 +56,6 @@ def plan(tmp_path):
     return _plan
 
 
-def run(plan, stop=lambda: False):
-    events = []
-    torch.set_num_threads(1)
-    finished = train_network(plan, ALONE, events.append, stop)
-    return finished, [event for event in events if isinstance(event, EpochEnded)]
-
-
-def same(one, two, **tolerance):
-    assert one.keys() == two.keys()
-    for key in one:
-        assert torch.allclose(one[key], two[key], rtol=0, **({"atol": 0} | tolerance)), key
-
-
 @pytest.mark.parametrize("recipe", ["modern", "original"])
 def test_it_learns(plan, recipe):
     started = plan(made(recipe, epochs=8, patience=8))
@@ -100,12 +85,7 @@ def test_the_loss_is_that_of_the_original(plan):
 def test_stopped_anywhere_and_gone_on_with(plan, settings, averaged):
     whole, pieces = plan(settings, "whole"), plan(settings, "pieces")
     run(whole)
-    stops, finished = 0, False
-    while not finished:
-        answers = iter([False, False])
-        finished, _ = run(pieces, lambda answers=answers: next(answers, True))
-        stops += not finished
-    assert stops > 3
+    assert in_pieces(pieces) > 3
     one, two = load_savepoint(whole.savepoint), load_savepoint(pieces.savepoint)
     same(one.network, two.network)
     same(one.best, two.best)
@@ -140,8 +120,8 @@ def test_mixed_precision_is_near(plan, precision):
     exact = plan(made(epochs=1), "exact")
     rough = plan(made(epochs=1, precision=precision), "rough")
     first, second = run(exact)[1][-1], run(rough)[1][-1]
-    assert first.loss != second.loss
-    assert first.loss == pytest.approx(second.loss, rel=0.1)
+    assert first.row["loss"] != second.row["loss"]
+    assert first.row["loss"] == pytest.approx(second.row["loss"], rel=0.1)
     assert ("scale" in load_savepoint(rough.savepoint).extra) == (precision == "fp16")
 
 

@@ -16,7 +16,7 @@ from virnucpro.run.failures import with_failed_copies
 from virnucpro.stages.prediction import with_copies
 from virnucpro.stages.splitting import MOST_FILES, SplittingFigures, SplittingStage, frames_per_file
 from virnucpro.store.disk import Disk
-from virnucpro.store.receipts import FileFailure
+from virnucpro.store.ledger import FileFailure
 from virnucpro.tables import COPIES
 
 NUCLEOTIDES = ["ACGT", "ACGT", "CCCC", "ACGT", "CCCC", "GGGG", "ACGT"]

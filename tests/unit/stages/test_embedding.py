@@ -19,7 +19,7 @@ from virnucpro.layout import RunLayout
 from virnucpro.stages.embedding import EmbeddingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
-from virnucpro.store.receipts import read_receipt
+from virnucpro.store.ledger import read_receipt
 
 COUNT = 620
 

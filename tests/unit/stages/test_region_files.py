@@ -10,8 +10,8 @@ from BCBio import GFF
 from Bio import Align
 
 from virnucpro.columns import GFF3_HEADER
-from virnucpro.stages.region_files import bed_row, gff3_rows, region_id, table_row
 from virnucpro.stages.regions import Region
+from virnucpro.stages.results import bed_row, gff3_rows, region_id, table_row
 from virnucpro.tables import REGIONS
 
 HOSTILE = [

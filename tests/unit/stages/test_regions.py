@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from virnucpro.io.chunks import chunk_spans
+from virnucpro.io.frames import chunk_spans
 from virnucpro.stages.calls import Chunk
 from virnucpro.stages.regions import Region, find_regions
 

@@ -132,7 +132,6 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "not a number": _features(_with_nan),
     "truncated": lambda p: p.write_bytes(p.read_bytes()[:900]),
     "malicious": _evil,
-    "another sequence": _sequence,
     "another file": lambda p: shutil.copy(p.with_name("output_1_ESM.pt"), p),
     "FASTA gone": lambda p: p.with_name("output_2.fa").unlink(),
     "FASTA unreadable": lambda p: p.with_name("output_2.fa").write_bytes(b">\xff\xfe\n"),
@@ -243,3 +242,13 @@ def test_a_stop_at_any_moment_loses_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.legacy_run", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_features_of_other_sequences_are_computed_again(
+    interrupted: tuple[Path, Layout], expected: dict[str, bytes]
+) -> None:
+    source, layout = interrupted
+    _sequence(layout.features("protein", 2))
+    shown = predict(source, layout.root, resume=True)
+    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (0, 2)
+    assert results(layout) == expected

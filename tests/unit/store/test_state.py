@@ -10,7 +10,7 @@ from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.state import RunState, check_run, write_state
+from virnucpro.store.work import RunState, check_run, write_state
 
 STATE = RunState("/data/s.fa", {"input": "a" * 64, "chunk length": 500, "precision": "fp32"})
 

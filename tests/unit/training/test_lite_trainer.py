@@ -48,10 +48,7 @@ def genomes():
 def one_thread_and_small_batches(monkeypatch):
     monkeypatch.setattr(trainer_module, "BATCH_BASES", 6000)
     monkeypatch.setattr(trainer_module, "REWEIGHED", 2)
-    before = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -8,19 +8,17 @@ import numpy as np
 import pytest
 import torch
 
+from tests.unit.training.loops import in_pieces, run, same
 from virnucpro.contracts import Device
 from virnucpro.errors import InputError
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import Disk
 from virnucpro.training.classifier.features import find_features, moments
 from virnucpro.training.classifier.trainer import RECIPES, TrainingPlan
-from virnucpro.training.group import TrainingGroup
-from virnucpro.training.loop import train_network
 from virnucpro.training.processes import train_on
 from virnucpro.training.progress import EpochEnded
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 
-ALONE = TrainingGroup(0, 1, torch.device("cpu"))
 SMALL = dataclasses.replace(RECIPES["original"], hidden=16, epochs=3, batch_size=4)
 WIDE = dataclasses.replace(RECIPES["modern"], hidden=16, epochs=3, batch_size=8)
 
@@ -38,24 +36,6 @@ def plan(parts, tmp_path):
         return TrainingPlan(settings, *parts, *moments(parts[0]), path)
 
     return _plan
-
-
-def never():
-    return False
-
-
-def run(plan, stop=never):
-    events = []
-    torch.set_num_threads(1)
-    finished = train_network(plan, ALONE, events.append, stop)
-    return finished, [event for event in events if isinstance(event, EpochEnded)]
-
-
-def same(one, two, **tolerance):
-    assert one.keys() == two.keys()
-    for key in one:
-        close = torch.allclose(one[key], two[key], **tolerance) if tolerance else None
-        assert close if tolerance else torch.equal(one[key], two[key]), key
 
 
 @pytest.mark.parametrize("settings", [SMALL, WIDE], ids=["original", "modern"])
@@ -89,12 +69,7 @@ def test_stopped_anywhere_and_gone_on_with(plan, settings):
     """Every time it asks for the third time whether to stop, it is stopped, as by a signal."""
     whole, pieces = plan(settings, "whole"), plan(settings, "pieces")
     run(whole)
-    stops, finished = 0, False
-    while not finished:
-        answers = iter([False, False])
-        finished, _ = run(pieces, lambda answers=answers: next(answers, True))
-        stops += not finished
-    assert stops
+    assert in_pieces(pieces)
     expected, found = load_savepoint(whole.savepoint), load_savepoint(pieces.savepoint)
     same(expected.network, found.network)
     same(expected.best, found.best)

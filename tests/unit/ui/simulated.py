@@ -37,16 +37,13 @@ class Terminal(io.StringIO):
 
 
 class FixedReader(GpuReader):
-    """Readings that are given; remembers whether it was closed."""
+    """Readings that are given."""
 
     def __init__(self, reading: GpuReading | None = None) -> None:
-        self.reading, self.closed = reading, False
+        self.reading = reading
 
     def read(self, device: Device) -> GpuReading | None:
         return self.reading
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def terminal(width: int = 80, **options: object) -> Console:
@@ -102,6 +99,6 @@ class Worked:
 
 def screen_of(progress: StageProgress, readings: dict[int, GpuReading] | None = None) -> RunScreen:
     """Return a screen that shows given figures."""
-    screen = RunScreen(DisplaySettings(), Layout(Path(), "x"))
+    screen = RunScreen(DisplaySettings(), Layout(Path(), "x"), clock=progress.clock)
     screen.progress, screen.readings = progress, readings or {}
     return screen

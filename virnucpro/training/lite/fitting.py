@@ -25,7 +25,7 @@ from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import SCHEMAS, parse_json, upgraded
 from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import Dataset, Part
-from virnucpro.training.lite.genomes import GenomeSet, load_genomes, measured_windows, read_mask
+from virnucpro.training.lite.genomes import GenomeSet, genome_set, measured_windows, read_mask
 from virnucpro.training.lite.trainer import (
     LiteModel,
     LitePlan,
@@ -102,7 +102,7 @@ def fit_lite(
         if point is None:
             return None
         progress.begin("reading genomes", 1)
-        genomes = load_genomes(dataset, "train", masked)
+        genomes = genome_set(dataset.records("train"), masked)
         progress.advance(1)
         plan = LitePlan(settings, genomes, dataset.lengths(), files.savepoint, first)
         point = run_training(plan, [Device("cpu", threads=threads)], show, interruption, disk)
@@ -146,7 +146,7 @@ def _write_results(
     areas: dict[str, dict[str, Any]] = {part: {} for part in MEASURED_PARTS}
     temperature, contigs = None, {}
     for part in MEASURED_PARTS:
-        genomes, measured = load_genomes(dataset, part), []
+        genomes, measured = genome_set(dataset.records(part)), []
         for length in lengths:
             records, offsets = measured_windows(genomes, length, MEASURED_WINDOWS, 0)
             if len(records):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from virnucpro.columns import open_table
 from virnucpro.encoders.lite_network import UNKNOWN, base_numbers
 from virnucpro.errors import InputError
-from virnucpro.training.data.dataset import Dataset, LabelledRecord, Part
+from virnucpro.training.data.dataset import Dataset, LabelledRecord
 
 Bases = npt.NDArray[np.uint8]
 
@@ -58,13 +58,8 @@ MaskedRegions = Mapping[str, Sequence[tuple[int, int, str]]]
 the group that they are drawn as, or an empty name where they are not trained on."""
 
 
-def load_genomes(dataset: Dataset, part: Part, masked: MaskedRegions | None = None) -> GenomeSet:
-    """Read the records of ``part`` without ``masked`` regions. A base takes a byte of memory."""
-    return genome_set(dataset.records(part), masked)
-
-
 def genome_set(records: Iterable[LabelledRecord], masked: MaskedRegions | None = None) -> GenomeSet:
-    """Put labelled records together; one that is too short for any window is left out.
+    """Read labelled records; one that is too short for any window is left out.
 
     Each part of a record that is left between its ``masked`` regions counts as a record, and so
     does a region with a group of its own.
@@ -250,16 +245,16 @@ def read_mask(path: Path, dataset: Dataset) -> MaskedRegions:
     among others. Bases are counted from 1, and ``end`` is the last one. It may have the column
     ``group``, with the group that a region is drawn as.
     """
-    lengths = dataset.record_lengths("train", "others")
-    viruses = dataset.record_lengths("train", "virus")
+    known = {record: (label, bases) for record, label, *_, bases in dataset.genomes("train")}
     table = open_table(path)
     columns = ("record", "start", "end", *({"group"} & set(table.columns)))
     regions: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for line, (record, *ends, group) in ((n, [*row, ""][:4]) for n, row in table.rows(*columns)):
-        if record in viruses:
+        label, bases = known.get(record, ("others", 0))
+        if label == "virus":
             continue
         first, last = (int(end) if end.isdecimal() else 0 for end in ends)
-        if not 1 <= first <= last <= lengths.get(record, 0):
+        if not 1 <= first <= last <= bases:
             raise table.error(
                 line,
                 f"bases {ends[0]} to {ends[1]} do not lie in a record {record!r} of the training "

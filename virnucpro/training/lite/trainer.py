@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -115,7 +114,8 @@ Windows = tuple[Bases, npt.NDArray[np.int64]]
 class LiteLoop(TrainingLoop):
     """Trains a model on windows of genomes: the windows of a batch have one length.
 
-    A training is one epoch, whose batches are drawn as they are trained on. It multiplies in bf16
+    A training is one epoch, which is not validated, but measured when it is finished. Its batches
+    are drawn as they are trained on. It multiplies in bf16
     where the processor has instructions for it, else in fp32. The same plan gives the same weights
     on one machine with the same number of threads, also if it was interrupted.
     """
@@ -191,14 +191,6 @@ class LiteLoop(TrainingLoop):
         if (number + 1) % REWEIGHED == 0:
             self._reweigh(self._group_losses.factors())
         return loss.detach()
-
-    def validate(self) -> Mapping[str, float]:
-        """Return nothing: the finished model is measured, not its only epoch."""
-        return {}
-
-    def rank(self, metrics: Mapping[str, float]) -> float:
-        """Return 0: there is one epoch."""
-        return 0.0
 
     def _reweigh(self, factors: npt.NDArray[np.float64]) -> None:
         self._factors = factors
