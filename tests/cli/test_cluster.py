@@ -52,14 +52,6 @@ def test_a_second_command_leaves_what_the_first_one_proves_a_shared_folder_with(
     assert layout.probe.read_text() == "a random word"
 
 
-def test_what_a_killed_command_left_to_prove_a_shared_folder_is_removed(source: Path) -> None:
-    left = RunLayout(source.parent / "out", "sample", 500).probe
-    left.parent.mkdir(parents=True)
-    left.write_text("a random word")
-    assert _predict(source, "-q") == 0
-    assert not left.exists()
-
-
 def test_a_head_that_is_gone_ends_the_command_as_a_lost_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

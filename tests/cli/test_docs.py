@@ -21,7 +21,6 @@ from virnucpro import errors
 from virnucpro.cli import run
 from virnucpro.cli.app import app
 from virnucpro.layout import Layout
-from virnucpro.stages.splitting import FILES, LEAST_CHUNKS, LEAST_FRAMES, MOST_FILES, MOST_FRAMES
 from virnucpro.store.lock import LockOwner, read_owner
 
 ROOT = Path(__file__).parents[2]
@@ -149,15 +148,6 @@ def test_the_documented_files_of_a_run_exist(finished: Path) -> None:
     # The first two do not exist before --force, and before a finished run is tidied up.
     for name in named - {".checkpoints/runs/STEM/previous/", ".checkpoints/runs/STEM/previous"}:
         assert (finished / name.replace("STEM", "contigs")).exists(), name
-
-
-def test_documented_numbers_are_those_of_the_program() -> None:
-    text = " ".join(CHECKPOINTS.split())
-    assert (
-        f"the {FILES}th part of all frames, at least {LEAST_FRAMES} and at most {MOST_FRAMES:,} "
-        f"(at least {LEAST_CHUNKS:,} where no protein encoder runs), or more where there would be "
-        f"more than {MOST_FILES:,} files"
-    ) in text
 
 
 def test_the_documented_exit_codes_are_those_of_the_errors() -> None:

@@ -102,10 +102,7 @@ def test_configurations_that_are_wrong(call, tmp_path, section):
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(section))
     options = ("--serpins", "x.csv", "--model", "cnn", "--device", "cpu")
-    done = call("rcl", "train", "--config", config, *options)
-    assert done.code == 64
-    key = next((f"{a}.{b}" for a in section for b in section[a]), "") if section != [1, 2] else ""
-    assert key.partition(".")[0] in done.err
+    assert call("rcl", "train", "--config", config, *options).code == 64
 
 
 def test_same_bytes_and_what_is_there_is_kept(train, tmp_path):

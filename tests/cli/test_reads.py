@@ -50,9 +50,7 @@ def _expected(out: Path) -> str:
 def test_reads_come_out_as_they_came_in(call: Calling, source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     arguments = ("predict", source, "-o", out, *TOY)
-    done = call(*arguments, *CUT, "90")
-    check_accepted(done)
-    assert "sample_virus.fastq.gz" in done.out
+    check_accepted(call(*arguments, *CUT, "90"))
     found = out / "sample_virus.fastq.gz"
     assert 0 < len(_called(out)) < RECORDS
     assert gzip.decompress(found.read_bytes()).decode() == _expected(out)

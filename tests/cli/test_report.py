@@ -13,7 +13,6 @@ import pytest
 
 from tests.conftest import Call
 from tests.report_data import Shown, mixed, write_run
-from tests.unit.test_results import write_run as write_results
 from virnucpro.report.figures import COLOURS
 
 Calling = Callable[..., Call]
@@ -95,7 +94,6 @@ def test_the_track_of_a_record_is_a_picture(call: Calling, tmp_path: Path) -> No
         ("host", (), 0, plots / "host.png"),
         ("host", ("--format", "svg"), 0, plots / "host.svg"),
         ("host", ("-o", tmp_path / "named.svg"), 0, tmp_path / "named.svg"),
-        ("host", ("-o", tmp_path / "named.PNG"), 0, tmp_path / "named.PNG"),
         ("../up", ("--format", "svg", "-o", tmp_path / "up.svg"), 0, tmp_path / "up.svg"),
         ("host", ("-o", tmp_path / "named.jpg"), 64, tmp_path / "named.jpg"),
         ("host", ("--format", "svg", "-o", tmp_path / "o.png"), 64, tmp_path / "o.png"),
@@ -119,25 +117,19 @@ def test_the_track_of_a_record_is_a_picture(call: Calling, tmp_path: Path) -> No
 
 def test_multiqc_gets_two_files_per_run(call: Calling, tmp_path: Path) -> None:
     assert call("utils", "multiqc", tmp_path, "-o", tmp_path).code == 64
-    write_results(tmp_path, "a")
+    records = [Shown("v", "virus", [0.9] * 3), Shown("n", "nonvirus", [0.1])]
+    write_run(tmp_path, [*records, Shown("u", "unscored", [None])], "a")
     out = tmp_path / "out"
     for _ in range(2):  # the second time over its own files
         assert call("utils", "multiqc", tmp_path, "-o", out).code == 0
     general, bars = (out / f"a_virnucpro_{kind}_mqc.json" for kind in ("general", "calls"))
     shown = json.loads(general.read_text())
-    counts = {"virus_records": 1, "virus_share": 100.0, "records": 2, "unscored": 1}
+    # 60 % of the bases, not of the records
+    counts = {"virus_records": 1, "virus_share": 60.0, "records": 3, "unscored": 1}
     assert shown["data"] == {"a": counts}
     assert set(shown["headers"]) == set(counts)
-    calls = {"virus": 1, "undecided": 0, "nonvirus": 0, "unscored": 1}
+    calls = {"virus": 1, "undecided": 0, "nonvirus": 1, "unscored": 1}
     assert json.loads(bars.read_text())["data"] == {"a": calls}
-    records = [
-        Shown("v", "virus", [0.9] * 3),
-        Shown("n", "nonvirus", [0.1]),
-    ]
-    write_run(tmp_path / "b", records, "b")
-    assert call("utils", "multiqc", tmp_path / "b", "-o", out).code == 0
-    shown = json.loads((out / "b_virnucpro_general_mqc.json").read_text())
-    assert shown["data"]["b"]["virus_share"] == 75, "of the bases, not of the records"
     assert call("utils", "multiqc", tmp_path, tmp_path, "-o", tmp_path / "twice").code == 64
     assert not (tmp_path / "twice").exists()
     general.write_text("mine")
@@ -149,7 +141,7 @@ def test_multiqc_gets_two_files_per_run(call: Calling, tmp_path: Path) -> None:
 def test_multiqc_itself_shows_them(call: Calling, tmp_path: Path) -> None:
     pytest.importorskip("multiqc")
     for stem in ("first", "second"):
-        write_results(tmp_path, stem)
+        write_run(tmp_path, mixed(), stem)
     assert call("utils", "multiqc", tmp_path, "-o", tmp_path / "in").code == 0
     command = [sys.executable, "-m", "multiqc", "in", "-o", "report", "--strict", "--no-ansi"]
     subprocess.run(command, cwd=tmp_path, check=True)

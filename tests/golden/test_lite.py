@@ -108,15 +108,17 @@ def test_held_out_groups(genomes: Path, tmp_path: Path, length: int, least: floa
 
 def test_the_table_of_the_small_model_covers_all_genomes(genomes: Path) -> None:
     folder = genomes.parent
-    if not (folder / "genomes_more").is_dir():
+    if not all((folder / name).is_dir() for name in ("genomes_more", "genomes_wide")):
         pytest.skip("the further genomes are not here")
     table = read_genome_table(ROOT / "examples/lite/genomes.tsv", folder)
-    labels = {"viral": "virus", "nonviral": "others"}
+    labels = {"viral": "virus", "nonviral": "others", "other": "others"}
     listed = {}
-    for name in ("genomes", "genomes_more"):
+    for name in ("genomes", "genomes_more", "genomes_wide"):
         with (folder / name / "MANIFEST.tsv").open(newline="") as stream:
             for row in csv.DictReader(stream, delimiter="\t"):
                 listed[f"{name}/{row['file']}"] = labels[row["label"]]
     assert {row.file: row.label for row in table} == listed
     held = {row.group for row in table if row.part == "test"}
-    assert len(held) == 7
+    assert len(held) == 18
+    outside = {row.part for row in table if row.group.startswith("outside ")}
+    assert outside == {"validation", "test"}
