@@ -13,16 +13,14 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import nn
 
 from virnucpro.compute.arithmetic import LINEAR_LAYERS, prepare_blocks, torch_dtype
-from virnucpro.compute.budget_curve import random_sequences
+from virnucpro.compute.budget import random_sequences
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.dnabert_s import DnabertEncoder
-from virnucpro.encoders.dnabert_s_network import Dnabert, DnabertSizes
+from virnucpro.encoders.dnabert_s import Dnabert, DnabertEncoder, DnabertSizes
 from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.esm2_network import Esm2, Esm2Sizes, rotary_frequencies, rotary_tables
 from virnucpro.encoders.family import BASES
 from virnucpro.encoders.registry import family_named
-from virnucpro.io.chunks import chunk_spans
-from virnucpro.io.frames import GENETIC_CODE
+from virnucpro.io.frames import GENETIC_CODE, chunk_spans
 from virnucpro.layout import Molecule
 
 TRUNCATION = 1024  # residues of a protein, as predict has it

@@ -24,7 +24,7 @@ from virnucpro.executors.processes import ProcessPool
 from virnucpro.layout import RunLayout
 from virnucpro.settings import DisplaySettings
 from virnucpro.stages.splitting import frames_per_file
-from virnucpro.ui.run_screen import RunScreen
+from virnucpro.ui.dashboard import RunScreen
 
 # Frames of a chunk of 500 bases per second: 790 TFLOP/s over the FLOP of a frame.
 FRAMES_PER_H200 = {"nucleotide": 34_300, "protein": 821}

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from benchmarks.models import TRUNCATION
-from virnucpro.compute.attention import masked_mean
+from virnucpro.compute.layers import masked_mean
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.esm2 import PAD, Esm2Encoder, esm2_names
 from virnucpro.encoders.esm2_network import DROPOUT_SCALE, VOCABULARY, rotary_frequencies

@@ -68,7 +68,7 @@ def training_work(
         save_savepoint(path, Savepoint({}), Disk())
         plan = RclTrainingPlan(settings, proteins, proteins[:1], RESIDUE_ENCODINGS[encoding], path)
         group = TrainingGroup(0, 1, torch.device("cpu"))
-        loop = plan.loop(group, lambda event: None, lambda: False)
+        loop = plan.loop(group)
     loop.model.train()
 
     def work() -> None:

@@ -19,9 +19,8 @@ from pathlib import Path
 
 import dnaio
 
-from virnucpro.io.chunks import chunk_id, chunk_spans
 from virnucpro.io.fasta import fasta_bytes, read_fasta
-from virnucpro.io.frames import open_frames
+from virnucpro.io.frames import chunk_id, chunk_spans, open_frames
 from virnucpro.io.input_summary import summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record, read_records

@@ -11,4 +11,4 @@ import virnucpro.encoders.dnabert_s
 import virnucpro.encoders.esm2
 import virnucpro.encoders.toy
 import virnucpro.run.predict
-import virnucpro.ui.run_screen
+import virnucpro.ui.dashboard

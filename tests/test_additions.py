@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.inputs import table
 from tests.cli.test_encoders import classifier
 
 ROOT = Path(__file__).parents[1]
@@ -140,11 +141,6 @@ def predict(package: Path, tmp_path: Path) -> Callable[..., subprocess.Completed
     return _predict
 
 
-def _cells(path: Path, column: str) -> dict[str, str]:
-    header, *rows = (line.split("\t") for line in path.read_text().splitlines())
-    return {row[header.index("record")]: row[header.index(column)] for row in rows}
-
-
 def test_an_encoder_is_a_module_and_a_line_of_the_registry(package, insert, predict, tmp_path):
     (package / "encoders" / "composition.py").write_text(ENCODER)
     entry = '\n    "composition": "virnucpro.encoders.composition:FAMILY",'
@@ -187,23 +183,12 @@ def test_a_stage_is_a_class_a_line_of_the_list_and_the_name_of_its_file(
     done = predict("--model-type", "lite")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "out"
-    calls = _cells(folder / "example_contigs.tsv", "call")
-    viral = [record for record, call in calls.items() if call == "virus"]
+    rows = table(folder / "example_contigs.tsv")
+    viral = [row["record"] for row in rows if row["call"] == "virus"]
     assert (folder / "example_virus.txt").read_text().splitlines() == viral != []
     (folder / "example_virus.txt").unlink()
     assert predict("--model-type", "lite").returncode == 0
     assert (folder / "example_virus.txt").exists()
-
-
-def test_a_file_of_a_new_stage_is_protected_as_every_result(insert, predict, tmp_path):
-    insert("layout.py", "RESULT_SUFFIXES = (", '"virus.txt", ')
-    mine = tmp_path / "out" / "example_virus.txt"
-    mine.parent.mkdir()
-    mine.write_text("a file of the user\n")
-    refused = predict("--model-type", "toy")
-    assert refused.returncode == 64
-    assert mine.name in refused.stderr
-    assert mine.read_text() == "a file of the user\n"
 
 
 def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):
@@ -219,6 +204,6 @@ def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):
     )
     done = predict("--model-type", "lite")
     assert done.returncode == 0, done.stderr
-    shares = _cells(tmp_path / "out" / "example_contigs.tsv", "gc")
-    assert all(0.2 < float(share) < 0.8 for share in shares.values())
-    assert len(set(shares.values())) > 1
+    rows = table(tmp_path / "out" / "example_contigs.tsv")
+    assert all(0.2 < float(row["gc"]) < 0.8 for row in rows)
+    assert len({row["gc"] for row in rows}) > 1

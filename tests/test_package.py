@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
-import pytest
 import yaml
 
-from tests.test_architecture import PACKAGE, modules, name_of
+from tests.test_architecture import PACKAGE
 from virnucpro.settings import TOY_CLASSIFIER
 from virnucpro.version import __version__
 
 ROOT = Path(__file__).parents[1]
-
-
-@pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_no_message_names_a_file_that_only_a_checkout_has(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    docstrings = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
-    texts = [
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and id(node) not in docstrings
-    ]
-    assert not [text for text in texts if re.search(r"\b(docs|examples)/", text)]
 
 
 def test_the_toy_classifier_is_not_part_of_the_package() -> None:

@@ -27,7 +27,7 @@ import torch
 from tests.contract.poisoned import PoisonedExecutor
 from virnucpro.contracts import Device
 from virnucpro.errors import OutputError, VirNucProError
-from virnucpro.executors.local import LocalPool
+from virnucpro.executors.executor import LocalPool
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings

@@ -21,7 +21,7 @@ from rich.terminal_theme import MONOKAI
 from tools.replay_dashboard import InventedReadings, Run, device
 from virnucpro.layout import RunLayout
 from virnucpro.settings import DisplaySettings
-from virnucpro.ui.run_screen import RunScreen
+from virnucpro.ui.dashboard import RunScreen
 
 COLUMNS = 116
 SECONDS = 300.0  # simulated; until the picture is taken

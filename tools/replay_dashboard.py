@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from virnucpro.contracts import Device, FailedSequences, Task
+from virnucpro.devices import GpuReader, GpuReading
 from virnucpro.events import (
     Notice,
     Progressed,
@@ -30,8 +31,7 @@ from virnucpro.events import (
 )
 from virnucpro.layout import RunLayout
 from virnucpro.settings import DisplaySettings
-from virnucpro.ui.readings import GpuReader, GpuReading
-from virnucpro.ui.run_screen import RunScreen
+from virnucpro.ui.dashboard import RunScreen
 
 FRAMES, LENGTH = 1000, 168  # sequences per file, tokens per sequence
 SPEED = 210.0  # sequences per second and GPU

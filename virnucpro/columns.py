@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, NamedTuple, get_args, get_origin, get_type_hints
+from urllib.parse import quote
 
-from virnucpro.errors import InputError
+from virnucpro.errors import InputError, UsageError
 
 MISSING = "NA"
 """The text of a cell that has no value."""
@@ -121,3 +123,54 @@ class ResultTable:
                 )
             for line in stream:
                 yield line.rstrip("\n").split("\t")
+
+
+@dataclass(frozen=True)
+class DelimitedTable:
+    """A table on disk. ``columns`` are the names in its first line."""
+
+    path: Path
+    columns: tuple[str, ...]
+
+    def rows(self, *names: str) -> Iterator[tuple[int, list[str]]]:
+        """Yield the line number and the fields of the columns ``names``, row by row.
+
+        Empty lines are skipped, and fields that a line lacks at its end are empty, because editors
+        strip tabs. A missing column and a field too many are an InputError.
+        """
+        if missing := [name for name in names if name not in self.columns]:
+            raise self.error(1, f"no column {missing[0]!r} between tabs")
+        indices = [self.columns.index(name) for name in names]
+        for number, fields in _lines(self.path):
+            if number > 1 and len(fields) > len(self.columns):
+                raise self.error(number, f"{len(fields)} fields, expected {len(self.columns)}")
+            if number > 1 and fields:
+                fields += [""] * (len(self.columns) - len(fields))
+                yield number, [fields[index] for index in indices]
+
+    def error(self, number: int, what: str) -> InputError:
+        """Return an error at a line."""
+        return InputError(f"{self.path}: line {number}: {what}; correct the table or make it again")
+
+
+def open_table(path: Path) -> DelimitedTable:
+    """Read the header of a table; InputError where it is not text, UsageError where it is none."""
+    return DelimitedTable(path, tuple(name.strip() for name in next(_lines(path), (1, [""]))[1]))
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            yield from enumerate(csv.reader(stream, "excel-tab", quoting=csv.QUOTE_NONE), 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): check its path") from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no tab-separated table in UTF-8: {error}") from error
+
+
+GFF3_HEADER = "##gff-version 3\n"  # gff3.md of github.com/The-Sequence-Ontology/Specifications
+
+
+def gff3_escaped(text: str) -> str:
+    """Return an id for the first column of GFF3, or for an attribute in its last one."""
+    return quote(text, safe=".:^*$@!+_?-|")

@@ -86,6 +86,11 @@ class TaskFigures:
     failures: tuple[FailedSequences, ...] = ()  # a later run tries these sequences again
     host_wait_seconds: float = 0.0  # in which the device had nothing to compute with
 
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The ids of all sequences without a result."""
+        return tuple(name for failure in self.failures for name in failure.ids)
+
 
 @dataclass(frozen=True)
 class Task:
@@ -222,14 +227,6 @@ class Receipts(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class DiskNeed:
-    """The bytes that the outputs of a stage take, and what they are, for messages."""
-
-    bytes: int
-    purpose: str
-
-
 SPLITTING = "splitting"
 """Name of the stage whose outputs are the split files. Stages with a task per file follow it."""
 
@@ -288,9 +285,10 @@ class Stage(ABC):
         """Return the stage for so many sequences in all and the batch budgets that are known."""
         return self
 
-    def disk_need(self, receipts: Receipts) -> DiskNeed | None:
-        """Return what all outputs take, where that may be more than the disk holds."""
-        return None
+    @property
+    def bytes_per_frame(self) -> int:
+        """What the outputs take on the disk, where that may be more than it holds."""
+        return 0
 
     def take_over(self) -> Sequence[str]:
         """Write receipts of what version 1 of the program left; returns sentences for the user."""

@@ -7,10 +7,10 @@ take memory on the GPU for the whole run and would break in the workers.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from virnucpro.contracts import Device
 from virnucpro.errors import DeviceError, UsageError
@@ -196,3 +196,58 @@ def _gpu_names(machine: MachineSettings) -> list[str] | None:
     if len(set(names)) != len(names):
         raise UsageError(f"GPU list {text!r} names a GPU twice: leave one out")
     return names
+
+
+class GpuReading(NamedTuple):
+    """State of a GPU at one moment: bytes, percent, degrees Celsius and watts."""
+
+    memory_used: int | None = None
+    memory_total: int | None = None
+    utilisation: int | None = None
+    temperature: int | None = None
+    power: float | None = None
+
+
+class GpuReader:
+    """Reads GPUs by UUID. The library is opened at the first reading, and only once.
+
+    What the driver does not know (MIG devices have no utilisation, some boards no power) is None.
+    """
+
+    def __init__(self, library: Any = None) -> None:
+        """``library`` takes the place of ``pynvml``."""
+        self._library = library
+        self._opened: bool | None = None
+
+    def read(self, device: Device) -> GpuReading | None:
+        """Return the state of a GPU; None for a CPU, or where the driver does not answer."""
+        if device.kind != "cuda":
+            return None
+        if self._library is None:
+            import pynvml
+
+            self._library = pynvml
+        nvml = self._library
+        if self._opened is None:
+            self._opened = self._ask(lambda: nvml.nvmlInit() or True) or False
+        if not self._opened:
+            return None
+        handle = self._ask(nvml.nvmlDeviceGetHandleByUUID, device.uuid)
+        if handle is None:
+            return None
+        memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
+        rates = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
+        milliwatts = self._ask(nvml.nvmlDeviceGetPowerUsage, handle)
+        return GpuReading(
+            memory and int(memory.used),
+            memory and int(memory.total),
+            rates and int(rates.gpu),
+            self._ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+            milliwatts and milliwatts / 1000,
+        )
+
+    def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return question(*arguments)
+        except self._library.NVMLError:
+            return None

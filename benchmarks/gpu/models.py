@@ -18,7 +18,7 @@ from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.dnabert_s import dnabert_names
 from virnucpro.encoders.esm2 import esm2_names
 from virnucpro.encoders.esm2_network import rotary_frequencies
-from virnucpro.io.chunks import chunk_spans
+from virnucpro.io.frames import chunk_spans
 
 CHUNK = 500  # bases
 HIDDEN = 512  # units of the released classifiers

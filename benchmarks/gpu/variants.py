@@ -24,7 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from benchmarks.models import random_encoder
 from benchmarks.timing import ratio, time_in_turns
 from virnucpro.compute.compiled import COMPILER_ERRORS, Stack
-from virnucpro.compute.linear import Linear
+from virnucpro.compute.layers import Linear
 from virnucpro.encoders.batched import BatchedEncoder
 
 Kind = tuple[str, str]  # family and precision

@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from virnucpro.encoders.lite_network import UNKNOWN, base_numbers
-from virnucpro.io.chunks import chunk_spans
+from virnucpro.io.frames import chunk_spans
 from virnucpro.io.records import read_records
 from virnucpro.training.data.dataset import Dataset
 from virnucpro.training.lite.genomes import GenomeSet, load_genomes, measured_windows

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.evaluation.labels import read_labels
 from virnucpro.results import open_run
@@ -35,8 +36,8 @@ Scores = list[tuple[bool, str, list[float]]]
 """Label, group and probabilities of each scored record."""
 
 
-def read_scores(record: Path, labels: Path) -> Scores:
-    """Return the records with a score of the run of a ``STEM_run.json``."""
+def read_scores(record: Path, labels: Path) -> tuple[Scores, ContigModel | None]:
+    """Return the records with a score of the run of a ``STEM_run.json``, and its contig model."""
     run = open_run(record.parent, record.name.removesuffix("_run.json"))
     length = int(run.record["settings"]["analysis"]["chunk_length"])
     classifier = inspect_classifier(Path(run.record["models"]["classifier"]["path"]))
@@ -55,7 +56,7 @@ def read_scores(record: Path, labels: Path) -> Scores:
         ]
         if (label := known.get(name)) and (found := record_probabilities(pairs, model)):
             scores.append((*label, found))
-    return scores
+    return scores, model
 
 
 def draw(scores: Scores, share: float, records: int, generator: np.random.Generator) -> Scores:
@@ -77,11 +78,11 @@ def draw(scores: Scores, share: float, records: int, generator: np.random.Genera
     return [scores[number] for number in drawn]
 
 
-def measure(sample: Scores) -> list[tuple[int, float, float]]:
+def measure(sample: Scores, model: ContigModel | None = None) -> list[tuple[int, float, float]]:
     """Return records, share of the viruses found and realised rate, for each stated rate."""
     virus = np.array([label for label, _, _ in sample])
     probabilities = np.concatenate([found for _, _, found in sample])
-    fdr = contig_fdr(probabilities, np.array([len(found) for _, _, found in sample]))
+    fdr = contig_fdr(probabilities, np.array([len(found) for _, _, found in sample]), model)
     rows = []
     for stated in STATED:
         called = fdr <= stated
@@ -101,12 +102,13 @@ def main() -> None:
     print("| run | virus | stated, at most | records | viruses found | realised |")
     print("|---|---|---|---|---|---|")
     for record in args.runs:
-        scores = read_scores(record, args.labels)
+        scores, model = read_scores(record, args.labels)
         name = record.name.removesuffix("_run.json")
         for share in SHARES:
             generator = np.random.default_rng(SEED)
             draws = [
-                measure(draw(scores, share, args.records, generator)) for _ in range(args.draws)
+                measure(draw(scores, share, args.records, generator), model)
+                for _ in range(args.draws)
             ]
             means = np.mean(np.array(draws), axis=0)
             for stated, (count, found, realised) in zip(STATED, means.tolist(), strict=True):

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from virnucpro.io.chunks import chunk_spans
+from virnucpro.io.frames import chunk_spans
 from virnucpro.stages.calls import Chunk, log_odds
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.tables import CHUNKS

@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # Train and measure the model type lite. This takes some hours on two cores.
-#   examples/lite/train.sh GENOMES WORK
+#   examples/lite/train.sh GENOMES WORK [PREVIOUS]
 # GENOMES is the folder that the paths in genomes.tsv start from. WORK is a folder for the results.
+# PREVIOUS is the lite_encoder.safetensors to start from; without one, training starts from nothing.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
-genomes="$1" work="$2"
+genomes="$1" work="$2" start=()
+if [ $# -gt 2 ]; then start=(--start-from "$3" --learning-rate 0.001 --steps 5800); fi
 
 virnucpro train prepare "$here/genomes.tsv" --genomes "$genomes" -o "$work/data" \
     --content records -e 500,300,150 --test 0.05 --validation 0.05
-# proviruses.tsv are the viral regions that the previous lite found in the training records of hosts.
-virnucpro train lite "$work/data" -o "$work/model" --threads 1 --mask "$here/proviruses.tsv"
+# mask.tsv is what stretches.py printed, with the regions that the previous lite found in these records.
+virnucpro train lite "$work/data" -o "$work/model" --threads 1 --mask "$here/mask.tsv" \
+    ${start[@]+"${start[@]}"}
 
 # To ship it: cp "$work"/model/*.safetensors virnucpro/data/
 python "$here/heldout.py" "$work/data" "$work/pieces"
@@ -30,6 +33,7 @@ virnucpro evaluate "$work/predicted/mates_1_contigs.tsv" --labels "$work/pieces/
     --level contig -o "$work/evaluated_mates_1" --force
 virnucpro predict "$work/data/test_records.fa" -o "$work/predicted" -m custom -e 500 \
     -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml" --force
+python "$here/outside.py" "$work/data" "$work/pieces" "$work/predicted"
 python "$here/figures.py" "$work"
 python "$here/baseline.py" "$work/data" "$work/pieces"
 python "$here/networks.py" "$work/data" "$work/pieces" --network deepmicroclass

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import os
 import random
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 TOY = ("--model-type", "toy", "--device", "cpu")
-NOBODY = 65534
 SEQUENCE = b"ATGACCGGTCTGAAC" * 8  # 120 bases, open in five frames
 PLAIN = b">a first\n" + SEQUENCE[:70] + b"\n" + SEQUENCE[70:] + b"\n>b\n" + SEQUENCE[7:] + b"\n"
 RESULTS = (
@@ -73,24 +69,6 @@ def check_accepted(done) -> None:
 def result_bytes(out: Path, stem: str = "sample") -> dict[str, bytes]:
     """The result files of a run by name, the stem taken out."""
     return {name: (out / name.replace("sample", stem)).read_bytes() for name in RESULTS}
-
-
-@contextmanager
-def ordinary_user() -> Iterator[Path]:
-    """A folder to write in, without the rights of root, who may read and write everything.
-
-    Whatever is imported late must have been imported before: python may lie in root's home.
-    """
-    with tempfile.TemporaryDirectory() as name:  # the folders of pytest are their owner's
-        is_root = os.getuid() == 0
-        if is_root:
-            os.chown(name, NOBODY, NOBODY)
-            os.setresuid(NOBODY, NOBODY, 0)
-        try:
-            yield Path(name)
-        finally:
-            if is_root:
-                os.setresuid(0, 0, 0)
 
 
 def predict(call: Callable, folder: Path, data: bytes, *options: object, name: str = "sample.fa"):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +15,6 @@ from virnucpro.classifier.files import with_temperature
 from virnucpro.cli import run
 from virnucpro.settings import TOY_CLASSIFIER
 from virnucpro.store.disk import Disk
-from virnucpro.ui.step_screen import StepScreen
 
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
 ARGUMENTS = ["-m", "custom", "-e", "150", "--device", "cpu", "--threads", "1", "-q"]
@@ -57,34 +54,6 @@ def _tables(out: Path, name: str) -> dict[str, bytes]:
     return {suffix: (out / f"{name}_{suffix}").read_bytes() for suffix in TABLES}
 
 
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float, float]]:
-    """What is shown: for each step its title, its units, and those that were done."""
-    shown: list[tuple[str, float, float]] = []
-
-    def begin(_screen: StepScreen, title: str, total: float) -> None:
-        shown.append((title, total, 0))
-
-    def advance(_screen: StepScreen, amount: float) -> None:
-        title, total, done = shown.pop()
-        shown.append((title, total, done + amount))
-
-    monkeypatch.setattr(StepScreen, "begin", begin)
-    monkeypatch.setattr(StepScreen, "advance", advance)
-    return shown
-
-
-def test_the_records_are_counted_while_it_works(
-    call: Calling, home: Path, steps: list[tuple[str, float, float]]
-) -> None:
-    assert call("call", home / "out", "--min-score", "0.1").code == 0
-    reports = [("report of a", 40, 40), ("report of b", 40, 40)]
-    assert steps == [("calling a", 40, 40), reports[0], ("calling b", 40, 40), reports[1]]
-    steps.clear()
-    assert call("report", home / "out", "-o", home / "overview.html").code == 0
-    assert steps == reports
-
-
 def test_the_tables_are_those_of_a_run_with_these_cuts(
     call: Calling, finished: Path, home: Path, tmp_path: Path
 ) -> None:
@@ -94,8 +63,6 @@ def test_the_tables_are_those_of_a_run_with_these_cuts(
     default = _tables(home / "out", "a")
     done = call("call", home / "out", *cuts)
     assert done.code == 0, done.err
-    assert "a: virus score above -0.5, at least 240 bases" in done.out
-    assert "b: virus score above -0.5" in done.out
     assert _tables(home / "out", "a") == _tables(anew, "a") != default
     record = json.loads((home / "out/a_run.json").read_bytes())
     of_new = json.loads((anew / "a_run.json").read_bytes())
@@ -120,9 +87,7 @@ def test_several_directories_and_one_stem(call: Calling, home: Path, tmp_path: P
     assert done.code == 0, done.err
     assert _tables(home / "out", "a") == _tables(other, "a")
     assert _tables(home / "out", "b") == before == _tables(other, "b")
-    unknown = call("call", home / "out", "--stem", "c")
-    assert unknown.code == 64
-    assert "holds a run c" in unknown.err
+    assert call("call", home / "out", "--stem", "c").code == 64
 
 
 def test_a_moved_input_is_named(call: Calling, home: Path) -> None:
@@ -133,15 +98,11 @@ def test_a_moved_input_is_named(call: Calling, home: Path) -> None:
     shutil.copyfile(source, moved)
     source.rename(source.with_suffix(".away"))
     try:
-        gone = call("call", home / "out", "--stem", "a", "--relaxed")
-        assert gone.code == 65
-        assert f"the input of the run a, {source}, is gone or has changed" in gone.err
-        assert "virnucpro call DIR --input FILE" in gone.err
+        assert call("call", home / "out", "--stem", "a", "--relaxed").code == 65
         named = call("call", home / "out", "--stem", "a", "--relaxed", "--input", moved)
         assert named.code == 0, named.err
         source.write_text(">a0\nACGT\n")
-        changed = call("call", home / "out", "--stem", "a")
-        assert changed.code == 65
+        assert call("call", home / "out", "--stem", "a").code == 65
     finally:
         source.with_suffix(".away").rename(source)
 
@@ -156,25 +117,13 @@ def test_an_unfinished_run_is_left_out_and_named(call: Calling, home: Path) -> N
     assert _tables(home / "out", "b") == before
 
 
-def test_a_refused_input_does_not_hinder_the_other_runs(call: Calling, home: Path) -> None:
-    (home / "c.fa").write_text("no sequences")
-    assert call(*_predict(home, home / "out", "c")).code == 65
-    done = call("call", home / "out", "--min-score", "-1")
-    assert done.code == 0, done.err
-    assert "the run c in" in done.err
-    assert "a: virus score above -1" in done.out
-
-
 def test_an_unfinished_run_is_refused_where_it_is_named_or_alone(call: Calling, home: Path) -> None:
     (home / "c.fa").write_text("no sequences")
     assert call(*_predict(home, home / "out", "c")).code == 65
     assert call(*_predict(home, home / "other", "c")).code == 65
     before = _tables(home / "out", "a")
     for asked in ((home / "out", "--stem", "a", "--stem", "c"), (home / "out", home / "other")):
-        done = call("call", *asked, "--min-score", "-1")
-        assert done.code == 64
-        assert "the run c in" in done.err
-        assert "--stem" in done.err
+        assert call("call", *asked, "--min-score", "-1").code == 64
         assert _tables(home / "out", "a") == before
 
 
@@ -182,10 +131,7 @@ def test_scores_that_were_changed_are_refused(call: Calling, home: Path) -> None
     scores = home / "out/a_merged/prediction_results_highestscore.csv"
     text = scores.read_text()
     scores.write_text(text.replace("\t0.", "\t1.", 1))
-    done = call("call", home / "out", "--stem", "a", "--relaxed")
-    assert done.code == 64
-    assert "were changed since" in done.err
-    assert "predict --resume" in done.err
+    assert call("call", home / "out", "--stem", "a", "--relaxed").code == 64
 
 
 def test_tables_that_are_missing_are_written_again(call: Calling, home: Path) -> None:
@@ -238,13 +184,3 @@ def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(
             break
     assert code == 0
     assert refused > len(TABLES)
-
-
-def test_torch_is_not_needed(home: Path) -> None:
-    code = (
-        "import sys; sys.modules['torch'] = None; from virnucpro.cli import run; "
-        "sys.exit(run(sys.argv[1:]))"
-    )
-    command = [sys.executable, "-c", code, "call", str(home / "out"), "--conservative"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

@@ -23,7 +23,7 @@ from virnucpro.cli import run
 from virnucpro.cli.predict import predict
 from virnucpro.events import Event, StageStarted
 from virnucpro.settings import SETTINGS, TOY_CLASSIFIER
-from virnucpro.ui.run_screen import RunScreen
+from virnucpro.ui.dashboard import RunScreen
 
 INTERRUPTED_AT = "protein_embeddings"  # one encoder is done, the other one is not
 VOLATILE = (

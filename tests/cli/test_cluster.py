@@ -8,19 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import PLAIN
 from virnucpro.cli import run
 from virnucpro.errors import DeviceError
 from virnucpro.executors import cluster
 from virnucpro.layout import RunLayout
 from virnucpro.store.lock import locked
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "sample.fa"
-    path.write_bytes(PLAIN)
-    return path
 
 
 def _predict(source: Path, *options: str) -> int:
@@ -34,22 +26,6 @@ def test_without_ray_the_command_says_what_to_install(
     assert _predict(source, "--cluster", "auto") == 64
     assert "pip install 'virnucpro[cluster]'" in capsys.readouterr().err
     assert _predict(source, "-q") == 0  # nothing of Ray is imported
-
-
-def test_without_a_cluster_the_command_says_how_to_start_one(
-    source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ray = pytest.importorskip("ray")
-
-    def init(**options: object) -> None:
-        assert options["address"] == "auto"
-        raise ConnectionError("Could not find any running Ray instance.")
-
-    monkeypatch.setattr(ray, "init", init)
-    assert _predict(source, "--cluster", "auto") == 64
-    message = capsys.readouterr().err
-    assert "Could not find any running Ray instance" in message
-    assert "ray start" in message
 
 
 def test_the_configuration_file_may_name_the_cluster_and_the_option_replaces_it(

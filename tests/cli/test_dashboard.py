@@ -8,15 +8,13 @@ import pty
 import re
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.forked import ForkedCommand, run_forked
+from tests.forked import ForkedCommand
 
 TOY = ("--model-type", "toy", "--device", "cpu")
 SHOW, HIDE = "\x1b[?25h", "\x1b[?25l"
@@ -33,20 +31,11 @@ def _reads(path: Path, count: int) -> Path:
     return path
 
 
-def _in_a_terminal(
-    *arguments: object, interrupt_at: str | None = None, forked: bool = True
-) -> tuple[int, str]:
+def _in_a_terminal(*arguments: object, interrupt_at: str | None = None) -> tuple[int, str]:
     """Exit code, and all that the terminal received."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    process: ForkedCommand | subprocess.Popen[bytes]
-    if forked:
-        process = ForkedCommand("virnucpro", *arguments, env={"TERM": "xterm"}, terminal=slave)
-    else:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "virnucpro", *map(str, arguments)],
-            stdin=slave, stdout=slave, stderr=slave, env={**os.environ, "TERM": "xterm"},
-        )  # fmt: skip
+    process = ForkedCommand("virnucpro", *arguments, env={"TERM": "xterm"}, terminal=slave)
     os.close(slave)
     text, sent = "", False
     until = time.monotonic() + 60
@@ -63,8 +52,7 @@ def _in_a_terminal(
             process.send_signal(signal.SIGINT)
     os.close(master)
     code = process.wait(timeout=300)
-    if isinstance(process, ForkedCommand):
-        process.close()
+    process.close()
     return code, text
 
 
@@ -86,50 +74,6 @@ def test_a_terminal_gets_the_dashboard(reads: Path, tmp_path: Path) -> None:
             assert len(line.split("\r")[-1].rstrip()) <= 80
 
 
-def test_messages_are_broken_between_words(tmp_path: Path) -> None:
-    home = tmp_path / "in"
-    source = _reads(home / "reads.fa", 3)
-    (home / "old.yaml").write_text("version: 1\nprogress: {x: 1}\nvalidation: {y: 2, zebra: 3}\n")
-    command = ("predict", source, "-o", tmp_path / "out", *TOY, "-c", home / "old.yaml")
-    unknown = ("predict", source, "-o", tmp_path / "out", *TOY, "-e", "300")
-    for arguments, code in ((command, 0), (unknown, 3)):
-        ended, text = _in_a_terminal(*arguments)
-        assert ended == code, text
-        lines = [line.rstrip() for line in re.split(r"[\r\n]+", _words(text))]
-        # Only a single word, such as a path, may be longer than the line.
-        assert all(len(line) <= 80 or " " not in line.strip() for line in lines), lines
-        words = set(" ".join(lines).split())
-        assert (
-            {"earlier", "settings,"} <= words if code else {"effect:", "validation.zebra"} <= words
-        )
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("predict FILE -m toy", "FILE: model type toy"),
-        ("evaluate out --labels FILE", "evaluating out"),
-        ("train embed data", "embedding data"),
-        ("train classifier data -o my.safetensors", "training my.safetensors on data"),
-    ],
-    ids=lambda text: text.split(" -")[0],
-)
-def test_the_first_words_come_before_large_packages(
-    tmp_path: Path, words: str, says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stand-ins for torch and numpy, which end the program, show what came before them."""
-    _reads(tmp_path / "in/reads.fa", 1)
-    source = "in/reads.fa"  # a longer path might be broken at the end of a line
-    for package in ("torch", "numpy"):
-        (tmp_path / f"{package}.py").write_text("raise SystemExit(77)\n")
-    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    monkeypatch.setenv("PYTHONPATH", path)
-    monkeypatch.chdir(tmp_path)
-    code, text = _in_a_terminal(*words.replace("FILE", source).split(), forked=False)
-    assert code == 77, text
-    assert says.replace("FILE", source) in " ".join(_words(text).split())
-
-
 def test_ctrl_c_leaves_the_terminal_fine(tmp_path: Path) -> None:
     many = _reads(tmp_path / "in/many.fa", 50_000)
     code, text = _in_a_terminal("predict", many, "-o", tmp_path / "out", *TOY, interrupt_at="/9]")
@@ -137,9 +81,3 @@ def test_ctrl_c_leaves_the_terminal_fine(tmp_path: Path) -> None:
     assert "the same command again" in _words(text)
     assert text.rindex(SHOW) > text.rindex(HIDE)
     assert text.rindex("interrupted;") > text.rindex("/9]")  # the message is below the dashboard
-
-
-def test_without_a_terminal_there_are_no_control_codes(reads: Path, tmp_path: Path) -> None:
-    done = run_forked("predict", reads, "-o", tmp_path / "out", *TOY)
-    assert done.code == 0, done.err
-    assert "\x1b" not in done.err + done.out

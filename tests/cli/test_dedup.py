@@ -16,7 +16,6 @@ from virnucpro.io.fasta import read_fasta
 Calling = Callable[..., Call]
 TOLERANCE = 1e-5
 TABLES = ("in_chunks.tsv", "in_contigs.tsv", "in_merged/prediction_results.txt")
-BYTES = (*TABLES, "in_merged/prediction_results_highestscore.csv", "in_virus.fna", "in_regions.tsv")
 RECORDS = 300
 
 
@@ -89,30 +88,3 @@ def test_no_two_frames_that_are_embedded_are_the_same(once: Path, each: Path) ->
     assert copies > len(whole) / 2
     assert f"{copies:,} of {len(whole):,} (" in (once / "in_report.html").read_text()
     assert "identical_frames" not in _counts(each)
-
-
-def test_two_workers_write_the_same_bytes(once: Path, source: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    done = run_forked(*_options(source, out), "--cpu-workers", "2")
-    assert done.code == 0, done.err
-    assert {name: (out / name).read_bytes() for name in BYTES} == {
-        name: (once / name).read_bytes() for name in BYTES
-    }
-    assert not (out / ".checkpoints/runs/in/state/copies.tsv").exists()  # intermediate
-    again = run_forked(*_options(source, out))
-    assert "Nothing to compute" in again.out
-
-
-def test_a_run_goes_on_as_it_began(call: Calling, each: Path, once: Path, source: Path) -> None:
-    """One of an earlier version, which embedded each sequence, is not computed again."""
-    base = _options(source, each)
-    state = each / ".checkpoints/runs/in/state/run.json"
-    assert "identical" not in state.read_text()
-    done = call(*base, "-k", "--device", "cpu")
-    assert (done.code, "Nothing to compute" in done.out) == (0, True), done.err
-    asked = call(*base, "-k", "--device", "cpu", "--dedup")
-    assert asked.code == 3
-    assert "identical sequences: was not set, is embedded once" in asked.err
-    other = call(*_options(source, once), "-k", "--device", "cpu", "--no-dedup")
-    assert other.code == 3
-    assert "identical sequences: was embedded once, is not set" in other.err

@@ -30,9 +30,7 @@ def test_the_demo_classifies_its_example_and_prints_it(call: Callable, tmp_path:
 def test_the_demo_replaces_no_file_of_the_user(call: Callable, tmp_path: Path) -> None:
     mine = tmp_path / "example.fa"
     mine.write_text("mine")
-    done = call("demo", tmp_path, "--device", "cpu")
-    assert done.code == 64
-    assert str(mine.name) in done.err
+    assert call("demo", tmp_path, "--device", "cpu").code == 64
     mine.unlink()
     mine.symlink_to(tmp_path / "elsewhere")
     assert call("demo", tmp_path, "--device", "cpu").code == 64
@@ -62,19 +60,3 @@ def test_the_shell_completes_commands_options_and_values(words: str, expected: s
     assert done.returncode == 0
     assert f"plain,{expected}" in done.stdout.splitlines()
     assert " torch" not in done.stderr  # a shell waits for it
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_documented_lines_make_a_completion(shell: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "virnucpro"],
-        env=os.environ | {"_VIRNUCPRO_COMPLETE": f"{shell}_source"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0
-    assert f"_VIRNUCPRO_COMPLETE={shell}_complete" in done.stdout
-    assert (
-        f"_VIRNUCPRO_COMPLETE={shell}_source"
-        in (Path(__file__).parents[2] / "docs/usage.md").read_text()
-    )

@@ -13,7 +13,7 @@ import tomllib
 import torch
 
 from virnucpro.classifier.files import classifier_to_bytes
-from virnucpro.encoders.registry import family_named, family_names, locate
+from virnucpro.encoders.registry import family_names, locate
 from virnucpro.errors import ModelError
 from virnucpro.layout import RunLayout
 
@@ -120,24 +120,3 @@ def test_a_broken_package_is_named_and_only_where_it_is_needed(packages, tmp_pat
     unknown.write_bytes(b"neither of the families of this package")
     with pytest.raises(ModelError, match=text):
         locate(str(unknown), "protein")
-
-
-@pytest.mark.parametrize("code", ["FAMILY = 1\n", "OTHER = 1\n"])
-def test_what_is_not_a_family_is_refused(packages, code):
-    module = f"not_{len(code)}"  # a module is imported once
-    install(packages, module, "1", {module: f"{module}:FAMILY"}, code)
-    with pytest.raises(ModelError, match=f"of {module} 1 .*(is not an EncoderFamily|cannot be)"):
-        family_named(module)
-
-
-def test_two_packages_cannot_share_a_name(packages):
-    for name in ("first", "second"):
-        install(packages, name, "1", {"twice": f"{name}:FAMILY"}, "")
-    with pytest.raises(ModelError, match=r"both register the encoder family 'twice'"):
-        family_named("twice")
-
-
-def test_the_documentation_shows_the_tested_files():
-    text = (ROOT / "docs" / "encoders.md").read_text()
-    for name in ("pyproject.toml", "kmer_encoder.py"):
-        assert (EXAMPLE / name).read_text().strip() in text

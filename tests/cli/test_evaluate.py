@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.cli.inputs import table
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli import run as run_program
 from virnucpro.layout import lock_file
@@ -54,7 +53,7 @@ def evaluate(call: Callable, made: Path, tmp_path: Path) -> Callable:
 
 def _label(home: Path, rng: random.Random) -> None:
     """What a toy says means nothing, so the truth is made to fit: three of four are right."""
-    rows = [row for row in _table(home / "out/in_contigs.tsv") if row["status"] == "scored"]
+    rows = [row for row in table(home / "out/in_contigs.tsv") if row["status"] == "scored"]
     middle = sorted(float(row["virus_score"]) for row in rows)[len(rows) // 2]
     labels = ["record\tlabel\tgroup\tgenome\n"]
     labels.append("closed\tothers\tPlants\tgc\nabsent\tvirus\tPhages\tga\n")
@@ -71,11 +70,6 @@ def _predict(home: Path, classifier: Path, out: str) -> list[str]:
     return list(map(str, [*arguments, "-m", "custom", "-p", classifier, "-e", 300, "-d", "cpu"]))
 
 
-def _table(path: Path) -> list[dict[str, str]]:
-    header, *rows = (line.split("\t") for line in path.read_text().splitlines())
-    return [dict(zip(header, row, strict=True)) for row in rows]
-
-
 @pytest.mark.parametrize("level", ["frame", "chunk", "contig"])
 def test_a_run_is_measured_at_every_level(evaluate: Callable, tmp_path: Path, level: str) -> None:
     out, done = tmp_path / "e", evaluate("--level", level)
@@ -83,7 +77,7 @@ def test_a_run_is_measured_at_every_level(evaluate: Callable, tmp_path: Path, le
     assert sorted(path.name for path in out.iterdir()) == [".checkpoints", *FILES, *PLOTS]
     assert all((out / name).read_bytes().endswith(b"IEND\xaeB`\x82") for name in PLOTS)
     found = json.loads((out / "evaluation.json").read_text())
-    rows = _table(out / "evaluation.tsv")
+    rows = table(out / "evaluation.tsv")
     groups = ["Bacteria", "Plants", "*Odd|<b>*", "Phages"]
     assert [row["name"] for row in rows if row["slice"] == "group"] == groups
     assert float(rows[0]["auroc"]) == pytest.approx(found["overall"]["auroc"], abs=1e-6)
@@ -93,44 +87,14 @@ def test_a_run_is_measured_at_every_level(evaluate: Callable, tmp_path: Path, le
     assert "![roc.png](roc.png)" in report
 
 
-def test_plots_have_titles_counts_and_intervals(
-    evaluate: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from matplotlib.figure import Figure
-
-    drawn, save = {}, Figure.savefig
-
-    def kept(figure: Figure, *arguments: object, **options: object) -> None:
-        drawn[figure.get_suptitle().split("\n")[0].split()[0].rstrip(":")] = figure
-        save(figure, *arguments, **options)
-
-    monkeypatch.setattr(Figure, "savefig", kept)
-    assert evaluate().code == 0
-    assert sorted(drawn) == ["Precision", "ROC", "Reliability", "Scores"]
-    chunks = [row for row in _table(made / "out/in_chunks.tsv") if row["status"] == "scored"]
-    title = r"chunks of in: ([\d,]+) virus, ([\d,]+) others"
-    for figure in drawn.values():
-        counts = re.search(title, figure.get_suptitle()).groups()
-        assert sum(int(count.replace(",", "")) for count in counts) == len(chunks)
-    assert drawn["ROC"].axes[0].get_xscale() == "log"
-    upper, lower = drawn["Reliability"].axes
-    bins = json.loads((tmp_path / "e/evaluation.json").read_text())["reliability"]
-    filled = [b for b in bins if b["rows"]]
-    assert [text.get_text() for text in lower.texts] == [f"{b['rows']:,}" for b in filled]
-    (bars,) = upper.containers
-    for (low, high), b in zip(bars[2][0].get_segments(), filled, strict=True):
-        assert 0 <= low[1] <= b["share_virus"] <= high[1] <= 1
-        assert high[1] - low[1] > 0.01
-
-
 def test_the_figures_are_those_of_the_tables(
     evaluate: Callable, made: Path, tmp_path: Path
 ) -> None:
     from sklearn.metrics import roc_auc_score
 
     assert evaluate().code == 0
-    labels = {row["record"]: row["label"] for row in _table(made / "labels.tsv")}
-    chunks = [row for row in _table(made / "out/in_chunks.tsv") if row["status"] == "scored"]
+    labels = {row["record"]: row["label"] for row in table(made / "labels.tsv")}
+    chunks = [row for row in table(made / "out/in_chunks.tsv") if row["status"] == "scored"]
     truth = [labels[row["record"]] == "virus" for row in chunks]
     scores = [float(row["max_score_1"]) - float(row["max_score_0"]) for row in chunks]
     found = json.loads((tmp_path / "e/evaluation.json").read_text())["overall"]
@@ -198,36 +162,6 @@ def test_of_two_evaluations_at_once_one_leaves(evaluate: Callable, tmp_path: Pat
     assert not new.exists()
 
 
-def test_calls_without_scores(evaluate: Callable, made: Path, tmp_path: Path) -> None:
-    lines = (made / "out/in_merged/prediction_results_highestscore.csv").read_text().splitlines()
-    old, out = tmp_path / "old.csv", tmp_path / "e"
-    old.write_text("".join("\t".join(line.split("\t")[:2]) + "\n" for line in lines))
-    out.mkdir()
-    (out / "roc.png").write_text("of somebody else")
-    refused = evaluate(of=old)
-    assert refused.code == 64
-    done = evaluate("--force", of=old)
-    assert done.code == 0, done.err
-    assert (out / ".checkpoints/evaluation.previous.1/roc.png").read_text() == "of somebody else"
-    assert sorted(contents(out)) == FILES
-    row = _table(out / "evaluation.tsv")[0]
-    assert (row["auroc"], row["auroc_low"], row["ece"]) == ("NA", "NA", "NA")
-    assert float(row["f1"]) > 0
-
-
-def test_one_label_only(evaluate: Callable, made: Path, tmp_path: Path) -> None:
-    labels = tmp_path / "labels.tsv"
-    lines = (made / "labels.tsv").read_text().splitlines()
-    labels.write_text("".join(f"{line}\n" for line in lines if "\tothers\t" not in line))
-    done = evaluate(labels=labels)
-    assert done.code == 0, done.err
-    plots = sorted(p.name for p in (tmp_path / "e").glob("*.png"))
-    assert plots == ["reliability.png", "scores.png"]
-    row = _table(tmp_path / "e/evaluation.tsv")[0]
-    assert row["auroc"] == "NA"
-    assert "one class only" in row["note"]
-
-
 def test_from_predictions_to_calibrated_rates(
     call: Callable, evaluate: Callable, made: Path, tmp_path: Path
 ) -> None:
@@ -247,16 +181,15 @@ def test_from_predictions_to_calibrated_rates(
     assert new.read_bytes() == content
     home = shutil.copytree(made, tmp_path / "home", ignore=shutil.ignore_patterns("out"))
     assert call(*_predict(home, new, "out")).code == 0
-    assert {row["fdr"] for row in _table(made / "out/in_contigs.tsv")} == {"NA"}
-    rates = [row["fdr"] for row in _table(home / "out/in_contigs.tsv")]
+    assert {row["fdr"] for row in table(made / "out/in_contigs.tsv")} == {"NA"}
+    rates = [row["fdr"] for row in table(home / "out/in_contigs.tsv")]
     assert rates.count("NA") == 1
     assert evaluate("--level", "contig", of=home / "out", out="f").code == 0
     stated = json.loads((tmp_path / "f/evaluation.json").read_text())["false_discovery_rates"]
     assert stated[-1]["contigs"] == sum(float(rate) <= 0.2 for rate in rates if rate != "NA")
     assert "False discovery rates" in (tmp_path / "f/evaluation.md").read_text()
     other = ("--calibrate", TOY_CLASSIFIER, "--output", tmp_path / "x.safetensors")
-    wrong = evaluate(*other, of=home / "out", out="g")
-    assert wrong.code == 64
+    assert evaluate(*other, of=home / "out", out="g").code == 64
     assert not (tmp_path / "g").exists()
     assert evaluate(*other, of=made / "out/in_chunks.tsv", out="h").code == 64
 
@@ -275,23 +208,3 @@ def test_wrong_options(evaluate: Callable, tmp_path: Path, options: tuple[object
     assert evaluate(*options).code == 64
     assert not contents(tmp_path).keys() & {"x.safetensors", "x.pth"}
     assert not list(tmp_path.glob("e/*"))
-
-
-def test_the_log_has_what_was_said_and_measured(evaluate: Callable, tmp_path: Path) -> None:
-    log = tmp_path / "logs/evaluation.log"
-    done = evaluate("-q", "-l", log)
-    assert (done.code, done.out, done.err) == (0, "", "")
-    text = log.read_text()
-    assert "The report is" in text
-    assert evaluate("--threshold", 0.7, "-l", log).code == 3
-    assert log.read_text().startswith(text)
-    assert "ended by ResumeRefusedError: " in log.read_text()
-
-
-def test_without_the_extra_it_says_what_to_install(
-    evaluate: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    done = evaluate()
-    assert done.code == 64
-    assert "pip install 'virnucpro[train]'" in done.err

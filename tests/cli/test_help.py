@@ -42,23 +42,23 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-def test_every_option_is_explained_in_a_sentence(option: str) -> None:
-    text = OPTIONS[option]
-    assert text, "no help text"
-    assert text.endswith((".", "]"))
-    assert text[0].isupper() or not text[0].isalpha()
-
-
 @pytest.mark.parametrize("path", COMMANDS)
-def test_every_command_says_what_it_does_and_shows_an_example(path: str) -> None:
+def test_every_command_and_option_is_explained(path: str) -> None:
     command = COMMANDS[path]
     assert command.help
     assert command.get_short_help_str(limit=200).endswith(".")
     assert "..." not in command.get_short_help_str(limit=57), "cut off in the list of commands"
     if len(path.split()) > 1 and not isinstance(command, click.Group):
-        assert f"{path} " in f"{command.epilog} ", "no example"
         assert "Example" in (command.epilog or "")
+        assert f"{path} " in f"{command.epilog} ", "no example"
+    options = {name: text for name, text in OPTIONS.items() if name.startswith(f"{path} -")}
+    for name, text in options.items():
+        assert text, name
+        assert text.endswith((".", "]")), name
+        assert text[0].isupper() or not text[0].isalpha(), name
+    for text in (command.help, command.epilog or "", command.short_help or "", *options.values()):
+        found = BANNED.search(text)
+        assert found is None, f"{found}: {text}"
 
 
 def test_the_help_of_predict_has_sections() -> None:
@@ -73,16 +73,6 @@ def test_the_help_of_predict_has_sections() -> None:
     *some, longest = sorted(inspect_classifier(LITE_CLASSIFIER).chunk_lengths)
     words = f"{', '.join(map(str, some))} or {longest} bases"
     assert words in " ".join(text.split())
-
-
-@pytest.mark.parametrize("path", COMMANDS)
-def test_texts_are_plain(path: str) -> None:
-    command = COMMANDS[path]
-    texts = [command.help or "", command.epilog or "", command.short_help or ""]
-    texts += [text or "" for option, text in OPTIONS.items() if option.startswith(f"{path} -")]
-    for text in texts:
-        found = BANNED.search(text)
-        assert found is None, f"{found}: {text}"
 
 
 def test_only_commands_that_write_a_log_offer_one() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -30,19 +29,6 @@ def run_cells(document: dict, folder: Path) -> list[str]:
 
 
 def test_the_cells_print_what_is_stored(tmp_path: Path) -> None:
-    """After a change that is meant, python -m tests.cli.test_notebook DIR stores the new output."""
     document = json.loads(NOTEBOOK.read_text())
     outputs = [cell["outputs"] for cell in document["cells"] if cell["cell_type"] == "code"]
     assert run_cells(document, tmp_path) == ["".join(o[0]["text"]) for o in outputs]
-
-
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    notebook = json.loads(NOTEBOOK.read_text())
-    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    for number, (cell, text) in enumerate(zip(cells, run_cells(notebook, folder), strict=True), 1):
-        cell["execution_count"] = number
-        lines = text.splitlines(keepends=True)
-        cell["outputs"] = [{"name": "stdout", "output_type": "stream", "text": lines}]
-    NOTEBOOK.write_text(json.dumps(notebook, indent=1) + "\n")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.inputs import PLAIN, SEQUENCE, TOY, check_accepted, check_refused, result_bytes
 from tests.forked import run_forked
+from virnucpro.configuration import default_yaml
 from virnucpro.layout import RunLayout
 
 USERS_FILES = [
@@ -18,13 +19,6 @@ USERS_FILES = [
     *("sample_protein/output_1.fa", "sample_failed_sequences.fa", "sample_virus.fastq.gz"),
     *("sample_contigs.tsv", "sample_merged/output_1_merged.pt"),
 ]
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "sample.fa"
-    path.write_bytes(PLAIN)
-    return path
 
 
 @pytest.mark.parametrize("name", USERS_FILES)
@@ -188,8 +182,10 @@ def test_no_link_is_followed(
 def test_commands_with_a_single_file(call: Callable, tmp_path: Path) -> None:
     path = tmp_path / "notes"
     path.write_text("mine")
+    assert call("utils", "generate-config").out == default_yaml()
     check_refused(call("utils", "generate-config", "-o", path), 64, "notes")
     assert call("utils", "generate-config", "-o", path, "--force").code == 0
+    assert path.read_text() == default_yaml()
     moved = [p.read_text() for p in (tmp_path / ".checkpoints").rglob("notes")]
     assert moved == ["mine"]
     path.write_text('{"mine": 1}')

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
-from virnucpro.compute.budget_curve import (
+from virnucpro.compute.budget import (
     BudgetPoint,
     best_budget,
-    random_sequences,
 )
 
 QUICK = ("-d", "cpu", "--seconds", 0, "--budgets")
@@ -42,13 +41,6 @@ def _points(*speeds: float) -> list[BudgetPoint]:
 )
 def test_the_smallest_budget_that_suffices_is_recommended(speeds, budget):
     assert best_budget(_points(*speeds)) == budget
-
-
-def test_made_up_sequences_have_the_lengths_asked_for():
-    sequences = random_sequences("ACD", (10, 20, 30), 7)
-    assert [len(s) for s in sequences] == [10, 20, 30, 10, 20, 30, 10]
-    assert sequences == random_sequences("ACD", (10, 20, 30), 7)
-    assert set("".join(sequences)) == set("ACD")
 
 
 @pytest.mark.parametrize(
@@ -95,17 +87,3 @@ def test_real_weights_named_or_configured(call, tmp_path, models, family):
     key = {"esm2": "esm", "dnabert-s": "dnabert"}[family]
     config.write_text(f"features: {{{key}: {{model_name: {models[family]}}}}}\n")
     assert call(*quick, "-c", config).code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "Missing option '--model'"),
-        (("--model", "esm2", "-p", "toy"), "no batch budget to measure"),
-        (("--model", "esm2", "--budgets", "2,x"), "is not accepted"),
-    ],
-)
-def test_what_cannot_be_measured_is_said(call, arguments, message):
-    done = call("profile", *arguments, "-d", "cpu")
-    assert done.code == 64
-    assert message in done.err

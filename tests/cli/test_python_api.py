@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 import virnucpro
 from virnucpro.errors import ConfigError, InputError, ResumeRefusedError, UsageError
-from virnucpro.settings import SETTINGS, TOY_CLASSIFIER
+from virnucpro.settings import SETTINGS
 
 TOY = {"model": "toy", "device": "cpu"}
 SERPIN = "MKTLLVLAVLLAAGTALA" + "ACDEFGHIKLMNPQRSTVWY" * 20
@@ -69,18 +68,17 @@ def test_a_finished_run_is_not_computed_again(contigs: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "text"),
+    ("options", "error"),
     [
-        ({"model": "big"}, ConfigError, "one of 300, 500, lite"),
-        ({"threads": 0}, ConfigError, "threads"),
-        ({"model": "custom"}, UsageError, "--model-path"),
-        ({"no_features": True, "keep_intermediate": True}, UsageError, "leave one of them out"),
-        ({"config": "none.yaml"}, ConfigError, "not found"),
-        ({"chunk_lenght": 500}, TypeError, "chunk_length"),
+        ({"model": "big"}, ConfigError),
+        ({"threads": 0}, ConfigError),
+        ({"model": "custom"}, UsageError),
+        ({"config": "none.yaml"}, ConfigError),
+        ({"chunk_lenght": 500}, TypeError),
     ],
 )
-def test_a_wrong_option_is_named(contigs: Path, options: dict, error: type, text: str) -> None:
-    with pytest.raises(error, match=text):
+def test_a_wrong_option_is_refused(contigs: Path, options: dict, error: type) -> None:
+    with pytest.raises(error):
         virnucpro.predict(contigs, contigs.parent / "out", **options)
     assert not (contigs.parent / "out").exists()
 
@@ -92,37 +90,12 @@ def test_every_setting_is_a_keyword() -> None:
             virnucpro.predict("none.fa", **{declared.name: declared.default})
 
 
-def test_cuts_are_changed_without_computing_again(contigs: Path, tmp_path: Path) -> None:
-    run = virnucpro.predict(contigs, tmp_path / "out", **TOY, min_score=-1)
-    assert run.summary.calls["virus"] == 1
-    consensus = tmp_path / "out/contigs_merged/prediction_results_highestscore.csv"
-    before = consensus.stat().st_mtime_ns
-    run = virnucpro.predict(contigs, tmp_path / "out", **TOY, min_length=10_000)
-    assert run.summary.calls.get("virus", 0) == 0
-    assert consensus.stat().st_mtime_ns == before
-
-
 def test_a_worker_that_imports_the_script_says_what_is_missing_there(
     contigs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
     with pytest.raises(UsageError, match='below if __name__ == "__main__":'):
         virnucpro.predict(contigs, **TOY)
-
-
-def test_a_configuration_file_fills_what_no_argument_does(
-    contigs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "c.yaml").write_text(
-        "prediction: {default_model_type: toy, expected_length: 300}\nversion: 1\n"
-    )
-    with caplog.at_level(logging.INFO, "virnucpro"):
-        run = virnucpro.predict(
-            contigs, tmp_path / "out", device="cpu", chunk_length=400, config=tmp_path / "c.yaml"
-        )
-    analysis = run.record["settings"]["analysis"]
-    assert (analysis["model_type"], analysis["chunk_length"]) == ("toy", 400)
-    assert "no longer have an effect: version" in caplog.text
 
 
 def test_an_error_of_on_progress_ends_the_call_and_the_next_one_continues(
@@ -143,17 +116,12 @@ def test_an_error_of_on_progress_ends_the_call_and_the_next_one_continues(
     assert virnucpro.open_run(tmp_path / "out").summary.records == 2
 
 
-def test_a_classifier_of_your_own_and_kept_files(contigs: Path, tmp_path: Path) -> None:
-    encoders = {"nucleotide_model": "toy-nucleotide", "protein_model": "toy-protein"}
-    own = {"model": "custom", "classifier": TOY_CLASSIFIER, "chunk_length": 500, **encoders}
-    virnucpro.predict(contigs, tmp_path / "out", **own, device="cpu", keep_intermediate=True)
-    assert (tmp_path / "out/contigs_chunked500.fa").exists()
-
-
 def test_an_argument_wins_over_the_configuration_file(contigs: Path, tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
-    config.write_text("prediction: {dedup: false}\nfiles: {no_features: true}\n")
-    run = virnucpro.predict(contigs, tmp_path / "out", **TOY, config=config)
+    config.write_text(
+        "prediction: {default_model_type: toy, dedup: false}\nfiles: {no_features: true}\n"
+    )
+    run = virnucpro.predict(contigs, tmp_path / "out", device="cpu", config=config)
     assert "identical_frames" not in run.record["counts"]
     assert run.record["settings"]["machine"]["no_features"]
     given = {"dedup": True, "no_features": False}

@@ -53,9 +53,7 @@ def test_features_are_those_of_fair_esm_and_are_computed_once(call, esm, tables,
     assert again.code == 0, again.err
     assert "Nothing to compute" not in again.out
     assert [path.read_bytes() for path in files] == before
-    other = call(*start, "--checkpoint-every", 5)
-    assert other.code == 3
-    assert "proteins per file" in other.err
+    assert call(*start, "--checkpoint-every", 5).code == 3
 
 
 def test_training_on_features(call, esm, tables, tmp_path):
@@ -83,9 +81,8 @@ def test_training_on_features(call, esm, tables, tmp_path):
     done = call(*train, "--output-dir", tmp_path / "stored", "--precomputed", folder)
     assert done.code == 0, done.err
     other = write_tables(tmp_path / "more", 25)[0]
-    more = call(*train, "--serpins", other, "--output-dir", tmp_path / "x", "--precomputed", folder)
-    assert more.code == 65
-    assert "have no features" in more.err
+    stored = ("--precomputed", folder, "--output-dir", tmp_path / "x")
+    assert call(*train, "--serpins", other, *stored).code == 65  # without features
     assert call(*train, "--encoding", "onehot", "--precomputed", folder).code == 64
 
 
@@ -95,6 +92,4 @@ def test_archives_of_the_original_are_refused(call, tables, tmp_path):
     np.savez(archive, sequences=np.array(["MKLV"], object))
     train = ("rcl", "train", "--encoding", "esm2", "--model", "cnn", *tables, "--device", "cpu")
     for path in (archive, tmp_path):
-        refused = call(*train, "--precomputed", path, "--output-dir", tmp_path / "runs")
-        assert refused.code == 64
-        assert "virnucpro rcl embed" in refused.err
+        assert call(*train, "--precomputed", path, "--output-dir", tmp_path / "runs").code == 64

@@ -41,17 +41,14 @@ def test_models_side_by_side(call, models, tmp_path):
     table = (out / "rcl_evaluation.tsv").read_bytes()
     assert call(*start, "-m", models[1]).code == 0  # the same again
     assert (out / "rcl_evaluation.tsv").read_bytes() == table
-    other = call(*start)
-    assert other.code == 3
-    assert "--force" in other.err
+    assert call(*start).code == 3
     assert call(*start, "--force").code == 0
     split = tmp_path / "split.tsv"
     split.write_text("id\tpart\nS0\ttest\nS1\ttest\nO6\ttest\n")
     part = call(*start, "--split", split, "-o", tmp_path / "part")
     assert part.code == 0, part.err
     assert len((tmp_path / "part/rcl_evaluation_proteins.tsv").read_text().splitlines()) == 4
-    none = call(*start, "--split", split, "--dataset", "val", "-o", tmp_path / "none")
-    assert none.code == 65
+    assert call(*start, "--split", split, "--dataset", "val", "-o", tmp_path / "none").code == 65
 
 
 def test_files_of_somebody_else_are_kept(call, models, tmp_path):
@@ -60,9 +57,7 @@ def test_files_of_somebody_else_are_kept(call, models, tmp_path):
     out.mkdir()
     (out / "rcl_evaluation.md").write_text("mine")
     start = ("rcl", "evaluate", "--serpins", serpins, "-m", models[0], "-o", out, "--device", "cpu")
-    refused = call(*start)
-    assert refused.code == 64
-    assert "not its own: rcl_evaluation.md" in refused.err
+    assert call(*start).code == 64
     assert (out / "rcl_evaluation.md").read_text() == "mine"
     done = call(*start, "--force")
     assert done.code == 0

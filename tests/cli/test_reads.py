@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import PLAIN, TOY, check_accepted
+from tests.cli.inputs import TOY, check_accepted
 from tests.conftest import Call
 from virnucpro.tables import CONTIGS
 
@@ -75,11 +75,3 @@ def test_renamed_reads_have_their_new_names(call: Calling, tmp_path: Path) -> No
     )
     text = gzip.decompress((out / "sample_virus.fastq.gz").read_bytes()).decode()
     assert text == _reads()["r50"] + _reads()["r50"].replace("r50", "r50_2", 1)
-
-
-def test_of_a_fasta_file_there_are_no_qualities(call: Calling, tmp_path: Path) -> None:
-    (tmp_path / "sample.fa").write_bytes(PLAIN)
-    done = call("predict", tmp_path / "sample.fa", "-o", tmp_path / "out", *TOY)
-    check_accepted(done)
-    assert "fastq" not in done.out
-    assert not list((tmp_path / "out").glob("*.fastq.gz"))

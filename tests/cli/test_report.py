@@ -1,9 +1,11 @@
-"""The report at the end of predict, ``virnucpro report`` and ``virnucpro plot``."""
+"""``virnucpro report``, ``virnucpro plot``, and ``virnucpro utils multiqc`` with MultiQC itself."""
 
 from __future__ import annotations
 
-import os
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from tests.conftest import Call
 from tests.report_data import Shown, mixed, write_run
+from tests.unit.test_results import write_run as write_results
 from virnucpro.report.figures import COLOURS
 
 Calling = Callable[..., Call]
@@ -56,13 +59,6 @@ def test_a_run_has_a_report_and_a_finished_one_keeps_it(call: Calling, finished:
     report.symlink_to(finished / "in_run.json")
     assert call("report", finished).code == 64
     assert report.is_symlink()
-
-
-def test_other_cuts_give_another_report(call: Calling, finished: Path) -> None:
-    assert call("call", finished, "--min-score", "-1").code == 0
-    text = (finished / "in_report.html").read_text()
-    assert "virus score above -1" in text
-    assert "The tables were written again by:" in text
 
 
 def test_reports_of_several_runs_have_an_overview(
@@ -121,15 +117,46 @@ def test_the_track_of_a_record_is_a_picture(call: Calling, tmp_path: Path) -> No
     assert (plots / "host.png").read_text() == "mine"
 
 
-def test_an_input_whose_name_is_not_text_has_a_report(call: Calling, tmp_path: Path) -> None:
-    """Also in the overview, which leads to it."""
-    for name in (b"x\xff.fa", b"y.fa"):
-        source = tmp_path / os.fsdecode(name)
-        source.write_text(f">a\n{'GCTGAA' * 150}\n")
-        done = call("predict", source, "-o", tmp_path / "out", *TOY)
-        assert (done.code, "no report" in done.err) == (0, False)
-    report = next((tmp_path / "out").glob("x*_report.html"))
-    assert "x\\udcff" in report.read_text("utf-8")
-    overview = tmp_path / "all.html"
-    assert call("report", tmp_path / "out", "-o", overview).code == 0
-    assert "x%FF_report.html" in overview.read_text("utf-8")
+def test_multiqc_gets_two_files_per_run(call: Calling, tmp_path: Path) -> None:
+    assert call("utils", "multiqc", tmp_path, "-o", tmp_path).code == 64
+    write_results(tmp_path, "a")
+    out = tmp_path / "out"
+    for _ in range(2):  # the second time over its own files
+        assert call("utils", "multiqc", tmp_path, "-o", out).code == 0
+    general, bars = (out / f"a_virnucpro_{kind}_mqc.json" for kind in ("general", "calls"))
+    shown = json.loads(general.read_text())
+    counts = {"virus_records": 1, "virus_share": 100.0, "records": 2, "unscored": 1}
+    assert shown["data"] == {"a": counts}
+    assert set(shown["headers"]) == set(counts)
+    calls = {"virus": 1, "undecided": 0, "nonvirus": 0, "unscored": 1}
+    assert json.loads(bars.read_text())["data"] == {"a": calls}
+    records = [
+        Shown("v", "virus", [0.9] * 3),
+        Shown("n", "nonvirus", [0.1]),
+    ]
+    write_run(tmp_path / "b", records, "b")
+    assert call("utils", "multiqc", tmp_path / "b", "-o", out).code == 0
+    shown = json.loads((out / "b_virnucpro_general_mqc.json").read_text())
+    assert shown["data"]["b"]["virus_share"] == 75, "of the bases, not of the records"
+    assert call("utils", "multiqc", tmp_path, tmp_path, "-o", tmp_path / "twice").code == 64
+    assert not (tmp_path / "twice").exists()
+    general.write_text("mine")
+    assert call("utils", "multiqc", tmp_path, "-o", out).code == 64
+    assert general.read_text() == "mine"
+
+
+@pytest.mark.slow
+def test_multiqc_itself_shows_them(call: Calling, tmp_path: Path) -> None:
+    pytest.importorskip("multiqc")
+    for stem in ("first", "second"):
+        write_results(tmp_path, stem)
+    assert call("utils", "multiqc", tmp_path, "-o", tmp_path / "in").code == 0
+    command = [sys.executable, "-m", "multiqc", "in", "-o", "report", "--strict", "--no-ansi"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    data = tmp_path / "report/multiqc_data"
+    general = (data / "multiqc_general_stats.txt").read_text()
+    assert [line.split("\t")[0] for line in general.splitlines()] == ["Sample", "first", "second"]
+    assert "virus_records" in general
+    report = (tmp_path / "report/multiqc_report.html").read_text()
+    assert "Records by call." in report
+    assert "virnucpro_calls_plot" in report

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from tests.cli.inputs import bases
 from virnucpro.cli import run
 from virnucpro.contracts import Device, Session
 from virnucpro.errors import InputError, RunInterruptedError, UsageError
-from virnucpro.events import Emit, Event, Notice, StageStarted
+from virnucpro.events import Emit, Event, StageStarted
 from virnucpro.layout import SamplesFolder
 from virnucpro.run import samples as samples_module
 from virnucpro.run.request import PredictionRequest
@@ -92,10 +91,7 @@ def test_a_list_with_samples_that_fail(folder: Path, capsys: pytest.CaptureFixtu
     listed = _listed(folder, *names)
     assert _predict("--input-list", listed) == 2
     shown = capsys.readouterr()
-    assert "3 of 6 samples are finished" in shown.out
-    for name, reason in (("empty", "no sequences"), ("wrong", "line 2"), ("gone", "not found")):
-        assert reason in next(line for line in shown.out.splitlines() if f"s_{name} failed" in line)
-        assert f"sample s_{name} failed" in shown.err
+    assert all(f"sample s_{name} failed" in shown.err for name in ("empty", "wrong", "gone"))
     rows = _rows(folder / "out")
     assert list(rows) == [f"s_{name}" for name in names]
     assert [row["state"] for row in rows.values()] == ["finished"] * 3 + ["failed"] * 3
@@ -105,7 +101,6 @@ def test_a_list_with_samples_that_fail(folder: Path, capsys: pytest.CaptureFixtu
     page = (folder / "out/samples_overview.html").read_text()
     assert [name in page for name in names] == [True] * 3 + [False] * 3
     assert '<a href="./s_a/a_report.html">s_a</a>' in page
-    assert "All samples on one page: out/samples_overview.html" in shown.out
     written = [*(folder / "out").glob("*/*.tsv"), folder / "out/samples_overview.html"]
     before = {path: path.stat().st_mtime_ns for path in written}
     table = (folder / "out/samples_summary.tsv").read_bytes()
@@ -113,28 +108,6 @@ def test_a_list_with_samples_that_fail(folder: Path, capsys: pytest.CaptureFixtu
     assert "Nothing to compute" in capsys.readouterr().out
     assert before == {path: path.stat().st_mtime_ns for path in before}
     assert (folder / "out/samples_summary.tsv").read_bytes() == table
-
-
-def test_status_has_a_line_per_sample(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    listed = _listed(folder, "a", "wrong", "gone")
-    _predict("--input-list", listed, "-q")
-    capsys.readouterr()
-    assert run(["status", "out"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "s_a: finished"
-    assert lines[1].startswith("s_wrong: failed: ")
-    assert lines[2].startswith("s_gone: failed: ")
-    assert lines[3].startswith("1 of 3 samples is finished")
-    assert run(["status", "out", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["samples"]
-    assert [row["sample"] for row in rows] == ["s_a", "s_wrong", "s_gone"]
-    assert [run["state"] for run in rows[0]["runs"]] == ["finished"]
-    run(["predict", "--input-list", str(listed), "-o", "out", *TOY, "-q", "-e", "300"])
-    capsys.readouterr()
-    run(["status", "out"])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "s_a: finished"
-    assert lines[3].startswith("1 of 3 samples is finished")
 
 
 def test_several_files_and_patterns_are_named_after_the_files(folder: Path) -> None:
@@ -162,18 +135,6 @@ def test_mates_are_told_by_their_names(
 ) -> None:
     assert mates_among(named_files(files)) == mates
     assert mates_among([Sample(row.name, row.file, "x.fq") for row in named_files(files)]) is None
-
-
-def test_mates_that_are_given_as_samples_are_named(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("s_R1", "s_R2"):
-        (folder / f"in/{name}.fq").write_text(f"@r\n{'ACG' * 50}\n+\n{'I' * 150}\n")
-    assert _predict("in/s_R*.fq", "-e", "150") == 0
-    text = capsys.readouterr().err
-    assert "2 samples: " in text
-    assert "warning: s_R1 and s_R2 look like the two mates of paired reads" in text
-    assert "--input2" in text
 
 
 def _predict_samples(emit: Emit) -> list[str]:
@@ -207,25 +168,6 @@ def test_models_are_loaded_once_for_a_group(
     _check_all(folder)
 
 
-def test_the_time_left_counts_all_samples_of_a_group_and_says_that_there_are_others(
-    folder: Path,
-) -> None:
-    events: list[Event] = []
-    _predict_samples(events.append)
-    begun = [event.message for event in events if isinstance(event, Notice)]
-    assert [text for text in begun if text.startswith("sample ")] == [
-        f"sample {number} of 3: {name}"
-        for number, name in enumerate("cba", 1)  # the largest first
-    ]
-    started = {event.stage: event for event in events if isinstance(event, StageStarted)}
-    ahead = started["nucleotide_embeddings"].ahead
-    proteins = [item.sequences for item in ahead if item.stage == "protein_embeddings"]
-    assert len(proteins) == len(GOOD)
-    assert sum(filter(None, proteins)) == started["protein_embeddings"].sequences > 0
-    for event in started.values():
-        assert (None, None) in {(item.sequences, item.seconds) for item in event.ahead}
-
-
 def test_an_interrupted_list_is_continued(folder: Path) -> None:
     root = folder / "out"
 
@@ -243,19 +185,19 @@ def test_an_interrupted_list_is_continued(folder: Path) -> None:
     _check_all(folder)
 
 
-def test_a_table_of_the_user_is_not_overwritten(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    table = folder / "out/samples_summary.tsv"
+def test_a_table_of_the_user_is_not_overwritten(folder: Path) -> None:
+    table, overview = (folder / f"out/samples_{end}" for end in ("summary.tsv", "overview.html"))
     table.parent.mkdir()
     table.write_text("mine")
     assert _predict("in/a.fa", "in/b.fa", "-q") == 64
-    assert "not its own: samples_summary.tsv" in capsys.readouterr().err
     assert table.read_text() == "mine"
     assert _predict("in/a.fa", "in/b.fa", "-q", "--force") == 0
     assert list(_rows(folder / "out")) == ["a", "b"]
     kept = (folder / "out/.checkpoints").glob("samples.previous*/**/samples_summary.tsv")
     assert [path.read_text() for path in kept] == ["mine"]
+    overview.write_text("mine")
+    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
+    assert overview.read_text() == "mine"
 
 
 @pytest.mark.parametrize("is_worked_on", [False, True])
@@ -272,30 +214,13 @@ def test_a_sample_of_a_newer_version_stops_no_other(
     assert _predict("in/a.fa", "in/b.fa", "in/c.fa", "-q") == 2
     rows = _rows(folder / "out")
     assert [row["state"] for row in rows.values()] == ["finished", "failed", "finished"]
-    assert "written by a newer version of the program (virnucpro 9.9)" in rows["b"]["message"]
+    assert "virnucpro 9.9" in rows["b"]["message"]
     capsys.readouterr()
     (folder / "out/samples_summary.tsv").unlink()  # status tells it from the run itself
     assert run(["status", "out"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "a: finished"
     assert lines[1].startswith("b: failed: ")
-    assert "newer version of the program (virnucpro 9.9)" in lines[1]
-    assert lines[3].startswith("2 of 3 samples are finished")
-
-
-def test_report_writes_the_reports_and_the_overview_of_all_samples_again(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    listed = _listed(folder, "a", "b", "wrong")
-    assert _predict("--input-list", listed, "-q") == 2
-    written = [folder / "out/samples_overview.html", folder / "out/s_a/a_report.html"]
-    contents = [path.read_bytes() for path in written]
-    for path in written:
-        path.unlink()
-    capsys.readouterr()
-    assert run(["report", "out"]) == 0
-    assert "overview: out/samples_overview.html" in capsys.readouterr().err
-    assert [path.read_bytes() for path in written] == contents
 
 
 def _calls(root: Path, name: str) -> Counter[str]:
@@ -304,16 +229,11 @@ def _calls(root: Path, name: str) -> Counter[str]:
     return Counter(line.split("\t")[place] for line in lines[1:])
 
 
-def test_call_takes_all_samples_and_renews_their_table_and_overview(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_call_takes_all_samples_and_renews_their_table_and_overview(folder: Path) -> None:
     assert _predict("--input-list", _listed(folder, "a", "b", "wrong"), "-q") == 2
     before, overview = _rows(folder / "out"), folder / "out/samples_overview.html"
     page = overview.read_bytes()
     assert run(["call", "out", "--min-score", "-1"]) == 0
-    text = capsys.readouterr()
-    assert "left out: the run wrong in" in text.err
-    assert "of 5 records are called virus" in text.out
     after = _rows(folder / "out")
     for name in ("a", "b"):
         calls, row = _calls(folder / f"out/s_{name}", name), after[f"s_{name}"]
@@ -371,83 +291,40 @@ def test_call_leaves_a_file_of_the_user(
     assert (folder / "out" / mine).read_text() == "mine\n"
 
 
-def test_a_sample_whose_folder_cannot_be_written_stops_no_other(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder / "out/b").mkdir(parents=True)
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "b")
-    assert run(["predict", "in/a.fa", "in/b.fa", "-o", "out", *TOY, "-q"]) == 2
-    rows = _rows(folder / "out")
-    assert [row["state"] for row in rows.values()] == ["finished", "failed"]
-    assert "cannot write into" in rows["b"]["message"]
-
-
-def test_warnings_name_their_sample(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["predict", "in/a.fa", "in/b.fa", "-o", "out", *TOY, "-q", "-e", "3000"]) == 0
-    lines = capsys.readouterr().err.splitlines()
-    for name in ("a", "b"):
-        assert any(line.startswith(f"warning: sample {name}: half of") for line in lines), lines
-
-
-def test_an_overview_of_the_user_is_not_overwritten(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    overview = folder / "out/samples_overview.html"
-    overview.parent.mkdir()
-    overview.write_text("mine")
-    assert _predict("in/a.fa", "in/b.fa") == 0
-    shown = capsys.readouterr()
-    assert "no overview was written: " in shown.err
-    assert "on one page" not in shown.out
-    assert overview.read_text() == "mine"
-
-
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    "arguments",
     [
-        (("in/a.fa", "in/b.fa"), "give --output-dir DIR"),
-        (("in/a.fa", "-", "-o", "out"), "standard input"),
-        (("in/a.fa", "in/../in/a.fa", "-o", "out"), "have the same name a"),
-        (("none/*.fa", "-o", "out"), "no file matches none/*.fa"),
-        (("in/a.fa", "--input-list", "samples.tsv", "-o", "out"), "give the input in one way"),
-        (("--input-list", "none.tsv", "-o", "out"), "none.tsv cannot be read"),
+        "in/a.fa in/b.fa",  # without a folder
+        "in/a.fa - -o out",
+        "in/a.fa in/../in/a.fa -o out",
+        "none/*.fa -o out",
+        "in/a.fa --input-list samples.tsv -o out",
+        "--input-list none.tsv -o out",
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_cannot_be_samples_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str], arguments: Sequence[str], says: str
-) -> None:
-    assert run(["predict", *arguments, *TOY]) == 64
-    assert says in capsys.readouterr().err
+def test_what_cannot_be_samples_is_refused(folder: Path, arguments: str) -> None:
+    assert run(["predict", *arguments.split(), *TOY]) == 64
     assert not (folder / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    "text",
     [
-        ("", "is empty"),
-        ("a\tin/a.fa\n", "has no column 'name'"),
-        ("name\tfile\n", "names no sample"),
-        ("name\tfile\na\n", "line 2"),
-        ("name\tfile\na\t\n", "line 2"),
-        ("name\tfile\n../a\tin/a.fa\n", "cannot be the name of a folder"),
-        ("name\tfile\n.a\tin/a.fa\n", "cannot be the name of a folder"),
-        ("name\tfile\na\x1b[2J\tin/a.fa\n", "cannot be the name of a folder"),
-        (f"name\tfile\n{'a' * 201}\tin/a.fa\n", "longer than 200 bytes"),
-        ("name\tfile\na\tin/a.fa\nA\tin/b.fa\n", "have the same name A"),
-        ("name\tfile\na\tin/a.fa\na\tin/a.fa\n", "in/a.fa and in/a.fa have the same name a"),
-        ("name\tfile\tinput2\na\t1.fq\t2.fq\na\t1.fq\t3.fq\n", "have the same name a"),
-        ("name\tfile\na\tin/a.fa\nb\t-\n", "line 3: standard input cannot be one of several"),
-        ("name\tfile\tinput2\na\t1.fq\t-\n", "line 2: standard input cannot be one of several"),
-        ("name\tfile\nsamples_summary.tsv\tin/a.fa\n", "have the same name"),
-        ("name\tfile\nsamples_overview.html\tin/a.fa\n", "have the same name"),
-        ("name\tfile\na\tin/\udcff.fa\n", "not in UTF-8"),
+        *("", "a\tin/a.fa\n", "name\tfile\n", "name\tfile\na\n", "name\tfile\na\t\n"),
+        *(f"name\tfile\n{name}\tin/a.fa\n" for name in ("../a", ".a", "a\x1b[2J", "a" * 201)),
+        *(
+            f"name\tfile\n{name}\tx.fa\n"
+            for name in ("samples_summary.tsv", "samples_overview.html")
+        ),
+        *(f"name\tfile\na\tin/a.fa\n{row}\n" for row in ("A\tin/b.fa", "a\tin/a.fa", "b\t-")),
+        "name\tfile\tinput2\na\t1.fq\t-\n",
+        "name\tfile\na\tin/\udcff.fa\n",
     ],
 )
-def test_a_wrong_list_is_refused(tmp_path: Path, text: str, says: str) -> None:
+def test_a_wrong_list_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "samples.tsv"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError):
         read_sample_list(path)
 
 
@@ -500,33 +377,13 @@ def test_a_second_batch_adds_its_samples_and_forgets_none(
     assert list(_rows(folder / "out")) == [*GOOD, "wrong"]
 
 
-def test_a_refused_command_changes_nothing_and_says_what_differs(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refused_command_changes_nothing(folder: Path) -> None:
     assert _predict("in/a.fa", "in/b.fa", "-q") == 0
     before = _contents(folder / "out")
-    capsys.readouterr()
     assert _predict("in/a.fa", "in/b.fa", "-e", "300") == 3
-    shown = capsys.readouterr()
-    assert "chunk length: was 500, is 300" in shown.err
-    assert "called virus" not in shown.out
     assert _contents(folder / "out") == before
     assert _predict("in/a.fa", "in/b.fa", "in/c.fa", "-e", "300", "-q") == 2
     assert [row["state"] for row in _rows(folder / "out").values()] == ["finished"] * 3
-
-
-def test_files_of_one_name_are_told_apart_by_their_samples(folder: Path) -> None:
-    for name in ("one", "two"):
-        (folder / name).mkdir()
-        (folder / name / "scaffolds.fa").write_bytes((folder / "in/a.fa").read_bytes())
-    lines = "".join(f"{name}\t{name}/scaffolds.fa\n" for name in ("one", "two"))
-    (folder / "samples.tsv").write_text(f"name\tfile\n{lines}")
-    assert _predict("--input-list", "samples.tsv", "-q") == 0
-    for number, folders in enumerate((["out"], ["out/one", "out/two"])):
-        assert run(["utils", "multiqc", *folders, "-o", f"multiqc{number}"]) == 0
-        for name in ("one", "two"):
-            text = (folder / f"multiqc{number}/{name}_virnucpro_calls_mqc.json").read_text()
-            assert list(json.loads(text)["data"]) == [name]
 
 
 def test_temporary_files_of_a_killed_process_are_removed(folder: Path) -> None:

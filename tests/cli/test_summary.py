@@ -52,21 +52,11 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     return layout
 
 
-NOTHING = {"statuses": {"ambiguous": 4}, "calls": {"unscored": 4}, "with_regions": 0}
-ONE = {"calls": {"virus": 1, "nonvirus": 1, "undecided": 1, "unscored": 1}, "sure": 1}
-ONE |= {"statuses": {"scored": 3, "ambiguous": 1}, "with_regions": 1, "more_regions": 1}
 USUAL = """\
 10 of 100 records are called virus, 7 of them surely (tier high).
 3 more records are not viral as a whole, but hold 4 viral regions, such as proviruses.
 75 records are called nonvirus, and 5 are undecided.
 10 records were not judged,"""
-SINGULAR = """\
-1 of 4 records is called virus, 1 of them surely (tier high).
-1 more record is not viral as a whole, but holds 1 viral region, such as proviruses.
-1 record is called nonvirus, and 1 is undecided.
-1 record was not judged, because nothing of it could be scored. It may be viral:
-  1 unscored: only ambiguous letters
-"""
 FILES = """
 Results in results; open the first file first:
   a_virus.tsv  the records called virus, the surest first
@@ -79,11 +69,9 @@ Results in results; open the first file first:
     [
         ({}, {}, [USUAL, "  8 unscored: no frame without a stop", "Shorter chunks (-e"], "fdr"),
         ({}, {}, [FILES], "fdr"),
-        ({}, ONE, [SINGULAR], "fdr"),
-        ({}, NOTHING, ["None of the 4 records could be scored.\n4 records were"], "surely"),
-        ({"reading": "whole chunks"}, {}, ["fewer than 30 known bases"], "ambiguous letters"),
         ({"chunk_length": 150}, {}, ["8 unscored"], "Shorter chunks"),
         ({}, {"highest_rate": 0.27, "doubtful": 6}, ["27 % are none", "leaves 4 of them"], "None"),
+        ({}, {"highest_rate": 0.0}, ["column fdr is NA"], "--max-fdr"),
         ({}, {"highest_rate": 0.27}, ["call results --max-fdr 0.1\n"], "None"),
     ],
 )

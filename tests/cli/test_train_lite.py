@@ -14,7 +14,6 @@ from tests.records_data import make_records
 from tests.training_data import LENGTH, genome
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli import run
-from virnucpro.store.disk import sha256_of
 from virnucpro.training.lite.fitting import training_files
 
 QUICK = ("--steps", 4, "--threads", 1)
@@ -88,25 +87,7 @@ def test_the_model_is_used_as_it_says(call, dataset, contigs, tmp_path):
     assert "protein" not in models
     encoder = training_files(folder).results[0]
     encoder.write_bytes(encoder.read_bytes()[:-9])
-    damaged = call(*predict, tmp_path / "damaged")
-    assert damaged.code == 64
-    assert str(encoder) in damaged.err
-
-
-def test_another_encoder_to_start_from(train, trained, tmp_path):
-    encoder = trained / "lite_encoder.safetensors"
-    assert train(tmp_path / "more", "--start-from", encoder).code == 0
-    origin = json.loads((tmp_path / "more" / "lite.json").read_text())
-    assert origin["settings"]["started from"] == sha256_of(encoder)
-    assert "--start-from ENCODER" in origin["command"]
-    more = tmp_path / "more" / "lite_encoder.safetensors"
-    assert more.read_bytes() != encoder.read_bytes()
-    refused = train(tmp_path / "more")
-    assert refused.code == 3
-    assert "started from: was" in refused.err
-    missing = train(tmp_path / "none", "--start-from", tmp_path / "nothing")
-    assert missing.code == 64
-    assert "nothing is not a lite encoder" in missing.err
+    assert call(*predict, tmp_path / "damaged").code == 64
 
 
 def test_uncalibrated_and_encoders_of_another_training(call, trained, contigs, tmp_path):
@@ -123,7 +104,4 @@ def test_uncalibrated_and_encoders_of_another_training(call, trained, contigs, t
     mixed = tmp_path / "mixed.yaml"
     mixed.write_text(f"features:\n  dnabert: {{model_name: {others[0]}}}\n")
     custom = ("-m", "custom", "-p", mine[2], "-e", LENGTH, "-c", mixed, "--device", "cpu")
-    refused = call("predict", contigs, "-o", tmp_path / "out", *custom)
-    assert refused.code == 64
-    assert "trained together with its own encoders" in refused.err
-    assert str(others[0]) in refused.err
+    assert call("predict", contigs, "-o", tmp_path / "out", *custom).code == 64

@@ -40,7 +40,7 @@ from virnucpro.contracts import (
 from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.store.disk import Disk
-from virnucpro.store.receipts import write_receipt
+from virnucpro.store.ledger import write_receipt
 
 Opening = Literal["well", "raises", "dies", "segfault", "dies once", "dies on 1", "hangs on 1"]
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tests.contract.thread_pool import ThreadPool
 from virnucpro.contracts import Device
-from virnucpro.executors.local import LocalPool
+from virnucpro.executors.executor import LocalPool
 from virnucpro.executors.pool import WorkerPool
 from virnucpro.executors.processes import ProcessPool
 
@@ -41,7 +40,6 @@ POOLS = {
     "overlapping": PoolKind(
         lambda devices: ProcessPool(as_gpus(devices), tokenizer_threads=1), simulated=True
     ),
-    "threads": PoolKind(ThreadPool, survives=False),
 }
 
 ANY_POOL = sorted(POOLS)

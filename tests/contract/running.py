@@ -10,7 +10,6 @@ from virnucpro.contracts import TaskResult
 from virnucpro.events import Event
 from virnucpro.executors.executor import Executor
 from virnucpro.layout import RunLayout
-from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
 
 
@@ -45,7 +44,7 @@ def run_stage(
     see: Callable[[Event], None] = lambda event: None,
 ) -> tuple[list[TaskResult], list[Event]]:
     """Do what is stale, accept what comes back; ``see`` gets each event as it happens."""
-    ledger = Ledger(RunLayout(folder, "x", 500), Disk(), {})
+    ledger = Ledger(RunLayout(folder, "x", 500))
     todo = [ledger.reopened(task) for task in stage.plan() if ledger.check(task)]
     events: list[Event] = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from tests.contract.counting import Counting
 from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS, pool_sizes
 from tests.contract.running import failed_ids, fasta, fastas, run_stage, written
 from virnucpro.contracts import Device, Session
-from virnucpro.errors import DeviceError, OutputError
+from virnucpro.errors import DeviceError
 from virnucpro.events import (
     Event,
     Progressed,
@@ -52,12 +52,6 @@ def surviving_executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     yield from _executor(request)
 
 
-@pytest.fixture
-def died() -> Callable[[str], str]:
-    """Return how a pool says that a process ended in a way such as ``exit code 9``."""
-    return lambda way: way
-
-
 def test_every_sequence_exactly_once_in_file_order(executor: Executor, tmp_path: Path) -> None:
     names = [[f"a{n}" for n in range(35)], [f"b{n}" for n in range(7)], ["c0"]]
     files = tuple(fasta(tmp_path, f"f{i}.fa", ids) for i, ids in enumerate(names))
@@ -70,6 +64,7 @@ def test_every_sequence_exactly_once_in_file_order(executor: Executor, tmp_path:
     reports = [e for e in events if isinstance(e, WorkerReport)]
     assert sum(report.tasks for report in reports) == len(outcomes)
     assert max(report.figures.peak_memory for report in reports) == 8000
+    assert run_stage(Counting(files, tmp_path), executor, tmp_path)[0] == []
 
 
 class Threads(Counting):
@@ -92,28 +87,18 @@ def test_a_model_is_opened_on_the_threads_that_it_works_on(tmp_path: Path) -> No
     assert [type(event) for event in events] == [WorkerReady]
 
 
-def test_a_second_run_has_nothing_to_do(executor: Executor, tmp_path: Path) -> None:
-    stage = Counting(fastas(tmp_path, [f"a{n}" for n in range(20)], 10), tmp_path)
-    assert len(run_stage(stage, executor, tmp_path)[0]) == 2
-    assert run_stage(stage, executor, tmp_path)[0] == []
-
-
 @pytest.mark.parametrize(
-    ("word", "error", "message"),
-    [
-        ("poison13", "ValueError", "cannot digest poison13"),
-        ("unwritable", "ArithmeticError", "a result is not a number"),
-    ],
+    ("word", "error"), [("poison13", "ValueError"), ("unwritable", "ArithmeticError")]
 )
 def test_only_the_wrong_sequence_is_lost(
-    executor: Executor, tmp_path: Path, word: str, error: str, message: str
+    executor: Executor, tmp_path: Path, word: str, error: str
 ) -> None:
     ids = [f"a{n}" for n in range(20)]
     ids[13] = word
     stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
     outcomes, _ = run_stage(stage, executor, tmp_path)
     (failed,) = outcomes[0].figures.failures
-    assert (failed.ids, failed.error, failed.message) == ((word,), error, message)
+    assert (failed.ids, failed.error) == ((word,), error)
     assert written(tmp_path) == [i for i in ids if i != word]
 
 
@@ -156,36 +141,10 @@ def test_what_failed_is_tried_again_and_nothing_else(executor: Executor, tmp_pat
     assert failed_ids(again) == ["poison"]
 
 
-def test_a_full_disk_ends_the_run_with_its_own_error(executor: Executor, tmp_path: Path) -> None:
-    stage = Counting((fasta(tmp_path, "f.fa", ["a", "full", "b"]),), tmp_path)
-    with pytest.raises(OutputError, match="the disk is full"):
-        run_stage(stage, executor, tmp_path)
-
-
 def test_a_model_that_cannot_be_opened_is_no_data_error(executor: Executor, tmp_path: Path) -> None:
     stage = Counting((fasta(tmp_path, "f.fa", ["a"]),), tmp_path, opening="raises")
     with pytest.raises(DeviceError, match="this model is damaged"):
         run_stage(stage, executor, tmp_path)
-
-
-def test_a_worker_that_always_dies_at_opening_ends_the_run(
-    surviving_executor: Executor, tmp_path: Path, died: Callable[[str], str]
-) -> None:
-    stage = Counting((fasta(tmp_path, "f.fa", ["a"]),), tmp_path, opening="dies")
-    with pytest.raises(DeviceError, match=died("exit code 9")):
-        run_stage(stage, surviving_executor, tmp_path)
-
-
-@pytest.mark.parametrize("death", ["exit", "killed"])
-def test_a_sequence_that_kills_workers_is_found(
-    surviving_executor: Executor, tmp_path: Path, death: str
-) -> None:
-    ids = [f"a{n}" for n in range(6)]
-    ids[2] = f"{death}2"
-    stage = Counting(fastas(tmp_path, ids, 3), tmp_path)
-    outcomes, _ = run_stage(stage, surviving_executor, tmp_path)
-    assert failed_ids(outcomes) == [ids[2]]
-    assert written(tmp_path) == [i for i in ids if i != ids[2]]
 
 
 @pytest.mark.parametrize("death", ["exit", "report"])

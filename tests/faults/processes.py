@@ -27,19 +27,6 @@ def running(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
-def workers_of(pid: int) -> list[int]:
-    """The worker processes of a run, by number."""
-    workers = []
-    for child in family(pid):
-        try:
-            command = Path(f"/proc/{child}/cmdline").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if b"spawn_main" in command and running(child):
-            workers.append(child)
-    return sorted(workers)
-
-
 def files_under(folder: Path, suffix: str) -> set[Path]:
     """The files that end so, however deep; folders may be removed meanwhile.
 

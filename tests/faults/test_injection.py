@@ -8,7 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -135,38 +135,12 @@ def undisturbed(tmp_path: Path) -> Path:
     return out
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small tmpfs is not allowed here")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
-
-
 def _same_results(a: Path, b: Path) -> bool:
     # Record and report have the seconds of the run.
     timed = ("in_run.json", "in_report.html")
     names = [p.name for p in a.glob("in_*") if p.is_file() and p.name not in timed]
     names += [f"in_merged/{p.name}" for p in (a / "in_merged").iterdir()]
     return len(names) == 9 and all((a / n).read_bytes() == (b / n).read_bytes() for n in names)
-
-
-def test_a_disk_that_fills_up_and_is_made_larger(
-    tmp_path: Path, undisturbed: Path, small_disk: Path
-) -> None:
-    (small_disk / "ballast").write_bytes(b"x" * 420_000)
-    command = ("predict", tmp_path / "in.fa", "-o", small_disk / "out", *TOY, "--resume")
-    full = run_forked(*command)
-    assert full.code == 6, full.err
-    assert "free" in full.err
-    assert "Traceback" not in full.err
-    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
-    done = run_forked(*command)
-    assert done.code == 0, done.err
-    assert _same_results(undisturbed, small_disk / "out")
 
 
 def _limited(size: int) -> Callable[[], None]:

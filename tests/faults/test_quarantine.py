@@ -77,17 +77,6 @@ def test_what_a_kill_left_of_the_table_of_failures_is_removed(
     assert not stray.exists()
 
 
-def test_failures_belong_to_the_run_also_where_its_input_was_moved(
-    request_: PredictionRequest, tmp_path: Path
-) -> None:
-    _run_poisoned(request_, ENCODER_POOLS[0])
-    moved = tmp_path / "elsewhere/in.fa"
-    moved.parent.mkdir()
-    Path(request_.source).rename(moved)
-    assert run_prediction(replace(request_, source=str(moved)), ignore).failed_records == 0
-    assert not (tmp_path / "out/failed_files.txt").exists()
-
-
 def test_an_input_that_changes_before_its_failed_records_are_written(
     request_: PredictionRequest, tmp_path: Path
 ) -> None:

@@ -6,7 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.models import reference_options
+
+def reference_options(reference: Path, folder: Path, *, dedup: bool = False) -> list[str]:
+    """Return options that make ``predict`` use them; the configuration is written to ``folder``.
+
+    Every frame is embedded, as the original does, so that split files and features can be compared.
+    """
+    models = reference / "models"
+    config = folder / "reference.yaml"
+    config.write_text(
+        f"prediction:\n  sequences_per_file: 25\n  dedup: {dedup}\n"
+        f"features:\n  dnabert:\n    model_name: {models / 'dnabert-s-tiny'}\n"
+        f"  esm:\n    model_name: {models / 'esm2_t3_tiny_UR50D.pt'}\n"
+    )
+    classifier = str(models / "mlp_160_24.pth")
+    return ["-c", str(config), "-m", "custom", "-p", classifier, "-e", "500"]
 
 
 @pytest.fixture(scope="session")

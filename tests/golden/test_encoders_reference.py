@@ -12,23 +12,11 @@ from tests.golden.comparison import TOLERANCE, same_label
 from virnucpro.classifier.files import load_classifier
 from virnucpro.compute.threads import one_thread
 from virnucpro.encoders.registry import locate, open_encoder
+from virnucpro.io.fasta import read_fasta
 from virnucpro.precision import PRECISIONS
+from virnucpro.store.features import load_features
 
 MODELS = {"nucleotide": "dnabert-s-tiny", "protein": "esm2_t3_tiny_UR50D.pt"}
-
-
-def fasta(path: Path) -> dict[str, str]:
-    records = [text.split("\n", 1) for text in path.read_text().split(">")[1:]]
-    return {head.split()[0]: body.replace("\n", "") for head, body in records}
-
-
-def features(path: Path) -> dict[str, torch.Tensor]:
-    """Either format of before, by id."""
-    content = torch.load(path, weights_only=True)
-    if "nucleotide" in content:
-        rows = content["data"]
-        return {row["label"]: torch.tensor(row["mean_representation"]) for row in rows}
-    return dict(zip(content["proteins"], content["data"], strict=True))
 
 
 def encoder(reference: Path, molecule, precision="fp32"):
@@ -53,11 +41,11 @@ def check_features(reference, molecule, precision, compiled):
     files = sorted(folder.glob("output_*.fa"))
     assert len(files) == 3
     for path in files:
-        records = fasta(path)
+        records = dict(read_fasta(path))
         rows = opened.encode(list(records.values()), lambda n, t: None)
-        wanted = features(path.with_name(f"{path.stem}_{suffix}.pt"))
-        assert set(wanted) == set(records)
-        expected = torch.stack([wanted[name] for name in records])
+        wanted = load_features(path.with_name(f"{path.stem}_{suffix}.pt"), molecule)
+        assert set(wanted.ids) == set(records)
+        expected = wanted.data[[wanted.ids.index(name) for name in records]]
         assert float((rows - expected).abs().max()) < PRECISIONS[precision].largest_difference
 
 
@@ -94,7 +82,7 @@ def test_frames_that_keep_their_label(reference, precision):
     for number in (1, 2, 3):
         parts = []
         for molecule in ("nucleotide", "protein"):
-            records = fasta(folder / f"sample_{molecule}" / f"output_{number}.fa")
+            records = dict(read_fasta(folder / f"sample_{molecule}" / f"output_{number}.fa"))
             frames = list(records.values())
             parts.append(encoder(reference, molecule, precision).encode(frames, lambda n, t: None))
         rows = classifier.scores(torch.cat(parts, dim=1)).tolist()

@@ -8,10 +8,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-YEAST_CHROMOSOMES = 2  # some megabase: enough for a CPU
-
 
 def _table(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as stream:
@@ -46,20 +42,3 @@ def test_phages(call: Callable, genomes: Path, options: list[str], tmp_path: Pat
     chunks = _check(tmp_path / "out", "phages_refseq", _headers(source))
     # Phages are densely coding: four in ten of their 500 bp chunks have an open frame.
     assert 0.35 < chunks["scored"] / sum(chunks.values()) < 0.6
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_yeast(
-    call: Callable, genomes: Path, options: list[str], tmp_path: Path, workers: int
-) -> None:
-    source = tmp_path / "yeast.fa.gz"
-    with (
-        gzip.open(genomes / "nonviral/yeast.fa.gz", "rb") as whole,
-        gzip.open(source, "wb") as part,
-    ):
-        records = whole.read().split(b">")[1 : 1 + YEAST_CHROMOSOMES]
-        part.write(b"".join(b">" + record for record in records))
-    arguments = ("predict", source, "-o", tmp_path / "out", *options)
-    done = call(*arguments, "--cpu-workers", workers)
-    assert done.code == 0, done.err
-    _check(tmp_path / "out", "yeast", _headers(source))

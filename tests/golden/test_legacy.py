@@ -12,6 +12,7 @@ import pytest
 
 from tests.forked import run_forked
 from tests.golden.comparison import assert_same_consensus, assert_same_predictions
+from tests.golden.conftest import reference_options
 
 PREDICTIONS = "sample_merged/prediction_results.txt"
 CONSENSUS = "sample_merged/prediction_results_highestscore.csv"
@@ -20,18 +21,10 @@ CONSENSUS = "sample_merged/prediction_results_highestscore.csv"
 @pytest.fixture
 def arguments(reference: Path, tmp_path: Path) -> list[object]:
     """The command line of a user who has moved to this version, on the models of the old run."""
-    models = reference / "models"
-    config = tmp_path / "reference.yaml"
-    config.write_text(
-        f"prediction:\n  sequences_per_file: 25\n"
-        f"features:\n  dnabert:\n    model_name: {models / 'dnabert-s-tiny'}\n"
-        f"  esm:\n    model_name: {models / 'esm2_t3_tiny_UR50D.pt'}\n"
-    )
     source = tmp_path / "sample.fa"
     shutil.copyfile(reference / "original_500/sample.fa", source)
-    classifier = models / "mlp_160_24.pth"
-    chosen = ["-m", "custom", "-p", classifier, "-e", "500", "-c", config, "-d", "cpu", "-v"]
-    return ["predict", "--input", source, "--resume", *chosen]
+    chosen = reference_options(reference, tmp_path, dedup=True)
+    return ["predict", "--input", source, "--resume", *chosen, "-d", "cpu", "-v"]
 
 
 def _copy(folder: Path, out: Path) -> Path:

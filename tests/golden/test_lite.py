@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import random
 import runpy
 import subprocess
@@ -21,6 +22,7 @@ from virnucpro.io.records import read_records
 from virnucpro.settings import LITE_CLASSIFIER
 from virnucpro.store.disk import sha256_of
 from virnucpro.tables import CHUNKS, CONTIGS
+from virnucpro.training.data.table import read_genome_table
 
 ROOT = Path(__file__).parents[2]
 HELD_OUT = {
@@ -66,9 +68,10 @@ def test_the_contigs_of_the_example_are_called_right(tmp_path: Path) -> None:
     lines = [f"{name}\t{'virus' if name.startswith('virus') else 'others'}\n" for name in contigs]
     labels.write_text("record\tlabel\n" + "".join(lines))
     script = runpy.run_path(str(ROOT / "examples/lite/mixtures.py"))
-    scores = script["read_scores"](tmp_path / "out/example_run.json", labels)
+    scores, model = script["read_scores"](tmp_path / "out/example_run.json", labels)
     assert len(scores) == 6
-    assert all((found[0] > 0.5) == virus for virus, _, found in scores)
+    assert model.has_tail
+    assert all((found[0] < 0.05) == virus for virus, _, found in scores)
 
 
 def test_the_mates_to_measure_with_are_the_ends_of_the_pieces(tmp_path: Path) -> None:
@@ -101,3 +104,19 @@ def test_held_out_groups(genomes: Path, tmp_path: Path, length: int, least: floa
     margins = [float(row["max_score_1"]) - float(row["max_score_0"]) for row in scored]
     found = roc_auc_score([virus[row["record"]] for row in scored], margins)
     assert found > least
+
+
+def test_the_table_of_the_small_model_covers_all_genomes(genomes: Path) -> None:
+    folder = genomes.parent
+    if not (folder / "genomes_more").is_dir():
+        pytest.skip("the further genomes are not here")
+    table = read_genome_table(ROOT / "examples/lite/genomes.tsv", folder)
+    labels = {"viral": "virus", "nonviral": "others"}
+    listed = {}
+    for name in ("genomes", "genomes_more"):
+        with (folder / name / "MANIFEST.tsv").open(newline="") as stream:
+            for row in csv.DictReader(stream, delimiter="\t"):
+                listed[f"{name}/{row['file']}"] = labels[row["label"]]
+    assert {row.file: row.label for row in table} == listed
+    held = {row.group for row in table if row.part == "test"}
+    assert len(held) == 7

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.faults.processes import files_under, until
 from tests.forked import Call, ForkedCommand, run_forked
@@ -122,14 +121,6 @@ def test_features_are_the_originals(results: Path, reference: Path, kind: Kind, 
         rows = [theirs.ids.index(i) for i in ours.ids]  # the original's ESM rows: batch order
         assert sorted(rows) == list(range(len(theirs.ids)))
         assert (ours.data - theirs.data[rows]).abs().max() < TOLERANCE
-
-
-def test_new_feature_files_hold_one_tensor(undisturbed: Path) -> None:
-    for _, name in FEATURES:
-        document = torch.load(undisturbed / name.format(1), weights_only=True)
-        assert isinstance(document["data"], torch.Tensor)
-        assert document["data"].dtype == torch.float32
-        assert document["schema"] == 1
 
 
 def test_predictions_are_the_originals(tables: Path, reference: Path) -> None:
@@ -246,49 +237,3 @@ def test_a_budget_kept_by_an_earlier_start_is_used_on_resume(
     assert [(r["stage"], r["budget"], r["found"]) for r in rows] == [
         ("protein_embeddings", 512, "kept")
     ]
-
-
-def test_resume_computes_only_what_lacks_a_receipt(
-    undisturbed: Path, source: Path, options: list[str], tmp_path: Path
-) -> None:
-    arguments = (source, "-o", tmp_path, *options, "-k", "-d", "cpu", "-v")
-    assert _predict(*arguments).code == 0
-    (tmp_path / "sample_protein/output_2_ESM.pt.done").unlink()
-    resumed = _predict(*arguments, "--resume")
-    assert resumed.code == 0
-    assert "stage 4 nucleotide_embeddings: 0 tasks" in resumed.err
-    assert "stage 5 protein_embeddings: 1 task " in resumed.err
-    # The same features come out, so nothing behind them has to be done again.
-    assert "stage 6 merging: 0 tasks" in resumed.err
-    for name in RESULTS:
-        assert (undisturbed / name).read_bytes() == (tmp_path / name).read_bytes(), name
-
-
-def test_a_finished_run_is_proved_and_done_in_no_time(
-    source: Path, options: list[str], tmp_path: Path
-) -> None:
-    arguments = (source, "-o", tmp_path, *options, "-d", "cpu")
-    assert _predict(*arguments).code == 0
-    assert not list(tmp_path.rglob("*.pt"))
-    before = {path: path.stat().st_mtime_ns for path in map(tmp_path.joinpath, RESULTS)}
-    again = _predict(*arguments, "--resume")
-    assert again.code == 0
-    assert "already finished" in again.out
-    assert before == {path: path.stat().st_mtime_ns for path in before}
-    (tmp_path / "sample_virus.fna").unlink()
-    third = _predict(*arguments, "--resume", "-v")
-    assert third.code == 0
-    assert "stage 5 protein_embeddings: 0 tasks" in third.err
-    assert (tmp_path / "sample_virus.fna").stat().st_mtime_ns > 0
-
-
-def test_an_edited_result_is_noticed(source: Path, options: list[str], tmp_path: Path) -> None:
-    arguments = (source, "-o", tmp_path, *options, "-d", "cpu")
-    assert _predict(*arguments).code == 0
-    table = tmp_path / RESULTS[0]
-    good = table.read_bytes()
-    table.write_bytes(good.replace(b"virus", b"VIRUS", 1))
-    again = _predict(*arguments, "--resume")
-    assert again.code == 0
-    assert "needed again" in again.err
-    assert table.read_bytes() == good

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -57,7 +56,7 @@ def on_cpu(tiny: Pair, tmp_path_factory) -> Layout:
 def test_killed_and_resumed_it_is_the_same_to_the_byte(
     tiny: Pair, device, where, tmp_path, compile
 ):
-    # Many records: the run is still at work when its first part is there.
+    # Many records: the run is still at work when its first file is there.
     records = 4000 if device == "cuda" else 800
     source = write_contigs(tmp_path / "contigs.fa", records)
     options = [*tiny.options, *where, "--compile", compile, "-k", "--no-progress"]
@@ -76,7 +75,7 @@ def test_killed_and_resumed_it_is_the_same_to_the_byte(
     assert start(whole).wait(300) == 0
     run = start(killed)
     try:
-        until(lambda: [*killed.root.glob("*_protein/*.parts/*.done")], 200)
+        until(lambda: [*killed.root.glob("*_protein/*.pt.done")], 200)
         workers = family(run.pid)
     finally:
         run.kill()
@@ -127,15 +126,3 @@ def test_profile(tiny: Pair, device, shell, tmp_path):
         points = json.loads(saved.read_bytes())["points"]
         assert all(point["tokens_per_second"] > 0 for point in points)
         assert all((point["peak_memory"] is not None) == (device == "cuda") for point in points)
-
-
-def test_encoders_beside_others(device, tmp_path: Path):
-    saved = tmp_path / "found.json"
-    command = [sys.executable, "-m", "benchmarks.encoders", "esm2:3x64x2", "dnabert-s:3x64x2"]
-    command += ["--seconds", "0", "--sequences", "40", "--device", device, "--precision", "bf16"]
-    subprocess.run([*command, "--json", str(saved)], check=True)
-    for model in json.loads(saved.read_bytes())["models"]:
-        for row in model["results"]:
-            assert row["check"] in ("reference", "same")
-            assert row["compile_failed"] is None
-            assert row["compiled"] == (device == "cuda" and row["implementation"] == "virnucpro")

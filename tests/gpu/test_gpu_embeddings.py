@@ -22,21 +22,13 @@ pytestmark = pytest.mark.filterwarnings("default")  # those of torch are not our
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("sizes", [SMALL, OTHER], ids=["heads of 64", "heads of 32"])
+@pytest.mark.parametrize("sizes", [SMALL, OTHER, WIDE], ids=["heads of 64", "heads of 32", "wide"])
 @pytest.mark.parametrize("family", ROLES)
 def test_those_of_the_cpu(models: Models, device, family, sizes, precision):
-    encoder = models.open(family, sizes[family], device, precision)
-    rows = encoder.encode(sequences(family), quiet)
-    assert torch.get_float32_matmul_precision() == "highest"  # no TF32
-    check(rows, models.exact(family, sizes[family]), precision)
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("family", ROLES)
-def test_those_of_the_cpu_at_the_real_width(models: Models, device, family, precision):
-    size = (WIDE if device == "cuda" else REHEARSED)[family]
+    size = (sizes if device == "cuda" or sizes != WIDE else REHEARSED)[family]
     encoder = models.open(family, size, device, precision)
     rows = encoder.encode(sequences(family), quiet)
+    assert torch.get_float32_matmul_precision() == "highest"  # no TF32
     check(rows, models.exact(family, size), precision)
 
 

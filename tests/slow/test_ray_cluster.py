@@ -13,7 +13,7 @@ import pytest
 from tests.cli.inputs import bases
 from tests.contract.running import fastas, written
 from tests.faults.processes import files_under, until
-from tests.golden.models import reference_options
+from tests.golden.conftest import reference_options
 from tests.slow.nodes import ADDRESS, ENVIRONMENT, ROOT, LocalCluster, local_nodes
 
 pytestmark = pytest.mark.slow

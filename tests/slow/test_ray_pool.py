@@ -5,17 +5,13 @@ Left out is one test that starts thirty workers one after the other, which takes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 
 from tests.contract.ray_cluster import local_cluster, ray_pool
 from tests.contract.test_executors import (  # noqa: F401 - run here over the pool of this file
-    test_a_full_disk_ends_the_run_with_its_own_error,
     test_a_model_that_cannot_be_opened_is_no_data_error,
-    test_a_second_run_has_nothing_to_do,
-    test_a_sequence_that_kills_workers_is_found,
-    test_a_worker_that_always_dies_at_opening_ends_the_run,
     test_every_sequence_exactly_once_in_file_order,
     test_only_the_task_that_kills_its_worker_is_charged,
     test_only_the_wrong_sequence_is_lost,
@@ -23,6 +19,7 @@ from tests.contract.test_executors import (  # noqa: F401 - run here over the po
 )
 from tests.faults.test_pool import (  # noqa: F401
     Make,
+    maker,
     test_a_death_that_does_not_come_again_costs_nothing,
     test_a_device_on_which_everything_dies_is_given_up,
     test_a_device_on_which_no_model_opens_is_given_up,
@@ -30,7 +27,6 @@ from tests.faults.test_pool import (  # noqa: F401
     test_a_file_of_which_nothing_can_be_computed,
     test_a_full_disk_lets_the_others_finish,
     test_a_model_that_loads_at_the_second_attempt,
-    test_a_pool_can_be_used_after_a_stage_that_was_left_early,
     test_a_sequence_that_never_ends_is_found,
     test_a_spare_device_takes_over,
     test_batches_made_smaller_in_vain_grow_again,
@@ -39,9 +35,7 @@ from tests.faults.test_pool import (  # noqa: F401
     test_when_no_device_is_left_the_run_ends,
     test_with_smaller_batches_everything_fits,
 )
-from virnucpro.contracts import Device
 from virnucpro.executors.executor import Executor
-from virnucpro.executors.scheduler import TimeLimits
 
 pytestmark = pytest.mark.slow
 
@@ -56,23 +50,8 @@ def cluster() -> Iterator[None]:
 @pytest.fixture
 def pool() -> Iterator[Make]:
     """Make executors with so many workers over the pool on Ray."""
-    executors = []
-
-    def make(workers: int, indices: Sequence[int] = (), **limits: float) -> Executor:
-        devices = [Device("cpu", index) for index in indices or range(workers)]
-        made = ray_pool(devices)
-        executors.append(Executor(made, 1, limits=TimeLimits(**limits)))
-        return executors[-1]
-
-    yield make
-    for executor in executors:
-        executor.close()
-
-
-@pytest.fixture
-def died() -> Callable[[str], str]:
-    """Ray does not say how a process ended."""
-    return lambda way: "is gone"
+    with maker(ray_pool) as make:
+        yield make
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from tools.document_tables import PAGES, documented
 from virnucpro.configuration import Configuration, default_yaml, load_configuration
 from virnucpro.errors import ConfigError, UsageError
-from virnucpro.settings import SETTINGS, AnalysisSettings
+from virnucpro.settings import AnalysisSettings
 
 ROOT = Path(__file__).parents[2]
 
@@ -106,13 +106,6 @@ def test_refusals(tmp_path: Path, text: str | bytes, message: str) -> None:
 def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_configuration(tmp_path / name)
-
-
-def test_names_of_settings_keys_and_options_are_unique() -> None:
-    keys = [declared.key for declared in SETTINGS.values()]
-    options = [word for declared in SETTINGS.values() for word in declared.options.split()]
-    assert len(set(keys)) == len(keys)
-    assert len(set(options)) == len(options)
 
 
 def test_a_model_type_settles_classifier_and_chunk_length() -> None:

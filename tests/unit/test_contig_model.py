@@ -7,7 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from virnucpro.classifier.contigs import ContigModel, contig_terms, fit_contig_model
+from virnucpro.classifier.contigs import (
+    UNKNOWN_KINDS,
+    ContigModel,
+    contig_terms,
+    fit_contig_model,
+    with_tail,
+)
 from virnucpro.stages.calls import Chunk, call_record
 
 
@@ -29,11 +35,34 @@ def test_coefficients_are_found_again():
     terms = np.array(
         [contig_terms(random.normal(0, 2, random.integers(1, 20)).tolist()) for _ in range(20_000)]
     )
-    known = np.array([0.4, 1.1, 0.6, -0.3, 0.2])
+    known = np.array([0.4, 1.1, 0.6, -0.3, -0.2])
     virus = random.random(len(terms)) < 1 / (1 + np.exp(-terms @ known))
     model = fit_contig_model(terms, virus)
     fitted = [model.constant, model.mean, model.mean_by_count, model.spread, model.count]
     assert np.allclose(fitted, known, atol=0.12)
+
+
+def test_a_contig_is_not_viral_because_it_is_long():
+    random = np.random.default_rng(2)
+    virus = np.arange(4000) % 2 == 0
+    levels = np.where(virus, 0.5, -2.5) + random.normal(0, 1, len(virus))  # a level of 0 is viral
+    lengths = random.integers(1, 64, len(virus))
+    values = (random.normal(a, 1.5, n).tolist() for a, n in zip(levels, lengths, strict=True))
+    model = fit_contig_model(np.array([contig_terms(row) for row in values]), virus)
+    assert model.log_odds([1.0] * 40) > model.log_odds([1.0])
+    assert model.log_odds([0.0] * 400) == model.log_odds([0.0] * 40) <= model.log_odds([0.0])
+
+
+def test_the_tail_of_others_is_found_again():
+    random = np.random.default_rng(3)
+    values = np.repeat(-3 + random.exponential(0.5, 4000), 4).reshape(-1, 4)
+    terms = np.array([contig_terms(row[:n]) for n in (1, 4) for row in values.tolist()])
+    model = with_tail(ContigModel(0.0, 1.0, 0.0, 0.0, 0.0), terms, np.zeros(len(terms), np.bool_))
+    for count in (1, 4, 400):  # of an exponential distribution, whose tail is known
+        for level in (-2.0, 0.0):
+            chance = UNKNOWN_KINDS * math.exp(-(level + 3) / 0.5)
+            assert model.chance([level] * count) == pytest.approx(chance, rel=0.35)
+    assert model.chance([-12.0]) == 1
 
 
 def test_labels_that_are_separated_give_finite_coefficients():

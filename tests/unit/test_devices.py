@@ -72,10 +72,6 @@ def test_an_explicit_gpu_never_becomes_a_cpu(options: dict[str, Any]) -> None:
     assert [device.kind for device in choose_devices(MachineSettings(), [])] == ["cpu"]
 
 
-def test_looking_for_gpus_works_on_any_machine() -> None:
-    assert all(gpu.kind == "cuda" and gpu.uuid for gpu in visible_gpus())
-
-
 class NvmlError(Exception):
     """What the driver raises."""
 

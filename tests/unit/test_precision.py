@@ -9,17 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from virnucpro import precision
-from virnucpro.compute.arithmetic import PREPARATIONS, torch_dtype
 from virnucpro.contracts import Device
 from virnucpro.errors import UsageError
-from virnucpro.precision import (
-    PRECISIONS,
-    choose_precision,
-    emulation_warnings,
-)
+from virnucpro.precision import choose_precision, emulation_warnings
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,10 +64,3 @@ def test_masked_instructions_are_not_used() -> None:
         [sys.executable, "-c", code], env=masked, cwd=ROOT, capture_output=True, check=True
     )
     assert done.stdout.split() == [b"bf16", b"fp16", b"fp8"]
-
-
-@pytest.mark.parametrize("name", PRECISIONS)
-def test_every_row_can_be_prepared(name: str) -> None:
-    row = PRECISIONS[name]
-    assert isinstance(torch_dtype(name), torch.dtype)
-    assert row.linear_layers in {"cast", *PREPARATIONS}

@@ -71,15 +71,6 @@ def test_a_table_without_rows_is_a_frame_with_columns(tmp_path: Path) -> None:
     assert rows.to_pandas().shape == rows.to_polars().shape == (0, len(CONTIGS.names))
 
 
-@pytest.mark.parametrize("name", ["pandas", "polars"])
-def test_a_missing_package_is_named(tmp_path: Path, monkeypatch, name: str) -> None:
-    write_run(tmp_path, "s")
-    monkeypatch.setitem(sys.modules, name, None)
-    rows = virnucpro.open_run(tmp_path).contigs()
-    with pytest.raises(UsageError, match=f"pip install {name}"):
-        getattr(rows, f"to_{name}")()
-
-
 def test_runs_in_a_folder_are_told_apart_by_name(tmp_path: Path) -> None:
     (tmp_path / "s_run.json").write_text('{"counts": ')
     for folder, message in ((tmp_path, "virnucpro status"), (tmp_path / "no", "not a directory")):
@@ -142,8 +133,3 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     code = "import sys, virnucpro; virnucpro.open_run; virnucpro.predict; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "numpy", "pandas", "polars", "click"} & set(done.stdout.split())
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'predictt'"):
-        virnucpro.predictt  # noqa: B018

@@ -16,11 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 # The share of virus in a sample that the score of a contig assumes. Models are fitted on as much
-# virus as others, but few samples hold that much: at one half, one in ten pieces of bacteria of 500
-# bases was called virus. Of all held-out pieces of 500 bases (examples/lite/train.sh), lite calls
-# 3.0 % of the others virus at a quarter and 2.1 % at a fifth, and 62 and 57 % of the viruses.
+# virus as others, but few samples hold that much.
 ASSUMED_SHARE = 0.2
+# Beyond so many chunks, more of them say nothing new: the mean of a genome differs from that of its
+# kind by more than chance. A model fitted on contigs of up to 16 chunks, and extrapolated, called
+# nine tenths of some bacteria virus, because any mean looked viral in a contig of 400 chunks.
+MOST_CHUNKS = 32
 LARGEST = 12.0  # log odds of a chunk count up to this; beyond, a float32 score is 0 or 1
+# How much more often others of kinds that nobody trained with reach high log odds than those that a
+# model is fitted on: of the validation part, those of collections and genera that were held out as
+# a whole reached them about twice as often as all together.
+UNKNOWN_KINDS = 2.0
+TAIL = 0.2  # the share of others whose log odds are the upper tail
+FEWEST_IN_TAIL = 5
 PENALTY = 1e-3  # on the squares of the coefficients, so that few contigs give finite ones
 
 
@@ -34,9 +42,12 @@ class ContigModel:
     Attributes:
         constant: the log odds of a contig whose other terms are 0.
         mean: per unit of the mean log odds of the chunks.
-        mean_by_count: the same, per unit of the logarithm of the number of chunks.
+        mean_by_count: the same, per unit of the logarithm of the number of chunks, of which at most
+            ``MOST_CHUNKS`` count.
         spread: per unit of the standard deviation of the log odds of the chunks.
-        count: per unit of the logarithm of the number of chunks.
+        count: per unit of that logarithm.
+        tail_constant, tail_slope, tail_count, tail_slope_by_count: of the share of others with at
+            least these log odds (:meth:`chance`); all are 0 where that was not fitted.
     """
 
     constant: float
@@ -44,6 +55,25 @@ class ContigModel:
     mean_by_count: float
     spread: float
     count: float
+    tail_constant: float = 0.0
+    tail_slope: float = 0.0
+    tail_count: float = 0.0
+    tail_slope_by_count: float = 0.0
+
+    @property
+    def has_tail(self) -> bool:
+        """Whether :meth:`chance` was fitted."""
+        return self.tail_slope != 0
+
+    def chance(self, chunk_log_odds: Sequence[float]) -> float:
+        """Return the share of others with as many chunks that look at least as viral, 0 to 1.
+
+        Its logarithm falls in proportion to the log odds of the contig, the slower the more chunks.
+        """
+        logarithm = _logarithm(len(chunk_log_odds))
+        slope = self.tail_slope + self.tail_slope_by_count * logarithm
+        level = self.tail_constant + self.tail_count * logarithm
+        return math.exp(min(0.0, level + slope * self.log_odds(chunk_log_odds)))
 
     def score(self, chunk_log_odds: Sequence[float]) -> float:
         """Return the score of a contig, -1 to 1: twice the probability of virus, less one.
@@ -63,6 +93,10 @@ class ContigModel:
         return math.fsum(map(mul, coefficients, contig_terms(chunk_log_odds)))
 
 
+def _logarithm(chunks: int) -> float:
+    return math.log(min(chunks, MOST_CHUNKS))
+
+
 def _limited(log_odds: float) -> float:
     return min(max(log_odds, -LARGEST), LARGEST)
 
@@ -72,7 +106,7 @@ def contig_terms(chunk_log_odds: Sequence[float]) -> tuple[float, float, float, 
     values = [_limited(value) for value in chunk_log_odds]
     if len(values) == 1:  # as of a read: the same numbers, sooner
         return 1.0, values[0], values[0] * 0.0, 0.0, 0.0
-    logarithm = math.log(len(values))
+    logarithm = _logarithm(len(values))
     mean = math.fsum(values) / len(values)
     spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
     return 1.0, mean, mean * logarithm, spread, logarithm
@@ -81,6 +115,8 @@ def contig_terms(chunk_log_odds: Sequence[float]) -> tuple[float, float, float, 
 def fit_contig_model(terms: npt.NDArray[np.float64], virus: npt.NDArray[np.bool_]) -> ContigModel:
     """Return the coefficients that make the labels most likely.
 
+    The last one is at most 0: no contig is viral because it is long.
+
     Args:
         terms: float64 ``[n, 5]``, one row of :func:`contig_terms` per contig.
         virus: bool ``[n]``; as many of either label as the contigs that it will be used on are
@@ -88,8 +124,38 @@ def fit_contig_model(terms: npt.NDArray[np.float64], virus: npt.NDArray[np.bool_
     """
     from sklearn.linear_model import LogisticRegression
 
-    strength = 1 / (PENALTY * len(terms))
     regression = LogisticRegression(
-        C=strength, fit_intercept=False, tol=1e-10, solver="newton-cholesky"
+        C=1 / (PENALTY * len(terms)), fit_intercept=False, tol=1e-10, solver="newton-cholesky"
     )
-    return ContigModel(*map(float, regression.fit(terms, virus).coef_[0]))
+    coefficients = regression.fit(terms, virus).coef_[0]
+    if coefficients[-1] > 0:
+        coefficients = np.append(regression.fit(terms[:, :-1], virus).coef_[0], 0.0)
+    return ContigModel(*map(float, coefficients))
+
+
+def with_tail(
+    model: ContigModel, terms: npt.NDArray[np.float64], virus: npt.NDArray[np.bool_]
+) -> ContigModel:
+    """Return the model with its :meth:`ContigModel.chance`, fitted on the others among ``terms``.
+
+    It stays without where the tail of the others does not fall for contigs of every length.
+    """
+    coefficients = (model.constant, model.mean, model.mean_by_count, model.spread, model.count)
+    log_odds = terms @ np.array(coefficients)
+    rows, shares, weights = [], [], []
+    for logarithm in np.unique(terms[~virus, 4]):
+        found = np.sort(log_odds[~virus & (terms[:, 4] == logarithm)])[::-1]
+        ranks = np.arange(FEWEST_IN_TAIL, int(TAIL * len(found)) + 1)
+        levels = found[ranks - 1]
+        rows += [(1.0, level, logarithm, level * logarithm) for level in levels.tolist()]
+        shares += np.log(ranks / len(found)).tolist()
+        weights += (1 / np.sqrt(ranks)).tolist()  # neighbours in rank say the same
+    if len(rows) < len(coefficients):
+        return model
+    scale = np.array(weights)
+    solution = np.linalg.lstsq(np.array(rows) * scale[:, None], np.array(shares) * scale)[0]
+    constant, slope, count, slope_by_count = solution.tolist()
+    if max(slope, slope + slope_by_count * math.log(MOST_CHUNKS)) >= 0:
+        return model
+    constant += math.log(UNKNOWN_KINDS)
+    return ContigModel(*coefficients, constant, slope, count, slope_by_count)

@@ -1,4 +1,4 @@
-"""Classifier files: what they say, and how they are read and written.
+"""The classifier, merged embeddings to two scores; and its files: what they say, read and written.
 
 Two formats are read. The project's own is safetensors, with one JSON text under the key
 ``virnucpro`` of its metadata::
@@ -11,6 +11,8 @@ Two formats are read. The project's own is safetensors, with one JSON text under
 coefficients of a :class:`virnucpro.classifier.contigs.ContigModel` for each chunk length::
 
     "contigs": {"500": [0.1, 0.9, 0.3, -0.1, 0.05]}
+
+Four more numbers, if there are any, are those of its tail.
 
 The original's ``.pth`` is a whole pickled module of class ``__main__.MLPClassifier``. It is taken
 apart without running what is pickled: every class in it becomes an inert holder of attributes.
@@ -26,22 +28,85 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
+import torch.nn.functional as F
 from msgspec import Meta, Struct, ValidationError, convert
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from virnucpro.classifier.contigs import ContigModel
-from virnucpro.classifier.scoring import Classifier
+from virnucpro.compute.threads import one_thread
 from virnucpro.encoders.family import refuse_changed_model
 from virnucpro.encoders.weights import (
     Weights,
-    check_file,
     read_pickle,
     read_safetensors,
 )
 from virnucpro.errors import ModelError
+from virnucpro.models.store import check_file
+from virnucpro.store.disk import HashedFile, hashed
 from virnucpro.store.documents import parse_json
-from virnucpro.store.stamps import HashedFile, hashed
+
+INNER_BATCH = 256  # rows of every matrix product, whatever the caller passes
+
+
+class Classifier:
+    """Linear, batch normalisation, ReLU, (dropout, in training only), linear, softmax.
+
+    ``input_width`` numbers per row, ``hidden`` units; ``state`` holds ``hidden_layer``, ``bn1`` and
+    ``output_layer`` as the original names them. The logits are divided by ``temperature`` before
+    the softmax (Guo et al. 2017, arXiv:1706.04599).
+    """
+
+    def __init__(
+        self, state: Mapping[str, torch.Tensor], eps: float, temperature: float = 1.0
+    ) -> None:
+        self._state = {key: value.float() for key, value in state.items()}
+        self._eps = eps
+        self._temperature = temperature
+        self.hidden, self.input_width = self._state["hidden_layer.weight"].shape
+
+    def scores(self, features: torch.Tensor) -> torch.Tensor:
+        """float32 ``[n, input_width]`` to float32 ``[n, 2]``: others, virus; a row sums to 1.
+
+        Rows go through in batches of ``INNER_BATCH``, the last one filled up with zeros, on one
+        thread (see ``compute.threads``). So a row's score depends on nothing but the row and its
+        place in such a batch: calls with multiples of ``INNER_BATCH`` rows give the same bits,
+        however many.
+
+        Raises:
+            ValueError: the rows have another width.
+        """
+        return self._batched(features, calibrated=True)
+
+    def logits(self, features: torch.Tensor) -> torch.Tensor:
+        """The same without softmax and temperature: what a temperature is fitted on.
+
+        Raises:
+            ValueError: the rows have another width.
+        """
+        return self._batched(features, calibrated=False)
+
+    def _batched(self, features: torch.Tensor, *, calibrated: bool) -> torch.Tensor:
+        if features.ndim != 2 or features.shape[1] != self.input_width:
+            raise ValueError(f"features {tuple(features.shape)}, expected [n, {self.input_width}]")
+        out = torch.empty(len(features), 2)
+        with torch.inference_mode(), one_thread():
+            for start in range(0, len(features), INNER_BATCH):
+                rows = features[start : start + INNER_BATCH].float()
+                logits = self._forward(F.pad(rows, (0, 0, 0, INNER_BATCH - len(rows))))
+                if calibrated:  # a division by 1.0 changes no bit
+                    logits = (logits / self._temperature).softmax(dim=1)
+                out[start : start + len(rows)] = logits[: len(rows)]
+        return out
+
+    def _forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[n, in]`` to ``[n, 2]``."""
+        s = self._state
+        x = F.linear(x, s["hidden_layer.weight"], s["hidden_layer.bias"])  # [n, hidden]
+        statistics = s["bn1.running_mean"], s["bn1.running_var"]
+        x = F.batch_norm(x, *statistics, s["bn1.weight"], s["bn1.bias"], eps=self._eps)
+        return F.linear(F.relu(x), s["output_layer.weight"], s["output_layer.bias"])  # [n, 2]
+
 
 LABELS = ("others", "virus")  # class 0 and 1 of the released classifiers
 SCHEMA = 1
@@ -71,7 +136,7 @@ class _Metadata(Struct):
     encoders: tuple[str, ...] = ()
     chunk_lengths: tuple[int, ...] = ()
     temperature: _Positive | None = None
-    contigs: dict[str, tuple[float, float, float, float, float]] = {}
+    contigs: dict[str, Annotated[list[float], Meta(min_length=5, max_length=9)]] = {}
     extra: dict[str, Any] = {}
 
 
@@ -113,7 +178,7 @@ def inspect_classifier(path: Path) -> ClassifierInfo:
     file = hashed(path)
     weights, metadata = _read(path)
     refuse_changed_model(file)
-    model, said = _build(weights, metadata), _checked(metadata, path)
+    model, said = _build(weights, metadata)
     return ClassifierInfo(
         file,
         model.input_width,
@@ -133,7 +198,7 @@ def load_classifier(path: Path) -> Classifier:
     Raises:
         ModelError: missing, damaged, refused, or no classifier.
     """
-    return _build(*_read(path))
+    return _build(*_read(path))[0]
 
 
 def classifier_to_bytes(
@@ -187,7 +252,7 @@ def with_temperature(path: Path, temperature: float) -> bytes:
 def _encoded(state: Mapping[str, torch.Tensor], metadata: dict[str, Any]) -> bytes:
     """Return weights and metadata as a file, after the checks of its reader."""
     stored = {key: state[key].detach().cpu() for key in _shapes(1, 1) if key in state}
-    model = _build(_as_weights(stored, Path("classifier")), metadata)
+    model, _ = _build(Weights(stored, Path("classifier")), metadata)
     metadata = metadata | {"input_width": model.input_width, "hidden": model.hidden}
     tensors = {key: value.float().contiguous() for key, value in stored.items()}
     return save(tensors, {_KEY: json.dumps(metadata, sort_keys=True)})
@@ -197,7 +262,7 @@ def _read(path: Path) -> tuple[Weights, dict[str, Any]]:
     """Read its tensors, and what it says of itself."""
     check_file(path)
     if path.suffix == ".safetensors":
-        return _as_weights(read_safetensors(path), path), _metadata(path)
+        return Weights(read_safetensors(path), path), _metadata(path)
     module = read_pickle(path, [(_Inert, name) for name in _PICKLED])
     if not isinstance(module, _Inert):
         raise ModelError(
@@ -206,7 +271,7 @@ def _read(path: Path) -> tuple[Weights, dict[str, Any]]:
         )
     norm = _held(module, "_modules").get("bn1")
     metadata = {"batch_norm_eps": getattr(norm, "eps", _EPS)}
-    return _as_weights(dict(_tensors(module, "")), path), metadata
+    return Weights(dict(_tensors(module, "")), path), metadata
 
 
 def _tensors(module: _Inert, prefix: str) -> Iterator[tuple[str, torch.Tensor]]:
@@ -241,16 +306,13 @@ def _metadata(path: Path) -> dict[str, Any]:
     return metadata
 
 
-def _checked(metadata: Mapping[str, Any], path: Path) -> _Metadata:
+def _build(weights: Weights, metadata: Mapping[str, Any]) -> tuple[Classifier, _Metadata]:
+    """Make a classifier from its weights, all checked; also return what its file says."""
     try:
-        return convert(metadata, _Metadata)
+        said = convert(metadata, _Metadata)
     except ValidationError as error:
-        raise ModelError(f"{path}: damaged metadata ({error}): fetch it again") from error
-
-
-def _build(weights: Weights, metadata: Mapping[str, Any]) -> Classifier:
-    """Make a classifier from its weights, all checked."""
-    said = _checked(metadata, weights.place)
+        text = f"{weights.place}: damaged metadata ({error}): fetch it again"
+        raise ModelError(text) from error
     if (said.labels or LABELS) != LABELS:
         raise ModelError(f"{weights.place}: classes {list(said.labels)}, expected {list(LABELS)}")
     first = weights.tensors.get("hidden_layer.weight")
@@ -259,7 +321,7 @@ def _build(weights: Weights, metadata: Mapping[str, Any]) -> Classifier:
     for key, value in state.items():
         if not bool(torch.isfinite(value).all()):
             raise ModelError(f"{weights.place}: NaN or infinite values in {key}: fetch it again")
-    return Classifier(state, said.batch_norm_eps, said.temperature or 1.0)
+    return Classifier(state, said.batch_norm_eps, said.temperature or 1.0), said
 
 
 def _shapes(hidden: int, width: int) -> dict[str, tuple[int, ...]]:
@@ -271,7 +333,3 @@ def _shapes(hidden: int, width: int) -> dict[str, tuple[int, ...]]:
     }
     norm = ("weight", "bias", "running_mean", "running_var")
     return shapes | {f"bn1.{name}": (hidden,) for name in norm}
-
-
-def _as_weights(tensors: dict[str, torch.Tensor], path: Path) -> Weights:
-    return Weights(tensors, path)

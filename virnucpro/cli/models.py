@@ -34,8 +34,7 @@ def list_models(as_json: bool) -> None:
       virnucpro models list
       virnucpro models list --json
     """
-    from virnucpro.models.records import read_model_records
-    from virnucpro.models.store import locate_model, model_files
+    from virnucpro.models.store import locate_model, model_files, read_model_records
 
     recorded = read_model_records()
     rows: list[dict[str, Any]] = []
@@ -121,8 +120,13 @@ def verify(names: tuple[str, ...], renew: bool) -> None:
         raise UsageError(
             "--renew needs names of models: virnucpro models verify --renew 500_model.pth"
         )
-    from virnucpro.models.records import read_model_records
-    from virnucpro.models.store import locate_model, record_model, require_model, verify_model
+    from virnucpro.models.store import (
+        locate_model,
+        read_model_records,
+        record_model,
+        require_model,
+        verify_model,
+    )
 
     chosen = [model for name in names for model in models_for(name)]
     if not names:

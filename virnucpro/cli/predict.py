@@ -140,7 +140,7 @@ def carry_out(request: PredictionRequest, settings: Configuration) -> int:
         VirNucProError: see ``run_prediction``.
     """
     from virnucpro.run.request import check_request
-    from virnucpro.ui.run_screen import RunScreen
+    from virnucpro.ui.dashboard import RunScreen
 
     screen = RunScreen(settings.display, request.layout)
     with shared.shown_on(screen, settings.warnings) as interruption:
@@ -167,7 +167,7 @@ def _carry_out_several(
 ) -> int:
     from virnucpro.run.request import check_models
     from virnucpro.run.sample_list import mates_among, overview_problem
-    from virnucpro.ui.run_screen import RunScreen
+    from virnucpro.ui.dashboard import RunScreen
 
     screen = RunScreen(settings.display, folder)
     with shared.shown_on(screen, settings.warnings) as interruption:

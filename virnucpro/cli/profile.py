@@ -62,7 +62,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     shared.say_at_start(f"measuring {family}")
     import torch
 
-    from virnucpro.compute.budget_curve import (
+    from virnucpro.compute.budget import (
         best_budget,
         doubled_budgets,
         measure_budget,

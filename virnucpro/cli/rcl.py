@@ -106,7 +106,7 @@ def predict(proteins: str, model: str, **options: Any) -> None:
     from virnucpro.layout import Layout
     from virnucpro.rcl.finders import open_finder
     from virnucpro.rcl.predict import RclRequest, describe_record, run_rcl_prediction
-    from virnucpro.ui.run_screen import RunScreen
+    from virnucpro.ui.dashboard import RunScreen
 
     rule = ("threshold", "min_consecutive", "min_rcl_length", "batch_size", "esm_model")
     written = ("sequences", "loops", "residues", "proteins_at_a_time", "force")
@@ -247,7 +247,7 @@ def _embedded(
     """Compute features on a screen of their own; return the files that this start computed."""
     from virnucpro.rcl.embedding import embed_residues, feature_layout
     from virnucpro.rcl.proteins import read_proteins
-    from virnucpro.ui.run_screen import RunScreen
+    from virnucpro.ui.dashboard import RunScreen
 
     proteins, warnings = read_proteins(serpins, others, max_length)
     screen = RunScreen(display, feature_layout(folder))
@@ -343,7 +343,7 @@ def train(precomputed: Path | None, **options: Any) -> None:
     from virnucpro.rcl.fitting import fit_rcl
     from virnucpro.rcl.models import ENCODING_OF_WIDTH
     from virnucpro.rcl.settings import training_settings
-    from virnucpro.ui.training_screen import TrainingScreen
+    from virnucpro.ui.step_screen import TrainingScreen
 
     said = {name: str(v) if isinstance(v, Path) else v for name, v in options.items()}
     given = {
@@ -480,7 +480,7 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
     from virnucpro.rcl.finders import open_finder
     from virnucpro.training.data.dataset import Part
     from virnucpro.training.packages import require_packages
-    from virnucpro.ui.training_screen import TrainingScreen
+    from virnucpro.ui.step_screen import TrainingScreen
 
     require_packages(["pandas"], "rcl evaluate")
     rule = {name: options[name] for name in ("threshold", "min_consecutive", "min_rcl_length")}

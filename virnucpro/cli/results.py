@@ -51,7 +51,9 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
     screen = StepScreen(settings.display)
     stems, inputs, command = options["stems"], options["inputs"], shared.command_line()
     with shared.shown_on(screen, settings.warnings):
-        runs = call_again(folders, stems, inputs, settings.cuts, command, screen)
+        runs = call_again(
+            folders, stems, inputs, settings.cuts, command, screen, screen.show_report
+        )
     for run in runs:
         cuts = run.figures.cuts
         rate = f", fdr at most {cuts.max_fdr:g}" if cuts.max_fdr < 1 else ""

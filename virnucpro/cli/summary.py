@@ -126,6 +126,11 @@ def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list
             f"{virus - results.doubtful:,} of them: virnucpro call {shared.shown_path(root)} "
             f"--max-fdr {DOUBTFUL:g}"
         )
+    elif virus and results.calibrated and not results.highest_rate:
+        lines.append(
+            f"How many of these are none is not known (column fdr is NA): nearly all {noun}s look "
+            f"viral, so most are viruses, or their hosts are of an unknown kind."
+        )
     return lines
 
 

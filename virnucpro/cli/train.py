@@ -350,7 +350,7 @@ def embed(dataset: Path, **options: Any) -> int:
     shared.say_at_start(f"embedding {dataset}")
     from virnucpro.training import embed as embedding
     from virnucpro.training.data.dataset import PARTS, Dataset
-    from virnucpro.ui.run_screen import RunScreen
+    from virnucpro.ui.dashboard import RunScreen
 
     parts = tuple(part for part in PARTS if part in (options["parts"] or PARTS))
     request = embedding.EmbedRequest(
@@ -442,7 +442,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     from virnucpro.precision import choose_precision, emulation_warnings
     from virnucpro.training.classifier.fitting import fit_classifier
     from virnucpro.training.classifier.trainer import RECIPES
-    from virnucpro.ui.training_screen import TrainingScreen
+    from virnucpro.ui.step_screen import TrainingScreen
 
     devices = training_devices(options, settings.machine.threads)
     names = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
@@ -494,10 +494,16 @@ def _classifier_lines(report: TrainingReport | None, output: Path) -> Iterator[s
     "Begin with the weights of the lite encoder of an earlier training.",
 )
 @shared.option(
+    "--learning-rate",
+    Annotated[float, Meta(gt=0)],
+    "Highest learning rate.  [default: that of model type lite]",
+)
+@shared.option(
     "--mask REGIONS",
     shared.FILE,
     "Do not train on the regions that this table lists in records labelled others, such as "
-    "proviruses. It has the columns record, start and end, as STEM_regions.tsv of predict.",
+    "proviruses. It has the columns record, start and end, as STEM_regions.tsv of predict. With a "
+    "column group, regions that have a name there are drawn as a group of that name.",
 )
 @shared.seed_option
 @shared.threads_option
@@ -531,12 +537,16 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
     from virnucpro.training.data.dataset import Dataset
     from virnucpro.training.lite.fitting import fit_lite, training_files
     from virnucpro.training.lite.trainer import LiteTrainingSettings
-    from virnucpro.ui.training_screen import TrainingScreen
+    from virnucpro.ui.step_screen import TrainingScreen
 
     if options["threads"]:
         torch.set_num_threads(options["threads"])
     loaded, force = shared.configuration(), options["force"]
-    given = {name: options[name] for name in ("seed", "steps") if options[name] is not None}
+    given = {
+        name: options[name]
+        for name in ("seed", "steps", "learning_rate")
+        if options[name] is not None
+    }
     advice = f"run the same command again{' without --force' if force else ''} to continue"
     screen = TrainingScreen(loaded.display)
     with shared.shown_on(screen, loaded.warnings, advice=advice) as interruption:

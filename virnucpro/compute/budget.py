@@ -1,4 +1,8 @@
-"""How much goes through a model at once: chosen by measuring, halved when it was too much.
+"""Which sequences, and how many, go through a model at once.
+
+Batches are lists of indices into ``lengths``; every index occurs exactly once. The longest come
+first, so that a batch that does not fit into memory fails at once. How large a batch may be is
+chosen by measuring, and halved when it was too much.
 
 A budget is a power of two, so that what happens to be free on a GPU seldom changes it: batches
 decide the last bits of an embedding. It is kept in the state of a run and used again on resume.
@@ -6,11 +10,82 @@ decide the last bits of an embedding. It is kept in the state of a run and used 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 from typing import Literal
 
 import torch
+
+from virnucpro.contracts import Encoder
+
+# Tokens of sequences of one length that keep a GPU busy: 23 TFLOP of ESM-2 3B.
+FULL_BATCH_TOKENS = 4096
+# A padded batch holds nothing shorter than this share of its longest sequence.
+_SHORTEST = 0.8
+
+
+def by_tokens(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Make batches of at most ``budget`` tokens (padding included), or of one longer sequence.
+
+    Sequences of one length that fill at least half a batch, or are ``FULL_BATCH_TOKENS``, stay
+    among themselves in batches of equal size, and need neither padding nor mask. The others are
+    put together with the next shorter ones, as long as at most a fifth of a row is padding.
+    """
+    batches: list[list[int]] = []
+    others: list[int] = []
+    for length, group in groupby(_longest_first(lengths), key=lambda index: lengths[index]):
+        indices = list(group)
+        if len(indices) * length < min(FULL_BATCH_TOKENS, budget / 2):
+            others += indices
+            continue
+        parts = -(-len(indices) // max(1, budget // max(1, length)))
+        bounds = [part * len(indices) // parts for part in range(parts + 1)]
+        batches += [indices[start:stop] for start, stop in pairwise(bounds)]
+    return sorted(
+        batches + _padded(others, lengths, budget), key=lambda b: (-lengths[b[0]], len(b), b[0])
+    )
+
+
+def _padded(indices: Sequence[int], lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Put neighbours in length together; ``indices`` are sorted, longest first."""
+    batches: list[list[int]] = []
+    for index in indices:
+        batch = batches[-1] if batches else []
+        longest = lengths[batch[0]] if batch else 0
+        fits = (len(batch) + 1) * longest <= budget and lengths[index] >= _SHORTEST * longest
+        if batch and fits:
+            batch.append(index)
+        else:
+            batches.append([index])
+    return batches
+
+
+def by_buckets(lengths: Sequence[int], sequences: int, *, step: int, area: int) -> list[list[int]]:
+    """Make batches of at most ``sequences``, all in one bucket of lengths, a multiple of ``step``.
+
+    ``area`` bounds sequences x bucket^2, that is the elements of a score matrix per
+    head; a batch has at least one sequence.
+    """
+    batches: list[list[int]] = []
+    ordered = _longest_first(lengths)
+    for bucket, group in groupby(ordered, key=lambda index: bucket_of(lengths[index], step)):
+        indices = list(group)
+        size = max(1, min(sequences, area // bucket**2))
+        batches += [indices[start : start + size] for start in range(0, len(indices), size)]
+    return batches
+
+
+def bucket_of(length: int, step: int) -> int:
+    """Return ``length`` rounded up to a multiple of ``step``, at least ``step``."""
+    return max(step, -(-length // step) * step)
+
+
+def _longest_first(lengths: Sequence[int]) -> list[int]:
+    return sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
+
 
 Unit = Literal["tokens", "sequences"]
 Found = Literal["measured", "default", "given"]
@@ -98,3 +173,65 @@ def find_budget(
             break
         budget.amount = larger
     return budget
+
+
+LEAST_GAIN = 1.02  # of a larger budget: less is noise, and memory has other uses
+
+
+@dataclass(frozen=True)
+class BudgetPoint:
+    """The throughput with one budget."""
+
+    budget: int  # tokens or sequences per batch
+    sequences_per_second: float
+    tokens_per_second: float  # without padding
+    waited_share: float  # of the time: no tokens were ready
+    peak_memory: int | None  # bytes on the GPU with the model; None on a CPU
+
+
+def random_sequences(alphabet: str, lengths: Sequence[int], count: int) -> list[str]:
+    """Return ``count`` random sequences, the same number of each length, always the same ones."""
+    draw = random.Random(count)
+    return ["".join(draw.choices(alphabet, k=lengths[i % len(lengths)])) for i in range(count)]
+
+
+def doubled_budgets(least: int, most: int) -> Iterator[int]:
+    """Yield ``least`` and its doubles up to ``most``."""
+    while least <= most:
+        yield least
+        least *= 2
+
+
+def measure_budget(
+    encoder: Encoder, budget: int, sequences: Sequence[str], seconds: float, *, on_gpu: bool
+) -> BudgetPoint:
+    """Embed ``sequences`` again and again for at least ``seconds``; ``encoder`` has the budget.
+
+    Raises:
+        torch.OutOfMemoryError: a batch does not fit into the memory.
+    """
+    counts = {"sequences": 0, "tokens": 0}
+
+    def count(sequences: int, tokens: int) -> None:
+        counts["sequences"] += sequences
+        counts["tokens"] += tokens
+
+    encoder.encode(sequences[: len(sequences) // 4], lambda s, t: None)  # warm
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    started, waited = time.perf_counter(), encoder.host_wait_seconds
+    while (elapsed := time.perf_counter() - started) < seconds or not counts["sequences"]:
+        encoder.encode(sequences, count)  # returns when the last row is on the host
+    return BudgetPoint(
+        budget,
+        counts["sequences"] / elapsed,
+        counts["tokens"] / elapsed,
+        (encoder.host_wait_seconds - waited) / elapsed,
+        torch.cuda.max_memory_allocated() if on_gpu else None,
+    )
+
+
+def best_budget(points: Sequence[BudgetPoint]) -> int:
+    """Return the smallest budget that no larger one beats by more than noise."""
+    best = max(point.tokens_per_second for point in points)
+    return next(point.budget for point in points if point.tokens_per_second * LEAST_GAIN >= best)

@@ -22,7 +22,7 @@ import torch
 
 from virnucpro.compute.budget import Bounds, Budget, CudaMemory, find_budget
 from virnucpro.compute.compiled import COMPILER_ERRORS, Example, Network
-from virnucpro.compute.linear import GatedLinear, Linear
+from virnucpro.compute.layers import GatedLinear, Linear
 from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import Json, ReportProgress
 from virnucpro.encoders.weights import moved
@@ -75,10 +75,6 @@ class PreparedBatches:
     amount: int
     first: list[Batch]  # those that are made
     rest: Generator[Batch]
-
-    def close(self) -> None:
-        """Make no more batches."""
-        self.rest.close()
 
 
 class BatchedEncoder(ABC):
@@ -194,7 +190,7 @@ class BatchedEncoder(ABC):
                 self._begin(others)
 
         compute_all = self._compute_on_gpu if self._on_gpu else self._compute_on_cores
-        with closing(prepared), closing(compute_all(batches(), rows)) as computed:
+        with closing(prepared.rest), closing(compute_all(batches(), rows)) as computed:
             for batch in computed:
                 order += batch.indices
                 report(len(batch.indices), batch.tokens)

@@ -3,8 +3,8 @@
 Zhou et al. 2024, https://arxiv.org/abs/2402.08777: BERT with ALiBi (https://arxiv.org/abs/2108.12409)
 and a gated MLP. The code that comes with the released weights does not run with current
 transformers and would have to be trusted; this needs the weights, the tokenizer and the sizes. In
-this order: the tokens and batches of the network (``dnabert_s_network.py``), its files, and the
-family. Shapes: B sequences, T tokens, D width.
+this order: the network, its tokens and batches, its files, and the family.
+Shapes: B sequences, T tokens, D width, H heads, d = D / H, I width of the MLP.
 """
 
 from __future__ import annotations
@@ -16,29 +16,104 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
+from msgspec import Struct, field
 from tokenizers import Tokenizer
+from torch import nn
 
 from virnucpro.compute.arithmetic import prepare_blocks, torch_dtype
-from virnucpro.compute.attention import (
+from virnucpro.compute.budget import Bounds, bucket_of, by_buckets
+from virnucpro.compute.compiled import Example, Network, Stack
+from virnucpro.compute.layers import (
+    GatedLinear,
+    Linear,
+    attend,
     attention_kernel,
     masked_mean,
+    merge_heads,
+    split_heads,
 )
-from virnucpro.compute.batching import bucket_of, by_buckets
-from virnucpro.compute.budget import Bounds
-from virnucpro.compute.compiled import Example
 from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, example_sequences
-from virnucpro.encoders.dnabert_s_network import Dnabert, DnabertSizes, alibi_bias
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.encoders.weights import (
+    Count,
+    Epsilon,
+    as_sizes,
     assign,
     moved,
-    read_counts,
     read_folder,
     read_json,
-    read_number,
     weight_files,
 )
 from virnucpro.errors import ModelError
+
+
+class DnabertSizes(Struct, frozen=True):
+    """What a model is built from; ``eps`` is that of its layer norms."""
+
+    layers: Count = field(name="num_hidden_layers")
+    width: Count = field(name="hidden_size")
+    heads: Count = field(name="num_attention_heads")
+    feed_forward: Count = field(name="intermediate_size")
+    eps: Epsilon = field(name="layer_norm_eps")
+    vocabulary: Count = field(name="vocab_size")
+    token_types: Count = field(name="type_vocab_size")
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """Return the slopes of ``heads`` heads, as Press et al. define them."""
+    power = 1 << (heads.bit_length() - 1)  # the greatest power of two <= heads
+    start = 2.0 ** -(2.0 ** -(math.log2(power) - 3))
+    slopes = [start ** (k + 1) for k in range(power)]
+    return slopes if power == heads else slopes + alibi_slopes(2 * power)[::2][: heads - power]
+
+
+def alibi_bias(heads: int, length: int) -> torch.Tensor:
+    """Return ``-slope * |i - j|``; float32 ``[H, length, length]``."""
+    position = torch.arange(length, dtype=torch.float32)
+    distance = (position[:, None] - position[None, :]).abs()  # [length, length]
+    return -torch.tensor(alibi_slopes(heads))[:, None, None] * distance
+
+
+class DnabertBlock(nn.Module):
+    """A transformer block with a gated MLP and layer norms after attention and MLP."""
+
+    def __init__(self, sizes: DnabertSizes) -> None:
+        super().__init__()
+        width = sizes.width
+        self.heads = sizes.heads
+        self.qkv = Linear(width, 3 * width)
+        self.out = Linear(width, width)
+        self.attention_norm = nn.LayerNorm(width, sizes.eps)
+        self.gated = GatedLinear(width, sizes.feed_forward)
+        self.wo = Linear(sizes.feed_forward, width)
+        self.mlp_norm = nn.LayerNorm(width, sizes.eps)
+
+    def forward(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        """``[B, T, D]`` to the same; ``bias``, added to the scores, is ``[B, H, T, T]``."""
+        q, k, v = split_heads(self.qkv(x), self.heads)  # [B, H, T, d]
+        attended = attend(q, k, v, bias)  # [B, H, T, d]
+        x = self.attention_norm(self.out.added(merge_heads(attended), x))  # [B, T, D]
+        hidden = self.gated(x)  # [B, T, I]
+        normed: torch.Tensor = self.mlp_norm(self.wo.added(hidden, x))  # [B, T, D]
+        return normed
+
+
+class Dnabert(Network):
+    """Tokens to the states of the last layer."""
+
+    def __init__(self, sizes: DnabertSizes) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(sizes.vocabulary, sizes.width)
+        self.token_type = nn.Embedding(sizes.token_types, sizes.width)
+        self.norm = nn.LayerNorm(sizes.width, sizes.eps)
+        self.blocks = Stack(DnabertBlock(sizes) for _ in range(sizes.layers))
+
+    def forward(self, tokens: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        """int64 ``[B, T]`` to ``[B, T, D]`` in the precision of the weights."""
+        embedded = self.embed(tokens) + self.token_type.weight[0]  # [B, T, D]
+        x: torch.Tensor = self.blocks(self.norm(embedded), bias)
+        return x
+
 
 # --- tokens and batches ----------------------------------------------------------------------
 
@@ -146,14 +221,6 @@ def _padded_batch(indices: Sequence[int], ids: Sequence[npt.NDArray[np.int64]]) 
 
 # --- files -----------------------------------------------------------------------------------
 
-_COUNTS = (
-    "num_hidden_layers",
-    "hidden_size",
-    "num_attention_heads",
-    "intermediate_size",
-    "vocab_size",
-    "type_vocab_size",
-)
 # Our parameter names and the stored ones, outside of layers and within one.
 _ENDS = {
     "embed": "embeddings.word_embeddings",
@@ -173,12 +240,11 @@ _LAYER = {
 def read_dnabert_sizes(folder: Path) -> DnabertSizes:
     """Read the sizes from ``config.json``. Raises ModelError for a missing or impossible one."""
     path = folder / "config.json"
-    config = read_json(path)
-    layers, width, heads, feed_forward, vocabulary, token_types = read_counts(config, _COUNTS, path)
-    if width % heads:
-        raise ModelError(f"{path}: hidden_size {width} does not divide by {heads} heads")
-    eps = read_number(config, "layer_norm_eps", path)
-    return DnabertSizes(layers, width, heads, feed_forward, eps, vocabulary, token_types)
+    sizes = as_sizes(read_json(path), DnabertSizes, path)
+    if sizes.width % sizes.heads:
+        text = f"hidden_size {sizes.width} does not divide by {sizes.heads} heads"
+        raise ModelError(f"{path}: {text}")
+    return sizes
 
 
 def dnabert_names(state: Iterable[str]) -> dict[str, tuple[str]]:

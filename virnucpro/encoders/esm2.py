@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from msgspec import Struct
 
 from virnucpro.compute.arithmetic import prepare_blocks, torch_dtype
-from virnucpro.compute.attention import attention_kernel, masked_mean
-from virnucpro.compute.batching import bucket_of, by_tokens
-from virnucpro.compute.budget import Bounds
+from virnucpro.compute.budget import Bounds, bucket_of, by_tokens
 from virnucpro.compute.compiled import Example
+from virnucpro.compute.layers import attention_kernel, masked_mean
 from virnucpro.contracts import ReportProgress
 from virnucpro.encoders.batched import Batch, BatchedEncoder, example_sequences
 from virnucpro.encoders.esm2_network import (
@@ -40,18 +40,18 @@ from virnucpro.encoders.family import (
     OpenOptions,
 )
 from virnucpro.encoders.weights import (
+    Count,
     Weights,
+    as_sizes,
     assign,
-    check_file,
-    read_counts,
     read_folder,
     read_json,
-    read_number,
     read_pickle,
     tensors_of,
     weight_files,
 )
 from virnucpro.errors import ModelError
+from virnucpro.models.store import check_file
 
 # --- tokens and batches ----------------------------------------------------------------------
 
@@ -193,8 +193,6 @@ class Esm2Encoder(BatchedEncoder):
 # transformers    folder, safetensors or ``.bin``   ``config.json``
 
 _FAIR_EPS = 1e-5  # torch's default for LayerNorm, which fair-esm's ESM1bLayerNorm keeps
-_FAIR_COUNTS = ("encoder_layers", "encoder_embed_dim", "encoder_attention_heads")
-_HUB_COUNTS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
 # Our parameter names and those of the two layouts, within layer {i} and outside of layers.
 _FAIR_LAYER = {
     "attention_norm": ("layers.{i}.self_attn_layer_norm",),
@@ -216,20 +214,29 @@ _FAIR_ENDS = {"embed": "embed_tokens", "norm": "emb_layer_norm_after"}
 _HUB_ENDS = {"embed": "embeddings.word_embeddings", "norm": "encoder.emb_layer_norm_after"}
 
 
+class _FairSizes(Struct):
+    """The sizes as fair-esm names them."""
+
+    encoder_layers: Count
+    encoder_embed_dim: Count
+    encoder_attention_heads: Count
+    token_dropout: bool = True
+
+
 def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Weights]:
     """Read a ``.pt`` of fair-esm, whose ``cfg`` is a Namespace or, in newer files, a dict."""
     content = read_pickle(path, allowed=[argparse.Namespace])
     if not isinstance(content, dict) or not {"cfg", "model"} <= set(content):
         raise ModelError(f"{path} is not an ESM-2 checkpoint: expected 'cfg' and 'model' in it")
     cfg = _as_dict(_as_dict(content["cfg"]).get("model"))
-    layers, width, heads = read_counts(cfg, _FAIR_COUNTS, path)
+    sizes = as_sizes(cfg, _FairSizes, path)
     tensors = tensors_of(content["model"], path)
     weights = Weights(tensors, path)
     weights = weights.renamed(r"encoder\.sentence_encoder\.|encoder\.")
     fc1 = weights.tensors.get("layers.0.fc1.bias")
-    feed_forward = 4 * width if fc1 is None else int(fc1.shape[0])
-    dropout = bool(cfg.get("token_dropout", True))
-    return Esm2Sizes(layers, width, heads, feed_forward, _FAIR_EPS, dropout), weights
+    feed_forward = 4 * sizes.encoder_embed_dim if fc1 is None else int(fc1.shape[0])
+    first = sizes.encoder_layers, sizes.encoder_embed_dim, sizes.encoder_attention_heads
+    return Esm2Sizes(*first, feed_forward, _FAIR_EPS, sizes.token_dropout), weights
 
 
 def _as_dict(config: Any) -> dict[str, Any]:
@@ -247,10 +254,7 @@ def _hub_sizes(folder: Path) -> Esm2Sizes:
             f"{path} is of an older ESM, not of ESM-2 (its positions are "
             f"{config.get('position_embedding_type')!r}, not 'rotary'): use facebook/esm2_..."
         )
-    layers, width, heads, feed_forward = read_counts(config, _HUB_COUNTS, path)
-    eps = read_number(config, "layer_norm_eps", path)
-    dropout = bool(config.get("token_dropout", False))
-    return Esm2Sizes(layers, width, heads, feed_forward, eps, dropout)
+    return as_sizes(config, Esm2Sizes, path)
 
 
 def esm2_names(layers: int, layout: str) -> dict[str, tuple[str, ...]]:

@@ -5,15 +5,14 @@ Shapes: B sequences, T tokens, D width, H heads, d = D / H, I width of the feed-
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
+from msgspec import Struct, field
 from torch import nn
 
-from virnucpro.compute.attention import attend, merge_heads
 from virnucpro.compute.compiled import Network, Stack
-from virnucpro.compute.linear import Linear, fuses
+from virnucpro.compute.layers import Linear, attend, fuses, merge_heads
+from virnucpro.encoders.weights import Count, Epsilon
 
 VOCABULARY = 33  # <cls> <pad> <eos> <unk>, 27 letters, a null and <mask>
 # Training masked 15 % of the tokens, 80 % of these by <mask>, and scaled the embeddings for it.
@@ -23,16 +22,15 @@ _ROTARY_BASE = 10000.0  # esm.rotary_embedding.RotaryEmbedding
 Rotary = tuple[torch.Tensor, torch.Tensor]
 
 
-@dataclass(frozen=True)
-class Esm2Sizes:
+class Esm2Sizes(Struct, frozen=True):
     """What an ESM-2 is built from. ``eps`` is that of its layer norms."""
 
-    layers: int
-    width: int
-    heads: int
-    feed_forward: int
-    eps: float
-    token_dropout: bool
+    layers: Count = field(name="num_hidden_layers")
+    width: Count = field(name="hidden_size")
+    heads: Count = field(name="num_attention_heads")
+    feed_forward: Count = field(name="intermediate_size")
+    eps: Epsilon = field(name="layer_norm_eps")
+    token_dropout: bool = False
 
 
 def rotary_frequencies(pairs: int) -> torch.Tensor:

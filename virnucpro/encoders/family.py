@@ -16,8 +16,7 @@ from virnucpro.contracts import Encoder, Json, ReportProgress
 from virnucpro.errors import ModelError
 from virnucpro.layout import Molecule
 from virnucpro.precision import PRECISIONS
-from virnucpro.store.disk import host_name
-from virnucpro.store.stamps import HashedFile
+from virnucpro.store.disk import HashedFile, host_name
 
 if TYPE_CHECKING:
     import numpy as np

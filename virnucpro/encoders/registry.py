@@ -16,8 +16,8 @@ from virnucpro.contracts import Encoder
 from virnucpro.encoders.family import EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.layout import Molecule
-from virnucpro.models.store import check_digest, find_model
-from virnucpro.store.stamps import hashed
+from virnucpro.models.store import check_digest, check_file, find_model
+from virnucpro.store.disk import hashed
 
 ENTRY_POINTS = "virnucpro.encoders"  # the group in which other packages register families
 BUILT_IN: Mapping[str, str] = {
@@ -41,16 +41,14 @@ def family_named(name: str) -> EncoderFamily:
         family: EncoderFamily = getattr(importlib.import_module(module), attribute)
         return family
     points = [point for point in _entry_points() if point.name == name]
-    if not points:
-        raise ModelError(f"{name!r} is not an encoder family: expected {', '.join(family_names())}")
-    origins = [
-        f"{point.dist.name} {point.dist.version} ({point.value})" if point.dist else point.value
-        for point in points
-    ]
-    if len(points) > 1:
-        owners = " and ".join(origins)
-        raise ModelError(f"{owners} both register the encoder family {name!r}: uninstall one")
-    origin = f"encoder family {name!r} of {origins[0]}"
+    if len(points) != 1:
+        found = " and ".join(point.value for point in points) or "no package"
+        raise ModelError(
+            f"{found} registers the encoder family {name!r}: there are {', '.join(family_names())}"
+        )
+    dist = points[0].dist
+    package = f"{dist.name} {dist.version} " if dist else ""
+    origin = f"encoder family {name!r} of {package}({points[0].value})"
     try:
         family = points[0].load()
     except Exception as error:  # whatever goes wrong there is that package's error
@@ -91,8 +89,6 @@ def locate(name: str, molecule: Molecule) -> EncoderSource:
         digest = hashlib.sha256(identity).hexdigest()
         width = family.width(None)
         return EncoderSource(family.name, name, None, (), digest, width, reading=family.reading)
-    from virnucpro.encoders.weights import check_file
-
     paths = family.files(path)
     for file in paths:
         check_file(file)
@@ -144,8 +140,6 @@ def _path_of(name: str) -> Path:
 
 def _family_of(path: Path) -> EncoderFamily:
     """Return the family that recognises the model at ``path``."""
-    from virnucpro.encoders.weights import check_file
-
     if path.is_dir():
         check_file(path / "config.json")
     for name in family_names():

@@ -15,19 +15,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import torch
+from msgspec import Meta, ValidationError, convert
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
 from virnucpro.errors import ModelError
+from virnucpro.models.store import check_file
 from virnucpro.store.documents import parse_json
 from virnucpro.store.features import warnings_of_torch
 
-# The first line of a git-LFS pointer; https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
-_LFS = b"version https://git-lfs.github.com/spec/"
 _AGAIN = "it is damaged or incomplete: fetch it again"
 # What torch's restricted unpickler says when a pickle asks for more than data.
 _REFUSED = re.compile(r"Unsupported global|Trying to (load|call)|Can only (create|build)")
@@ -45,6 +45,8 @@ _DAMAGED = (
     pickle.UnpicklingError,
     zipfile.BadZipFile,
 )
+# The pickle of the largest ESM-2, without its tensors, has 300 kB; 100 MB of pickle take minutes.
+MOST_PICKLE_BYTES = 16 << 20
 _WHOLE = ("model.safetensors", "pytorch_model.bin")
 
 
@@ -95,21 +97,6 @@ class Weights:
                 )
 
 
-def check_file(path: Path) -> None:
-    """Raise ModelError where ``path`` is missing, empty, unreadable or a git-LFS pointer."""
-    if not path.is_file():
-        raise ModelError(f"{path} is missing: fetch the model again, with all of its files")
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(_LFS))
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
-    if start == _LFS:
-        raise ModelError(f"{path} is a git-LFS pointer, not the file: run 'git lfs pull' there")
-    if not start:
-        raise ModelError(f"{path} is empty: {_AGAIN}")
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises ModelError where there is none."""
     check_file(path)
@@ -122,21 +109,17 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_counts(config: Mapping[str, Any], names: Sequence[str], path: Path) -> list[int]:
-    """Return sizes in a configuration. Raises ModelError for one that is missing or not a count."""
-    for name in names:
-        value = config.get(name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ModelError(f"{path}: {name!r} is {value!r}, expected a count: {_AGAIN}")
-    return [config[name] for name in names]
+Count = Annotated[int, Meta(ge=1)]
+Epsilon = Annotated[float, Meta(gt=0)]
+Sizes = TypeVar("Sizes")
 
 
-def read_number(config: Mapping[str, Any], name: str, path: Path) -> float:
-    """Return a positive number in a configuration. Raises ModelError where there is none."""
-    value = config.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ModelError(f"{path}: {name!r} is {value!r}, expected a number: {_AGAIN}")
-    return float(value)
+def as_sizes(config: Mapping[str, Any], sizes: type[Sizes], path: Path) -> Sizes:
+    """Return the sizes in a configuration. Raises ModelError for a missing or impossible one."""
+    try:
+        return convert(config, sizes)
+    except ValidationError as error:
+        raise ModelError(f"{path}: {error}: {_AGAIN}") from error
 
 
 # torch keeps the allowed classes for the whole process: two threads that read at once would take
@@ -155,6 +138,11 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     """
     check_file(path)
     try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                sizes = [e.file_size for e in archive.infolist() if e.filename.endswith(".pkl")]
+            if sum(sizes) > MOST_PICKLE_BYTES:
+                raise zipfile.BadZipFile("the pickle is too large")
         # A remark for developers on the pickle; what cannot be read is an error anyway.
         with (
             _ALLOWING,

@@ -19,7 +19,6 @@ from virnucpro.metrics.bootstrap import (
     auroc_of_counts,
     draw_genomes,
     percentile_interval,
-    ratio_or_nan,
     score_levels,
 )
 from virnucpro.metrics.classification import (
@@ -28,6 +27,7 @@ from virnucpro.metrics.classification import (
     Floats,
     Metrics,
     call_metrics,
+    ratio_or_nan,
     score_bins,
     score_metrics,
 )

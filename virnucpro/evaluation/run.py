@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 from virnucpro.classifier.files import ClassifierInfo, inspect_classifier, with_temperature
 from virnucpro.contracts import Json
 from virnucpro.errors import UsageError
 from virnucpro.evaluation.calibration import check_made_by, fit_calibration
+from virnucpro.evaluation.folder import evaluation_folder
 from virnucpro.evaluation.labels import join, read_labels
 from virnucpro.evaluation.measure import evaluate
 from virnucpro.evaluation.plots import PLOTS, draw_plots
 from virnucpro.evaluation.predictions import Level, Predictions, find_predictions
 from virnucpro.evaluation.report import as_json, as_markdown, as_terminal, as_tsv
 from virnucpro.layout import checkpoint_folder, existing_paths, lock_file
-from virnucpro.store.disk import Disk, sha256_of
-from virnucpro.store.documents import parse_json
+from virnucpro.store.disk import sha256_of
 from virnucpro.store.lock import locked
-from virnucpro.store.work import (
-    ExistingWork,
-    WorkIdentity,
-    check_evaluation,
-    check_work,
-    foreign_files_refusal,
-)
+from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 
 REPORT = "evaluation.json"
 # In the order in which they are written: the first one proves that the others are ours.
@@ -53,7 +46,7 @@ def run_evaluation(
     """
     if not labels.is_file():
         raise UsageError(f"--labels {labels} is not a file: check its path")
-    predictions, disk = find_predictions(source, level), Disk()
+    predictions = find_predictions(source, level)
     if threshold is None and predictions.level != "contig":
         threshold = 0.5  # where predict decides about a frame and about a chunk
     name = f"{predictions.stem}_{predictions.level}_evaluation"
@@ -64,22 +57,16 @@ def run_evaluation(
         "level": predictions.level,
         "threshold": threshold,
     }
-    if not force and (refusal := foreign_files_refusal(_existing(folder))):
-        raise refusal
     classifier = None
     if calibrate is not None:
         classifier, frames = _calibration_source(calibrate, source, predictions, notify)
     with ExitStack() as stack:
-        stack.enter_context(locked(lock_file(folder, REPORT), "this evaluation"))
-        disk.sweep(folder, FILES)
+        own = (folder / REPORT, FILES, _settings(facts), _settings)
+        disk = stack.enter_context(evaluation_folder(*own, notify, force=force))
         if output is not None:
             lock = lock_file(output.parent, output.name)
             stack.enter_context(locked(lock, "this classifier"))
             disk.sweep(output.parent, {output.name})
-        # Looked at again, because another process may have worked until the lock was taken.
-        identity, existing = _identity(folder, facts), _existing(folder)
-        if notice := check_evaluation(identity, existing, disk, force=force):
-            notify(notice)
         notify(f"reading {labels} and {predictions.path}; results go to {folder}")
         known = read_labels(labels)
         sample = join(predictions, known)
@@ -132,19 +119,7 @@ def _calibration_source(
     return classifier, frames
 
 
-def _identity(folder: Path, document: Json) -> WorkIdentity:
+def _settings(document: Json) -> dict[str, Json]:
     """Return what decides the result. The same files may have moved."""
-    settings = {name: document[name]["sha256"] for name in ("predictions", "labels")}
-    settings |= {name: document[name] for name in ("level", "threshold")}
-    return WorkIdentity(f"the evaluation in {folder.name}", settings)
-
-
-def _existing(folder: Path) -> ExistingWork:
-    """Return what the output directory holds of an earlier evaluation, or of something else."""
-    files = existing_paths(*(folder / name for name in FILES))
-    existing = ExistingWork(folder, checkpoint_folder(folder) / "evaluation.previous")
-    try:
-        identity = _identity(folder, parse_json((folder / REPORT).read_bytes()))
-    except (OSError, ValueError, KeyError, TypeError):
-        return replace(existing, foreign_files=files)
-    return replace(existing, own_files=files, identity=identity)
+    digests = {name: document[name]["sha256"] for name in ("predictions", "labels")}
+    return digests | {name: document[name] for name in ("level", "threshold")}

@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from virnucpro.contracts import Device, Stage, Task, TaskResult
 from virnucpro.events import Emit, Progressed, TaskFinished, TaskStarted
-from virnucpro.executors.local import LocalPool
-from virnucpro.executors.pool import WorkerPool
+from virnucpro.executors.pool import HandleEvent, Work, WorkerPool
 from virnucpro.executors.processes import ProcessPool
 from virnucpro.executors.scheduler import Scheduler, TimeLimits
 from virnucpro.executors.signals import Interruption
-from virnucpro.executors.worker import ProgressReporter, set_torch_threads
+from virnucpro.executors.worker import ProgressReporter, TaskRunner, set_torch_threads
 from virnucpro.settings import MachineSettings
+
+
+class LocalPool(WorkerPool):
+    """One worker in this process. ``wait`` does the work, one opening or one task in each call."""
+
+    def __init__(self, device: Device) -> None:
+        super().__init__([device])
+        self._runner: TaskRunner
+        self._work: deque[Work] = deque()
+        self._handle: HandleEvent
+
+    def wait(self, seconds: float, handle: HandleEvent) -> None:
+        """Do the next piece of work, however long it takes; events are handled as they occur.
+
+        Raises:
+            RunInterruptedError: a signal arrived while a task was being carried out.
+        """
+        self._handle = handle
+        if self._work:
+            self._runner.take(self._work.popleft())
+
+    def _start(self, worker: int) -> None:
+        self._runner = TaskRunner(
+            worker, self.workers[worker], lambda event: self._deliver(event, self._handle)
+        )
+
+    def _send(self, worker: int, work: Work) -> None:
+        self._work.append(work)
+
+    def _end(self, worker: int) -> None:
+        """Free the model and forget all work."""
+        self._work.clear()
+        del self._runner
+
 
 CPU_LIMITS = TimeLimits(silence=3600)  # a batch of ESM-2 3B takes minutes on one slow core
 HOST_TASKS = 8  # tasks of a host stage at a time: merging 10,000 frames takes 0.13 GB

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from virnucpro.contracts import Device, SessionFigures, Stage, Task, TaskResult
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
-from virnucpro.executors.failures import WorkFailure
+from virnucpro.executors.retry import WorkFailure
 
 Work = Stage | Task
 """What a worker is given: a stage to open, or a task of that stage to carry out."""
@@ -82,13 +82,10 @@ class WorkerPool(ABC):
         """
         if self.unfinished[worker]:
             self.restart(worker)
-        self._give(worker, stage)
+        self.submit(worker, stage)
 
-    def submit(self, worker: int, task: Task) -> None:
-        """Have a worker carry out ``task`` of the opened stage."""
-        self._give(worker, task)
-
-    def _give(self, worker: int, work: Work) -> None:
+    def submit(self, worker: int, work: Work) -> None:
+        """Have a worker carry out a task of the opened stage."""
         self.unfinished[worker] += 1
         self._send(worker, work)
 

@@ -8,21 +8,95 @@ path: workers write their files themselves.
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
+from multiprocessing import Pipe
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from virnucpro.contracts import Device, OutputFile, TaskResult
+from virnucpro.devices import MASK, visible_gpus
 from virnucpro.events import Emit, Notice, WorkerDied, unseen
 from virnucpro.executors.pool import HandleEvent, PoolEvent, Work, WorkEnded, WorkerPool
-from virnucpro.executors.ray_worker import EVENT_THREAD, actor_class, software
+from virnucpro.executors.processes import serve_tasks, settle_on_device
+from virnucpro.version import __version__
 
 NODE_SECONDS = 2.0  # between two looks at the nodes of the cluster
 JOIN_SECONDS = 60.0  # a node imports the program from a slow shared folder
 # A node caches for up to a minute that a file is not there (acdirmax of NFS, see nfs(5)).
 FILE_SECONDS = 90.0
+EVENT_THREAD = "events"  # an actor delivers events in it while it takes work in another
+
+
+def software() -> dict[str, str]:
+    """Return the versions that have to be the same on every node."""
+    return {"virnucpro": __version__, "torch": version("torch")}
+
+
+def reserved_gpu() -> Device | None:
+    """Return the GPU that Ray has reserved for this process, with its number on the node."""
+    gpu = next(iter(visible_gpus()), None)
+    number = os.environ.get(MASK, "")
+    return replace(gpu, index=int(number)) if gpu and number.isdecimal() else gpu
+
+
+class VirNucProWorker:
+    """The actor: a worker on the node that it was placed on. It works in a thread of its own.
+
+    The name is what Ray and ``ps`` show.
+    """
+
+    def __init__(self, number: int, device: Device | None, tokenizer_threads: int) -> None:
+        """Settle this process on its device, before torch is imported for it.
+
+        Ray has made the GPU that it reserved the only one that is visible.
+        """
+        self._device = device = device or reserved_gpu()
+        self._pipe, self._end = Pipe()
+        if device is not None:
+            settle_on_device(device, tokenizer_threads)
+            Thread(target=self._serve, args=(number, device), daemon=True).start()
+
+    def _serve(self, number: int, device: Device) -> None:
+        try:
+            serve_tasks(self._end, number, device)
+        finally:
+            os._exit(1)  # an actor without its thread would only be silent
+
+    def join(self, expected: Mapping[str, str], files: Mapping[Path, int]) -> Device | str:
+        """Return the device, or why this worker cannot be used.
+
+        ``files`` have to be here with their sizes in bytes, as proof of shared folders.
+        """
+        if self._device is None:
+            return "Ray has reserved a GPU that the driver does not show"
+        found = software()
+        for name, wanted in expected.items():
+            if found[name] != wanted:
+                return f"it has {name} {found[name]}, and this process {wanted}"
+        missing = [
+            str(path)
+            for path, size in files.items()
+            if not path.is_file() or path.stat().st_size != size
+        ]
+        if missing:
+            return f"files are missing or have another size there: {', '.join(missing)}"
+        return self._device
+
+    def give(self, work: Work) -> None:
+        """Take work, which is done in its order."""
+        self._pipe.send(work)
+
+    def events(self) -> list[PoolEvent]:
+        """Return all events that were not fetched; wait for the first one."""
+        events = [self._pipe.recv()]
+        while self._pipe.poll():
+            events.append(self._pipe.recv())
+        return events
 
 
 @dataclass(frozen=True)
@@ -144,7 +218,7 @@ class RayPool(WorkerPool):
             max_restarts=0,
             concurrency_groups={EVENT_THREAD: 1},
             scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
-        )(actor_class())
+        )(VirNucProWorker)
         return Actor(place, create.remote(number, device, self._tokenizer_threads))
 
     def _admit(self, replies: set[Any]) -> None:
@@ -205,7 +279,7 @@ class RayPool(WorkerPool):
                     reason = f"its process on {host} is gone; the logs of Ray on {host} may say why"
                     handle(WorkerDied(worker, self.workers[worker], reason))
                     continue
-                actor.reply = actor.handle.events.remote()
+                actor.reply = actor.handle.events.options(concurrency_group=EVENT_THREAD).remote()
                 for event in events:
                     if self._has(worker, actor):
                         if isinstance(event, WorkEnded) and isinstance(event.outcome, TaskResult):
@@ -231,7 +305,7 @@ class RayPool(WorkerPool):
         actor = self._actors[worker]
         if actor.handle is None:
             self._actors[worker] = actor = self._create(worker, actor.place)
-        actor.reply = actor.handle.events.remote()
+        actor.reply = actor.handle.events.options(concurrency_group=EVENT_THREAD).remote()
 
     def _send(self, worker: int, work: Work) -> None:
         self._actors[worker].handle.give.remote(work)

@@ -10,14 +10,85 @@ count; the scheduler carries out what it decides.
 
 from __future__ import annotations
 
+import errno
+import re
+import sys
 from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from virnucpro.contracts import FailedRow, Task
-from virnucpro.errors import DeviceError
-from virnucpro.executors.failures import WorkFailure
+from virnucpro.errors import DeviceError, VirNucProError
+
+FailureKind = Literal["data", "memory", "device", "broken", "run"]
+
+# What an error says when a device or the host has too little memory: torch's allocators, CUDA's
+# runtime and driver (also through Inductor's launcher), Triton, cuBLAS, cuDNN and other libraries,
+# and the C++ library.
+MEMORY_WORDS = re.compile(
+    r"out[ _]of[ _]memory|memoryallocation|alloc(ation)?_failed|not enough memory|allocate memory"
+    r"|failed to allocate|bad_alloc",
+    re.IGNORECASE,
+)
+# What it says when the device, its driver or a library of the vendor failed, or the host has no
+# threads left. A good sequence must not be given up for it, nor for a kernel that is not right for
+# the GPU.
+DEVICE_WORDS = re.compile(
+    r"cuda|nvidia driver|triton error|out of resource|cublas|cudnn|cufft|curand|cusolver|cusparse"
+    r"|nccl|nvml|nvrtc|ptxas|device-side assert|start new thread",
+    re.IGNORECASE,
+)
+# Errors of these modules are about compilers, devices and processes, never about a sequence.
+DEVICE_MODULES = re.compile(r"triton\.|torch\.(cuda|distributed|_dynamo|_inductor)")
+
+
+@dataclass(frozen=True)
+class WorkFailure:
+    """Why a task, or the opening of a stage, failed.
+
+    Attributes:
+        kind: ``data`` if a single sequence may be the cause; ``memory`` if the device had too
+            little memory even for the smallest batch; ``device`` if the device does not answer in
+            this process any more; ``broken`` if the device, or the model on it, fails even for a
+            sequence that is known to be good; ``run`` if every task would fail in the same way (a
+            damaged model file, a full disk).
+        error: name of the exception's class.
+        message: what it said; only the first line, except for ``run``.
+    """
+
+    kind: FailureKind
+    error: str
+    message: str
+
+
+def describe_failure(error: BaseException) -> WorkFailure:
+    """Return what the scheduler needs to know about an exception that a worker met."""
+    name = type(error).__name__
+    message = str(error).strip() or name
+    kind = failure_kind(error)
+    return WorkFailure(kind, name, message if kind == "run" else message.splitlines()[0])
+
+
+def failure_kind(error: BaseException) -> FailureKind:
+    """Return the kind of failure that an exception stands for."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return "memory"
+    if isinstance(error, VirNucProError | OSError):
+        return "run"  # OSError: a file that cannot be read is not the fault of a sequence
+    # Other errors of a device are told by their words: most libraries raise a plain RuntimeError,
+    # and torch an AssertionError where it was built without CUDA.
+    if isinstance(error, RuntimeError | AssertionError):
+        if MEMORY_WORDS.search(str(error)):
+            return "memory"
+        if DEVICE_WORDS.search(str(error)):
+            return "device"
+    torch = sys.modules.get("torch")  # if torch was never imported, the error cannot be torch's
+    if isinstance(error, getattr(torch, "AcceleratorError", ())):
+        return "device"
+    return "device" if DEVICE_MODULES.match(type(error).__module__) else "data"
+
 
 # Tasks that end the worker on one device, and that another worker then finishes, after which the
 # device is given up. One or two may be chance.

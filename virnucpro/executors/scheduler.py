@@ -21,9 +21,8 @@ from virnucpro.events import (
     WorkerReady,
     WorkerReport,
 )
-from virnucpro.executors.failures import FailureKind, WorkFailure
 from virnucpro.executors.pool import PoolEvent, WorkEnded, WorkerPool
-from virnucpro.executors.retry import RetryPolicy
+from virnucpro.executors.retry import FailureKind, RetryPolicy, WorkFailure
 from virnucpro.executors.signals import Interruption
 
 WAIT_SECONDS = 0.5  # longest wait between two looks at signals and at workers that are silent
@@ -292,14 +291,10 @@ class Scheduler:
             if worker.number in self._heard or (worker.is_open and not worker.tasks):
                 worker.silence = 0.0
                 continue
-            earlier, worker.silence = worker.silence, worker.silence + passed
-            limit = self._limits.silence if worker.is_open else self._limits.opening
-            text = f"no sign of life for {worker.silence:.0f} s"
-            if worker.silence >= limit:
+            worker.silence += passed
+            if worker.silence >= (self._limits.silence if worker.is_open else self._limits.opening):
+                text = f"no sign of life for {worker.silence:.0f} s"
                 self._after_death(worker, WorkerDied(worker.number, worker.device, text))
-            elif earlier < limit / 2 <= worker.silence:
-                text = f"{worker.title} stalled: {text}; it is ended after {limit:.0f} s"
-                self._emit(Notice("warning", text))
         self._heard.clear()
 
     def _add_worker(self, number: int) -> None:
@@ -355,7 +350,6 @@ class Scheduler:
             return
         elapsed = self._clock() - self._first_task_began
         for worker in self._workers.values():
-            busy, name = worker.busy_seconds, self._stage.name
-            idle, done = max(0.0, elapsed - busy), worker.finished_tasks
-            number, device, figures = worker.number, worker.device, worker.figures
-            self._emit(WorkerReport(number, device, name, busy, idle, done, figures))
+            who, busy = (worker.number, worker.device, self._stage.name), worker.busy_seconds
+            counts = max(0.0, elapsed - busy), worker.finished_tasks, worker.figures
+            self._emit(WorkerReport(*who, busy, *counts))

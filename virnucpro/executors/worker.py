@@ -14,9 +14,8 @@ from typing import TypeVar
 from virnucpro.contracts import Device, ReportProgress, Session, Stage, Task, TaskResult
 from virnucpro.errors import RunInterruptedError
 from virnucpro.events import Progressed, WorkerReady
-from virnucpro.executors.failures import WorkFailure, describe_failure
 from virnucpro.executors.pool import PoolEvent, Work, WorkEnded
-from virnucpro.executors.retry import search_records
+from virnucpro.executors.retry import WorkFailure, describe_failure, search_records
 
 WRITER_THREAD = "write"
 REPORT_SECONDS = 0.2  # between two progress events; a display needs no more

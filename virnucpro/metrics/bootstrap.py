@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from virnucpro.metrics.classification import Floats, Ints
+from virnucpro.metrics.classification import Floats, Ints, ratio_or_nan
 
 Interval = tuple[float, float] | None
 
@@ -48,11 +48,6 @@ def auroc_of_counts(virus: Floats, others: Floats) -> Floats:
     """Compute ``[slices]`` areas from the counts ``[slices, LEVELS]`` of both labels."""
     below = np.cumsum(others, axis=1) - others / 2
     return ratio_or_nan((virus * below).sum(axis=1), virus.sum(axis=1) * others.sum(axis=1))
-
-
-def ratio_or_nan(part: Floats, whole: Floats) -> Floats:
-    """Divide two arrays. The result is NaN where ``whole`` is 0."""
-    return np.divide(part, whole, out=np.full_like(whole, np.nan), where=whole > 0)
 
 
 def percentile_interval(values: Floats) -> Interval:

@@ -6,8 +6,6 @@ only, is None and never 0.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 
@@ -20,32 +18,38 @@ BINS = 15  # of equal width, as in Guo et al. 2017 (arXiv:1706.04599)
 
 
 def call_metrics(virus: Bools, called: Bools) -> Metrics:
-    """Compare the labels ``virus`` and the calls ``called``, both ``[n]``: counts and metrics.
-
-    ``mcc`` is the correlation coefficient of Matthews (1975): -1 to 1, 0 for guessing. It is not
-    defined where one class is missing or all rows get the same call.
-    """
+    """Compare the labels ``virus`` and the calls ``called``, both ``[n]``: counts and metrics."""
     tp, fp, tn, fn = (
         int(np.count_nonzero((called == call) & (virus == label)))
         for call, label in ((True, True), (True, False), (False, False), (False, True))
     )
+    counts = {"rows": len(virus), "virus": tp + fn, "others": fp + tn}
+    rates = rates_of_counts(*np.array([[tp], [fp], [tn], [fn]], np.float64))
+    values = {name: None if np.isnan(rate[0]) else float(rate[0]) for name, rate in rates.items()}
+    return {**counts, "tp": tp, "fp": fp, "tn": tn, "fn": fn, **values}
+
+
+def rates_of_counts(tp: Floats, fp: Floats, tn: Floats, fn: Floats) -> dict[str, Floats]:
+    """Return metrics from ``[n]`` counts, NaN where they are not defined.
+
+    ``mcc`` is the correlation coefficient of Matthews (1975): -1 to 1, 0 for guessing. Like
+    precision and F1, it is not defined where one class is missing.
+    """
     positive, negative = tp + fn, fp + tn
-    both_classes = positive > 0 and negative > 0
-    product = math.sqrt((tp + fp) * (tn + fn) * positive * negative)
-    counts = {"rows": len(virus), "virus": positive, "others": negative}
+    both_classes = np.where((positive > 0) & (negative > 0), 1.0, np.nan)
+    product = np.sqrt((tp + fp) * (tn + fn) * positive * negative)
     return {
-        **counts,
-        **{"tp": tp, "fp": fp, "tn": tn, "fn": fn},
-        "accuracy": _ratio(tp + tn, len(virus)),
-        "precision": _ratio(tp, tp + fp) if both_classes else None,
-        "recall": _ratio(tp, positive),
-        "f1": _ratio(2 * tp, 2 * tp + fp + fn) if both_classes else None,
-        "mcc": _ratio(tp * tn - fp * fn, product),
+        "accuracy": ratio_or_nan(tp + tn, positive + negative),
+        "precision": ratio_or_nan(tp, tp + fp) * both_classes,
+        "recall": ratio_or_nan(tp, positive),
+        "f1": ratio_or_nan(2 * tp, 2 * tp + fp + fn) * both_classes,
+        "mcc": ratio_or_nan(tp * tn - fp * fn, product),
     }
 
 
-def _ratio(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
+def ratio_or_nan(part: Floats, whole: Floats) -> Floats:
+    """Divide two arrays. The result is NaN where ``whole`` is 0."""
+    return np.divide(part, whole, out=np.full_like(whole, np.nan), where=whole > 0)
 
 
 def auroc(virus: Bools, scores: Floats) -> float | None:

@@ -17,18 +17,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import HubModel, Model, WebFile, files_to_fetch
-from virnucpro.models.records import (
-    ModelRecord,
-    model_records_file,
-    own_folder,
-    read_model_records,
-)
 from virnucpro.models.store import (
+    ModelRecord,
     check_model_file,
     download_path,
     hub_folder,
     is_offline,
     manual_route,
+    model_records_file,
+    own_folder,
+    read_model_records,
     record_model,
     resolve_model,
     verify_model,
@@ -97,15 +95,8 @@ def _download_errors(model: Model, path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, client, RuntimeError, ValueError, TypeError, LookupError, AttributeError) as e:
-        code = getattr(e, "errno", None)
-        if code in (
-            errno.ENOSPC,
-            errno.EDQUOT,
-            errno.EACCES,
-            errno.EPERM,
-            errno.EROFS,
-            errno.ELOOP,
-        ):
+        full = errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ELOOP
+        if isinstance(e, PermissionError) or getattr(e, "errno", None) in full:
             with explain_write_errors(path):
                 raise
         signs = str(e) or repr(e)
@@ -127,23 +118,21 @@ def _fetch_file(model: WebFile, record: ModelRecord | None) -> Path:
     with explain_write_errors(part):
         part.parent.mkdir(parents=True, exist_ok=True)
     begun = _receive(model, part)
-    while True:
-        try:
-            check_model_file(part)
-            if known is not None and sha256_of(part) != known.sha256:
-                raise ModelError(
-                    f"{model.address}: checksum differs from the recorded one, so it is not used; "
-                    f"if its authors published a new version that you want: "
-                    f"virnucpro models fetch --update {model.name}"
-                )
-        except ModelError:
-            part.unlink()
-            if not begun:
-                raise
-            begun = _receive(model, part)  # the part was of another version
-        else:
-            Disk().move(part, target)
-            return target
+    try:
+        check_model_file(part)
+        if known is not None and sha256_of(part) != known.sha256:
+            raise ModelError(
+                f"{model.address}: checksum differs from the recorded one, so it is not used; "
+                f"if its authors published a new version that you want: "
+                f"virnucpro models fetch --update {model.name}"
+            )
+    except ModelError:
+        part.unlink()
+        if not begun:
+            raise
+        return _fetch_file(model, record)  # the part was of another version
+    Disk().move(part, target)
+    return target
 
 
 def _receive(model: WebFile, part: Path) -> int:

@@ -13,18 +13,85 @@ import zipfile
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import HubModel, Model, files_to_fetch, model_named
-from virnucpro.models.records import (
-    FileRecord,
-    ModelRecord,
-    cache_folder,
-    own_folder,
-    read_model_records,
-    save_model_record,
-)
-from virnucpro.store.disk import sha256_of
+from virnucpro.store.disk import Disk, explain_write_errors, sha256_of
 from virnucpro.store.documents import parse_json
+from virnucpro.store.lock import locked
+
+SCHEMA = 1
+# The first line of a git-LFS pointer; https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
+_LFS = b"version https://git-lfs.github.com/spec/"
+
+
+class FileRecord(msgspec.Struct, frozen=True):
+    """Size and SHA-256 (hex) of a file."""
+
+    bytes: int
+    sha256: str
+
+
+class ModelRecord(msgspec.Struct, frozen=True):
+    """A model as it was first seen.
+
+    Attributes:
+        path: the file or folder at that time, absolute.
+        address: where it was fetched from; empty if it was put there by hand.
+        revision: commit on the hub; empty of a single file.
+        date: day of the recording, UTC.
+        files: by name inside the folder (a single file: its own name).
+    """
+
+    path: str
+    address: str
+    revision: str
+    date: str
+    files: dict[str, FileRecord]
+
+
+class _Document(msgspec.Struct):
+    schema: int
+    models: dict[str, ModelRecord]
+
+
+def cache_folder() -> Path:
+    """Return ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+
+
+def own_folder() -> Path:
+    """Return ``$XDG_CACHE_HOME/virnucpro/models`` or ``~/.cache/virnucpro/models``."""
+    return cache_folder() / "virnucpro" / "models"
+
+
+def model_records_file() -> Path:
+    """Return the path of the file that holds every checksum."""
+    return own_folder() / "records.json"
+
+
+def read_model_records() -> dict[str, ModelRecord]:
+    """Read all records, by model name.
+
+    Raises:
+        ModelError: the file is damaged, or was written by a newer version.
+    """
+    path = model_records_file()
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=_Document)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelError(
+            f"{path} is damaged: {error}; remove it, then record the models again with: "
+            "virnucpro models verify"
+        ) from error
+    if document.schema > SCHEMA:
+        raise ModelError(f"{path} was written by a newer version: update virnucpro")
+    return document.models
 
 
 def torch_folder() -> Path:
@@ -159,7 +226,12 @@ def record_model(model: Model, path: Path, *, address: str = "") -> None:
     revision = path.name if from_hub else ""  # the cache names a snapshot after its commit
     today = time.strftime("%Y-%m-%d", time.gmtime())
     record = ModelRecord(str(path.absolute()), address, revision, today, files)
-    save_model_record(model.name, record)
+    path = model_records_file()
+    with locked(path.with_suffix(".lock"), wait=True, state=[path]):
+        document = _Document(SCHEMA, {**read_model_records(), model.name: record})
+        content = msgspec.json.format(msgspec.json.encode(document, order="sorted"), indent=1)
+        with explain_write_errors(path):
+            Disk().save(path, content)
 
 
 def verify_model(model: Model) -> Literal["verified", "recorded"]:
@@ -213,13 +285,12 @@ def check_model_file(file: Path) -> None:
     Raises:
         ModelError: a git-LFS pointer, a web page, or a checkpoint cut short.
     """
-    with file.open("rb") as stream:
-        head = stream.read(64)
-    if head.startswith(b"version https://git-lfs"):
-        raise ModelError(f"{file} is a git-LFS pointer, not the file: run `git lfs pull` there")
+    check_file(file)
     if file.suffix not in (".pt", ".pth", ".bin", ".part"):
         return
-    whole = bool(head) and not head.lstrip().startswith(b"<")
+    with file.open("rb") as stream:
+        head = stream.read(64)
+    whole = not head.lstrip().startswith(b"<")
     if head.startswith(b"PK"):
         try:
             with zipfile.ZipFile(file) as archive:  # a download may have two versions in it
@@ -228,6 +299,21 @@ def check_model_file(file: Path) -> None:
             whole = False
     if not whole:
         raise ModelError(
-            f"{file} is empty, cut short, damaged, or a web page in place of a model: remove it "
+            f"{file} is cut short, damaged, or a web page in place of a model: remove it "
             f"and fetch it again"
         )
+
+
+def check_file(path: Path) -> None:
+    """Raise ModelError where ``path`` is missing, empty, unreadable or a git-LFS pointer."""
+    if not path.is_file():
+        raise ModelError(f"{path} is missing: fetch the model again, with all of its files")
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_LFS))
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
+    if start == _LFS:
+        raise ModelError(f"{path} is a git-LFS pointer, not the file: run 'git lfs pull' there")
+    if not start:
+        raise ModelError(f"{path} is empty: it is damaged or incomplete: fetch it again")

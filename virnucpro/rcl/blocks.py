@@ -8,16 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from virnucpro.contracts import Device, Json, Receipts, ReportProgress, Stage, Task, TaskResult
-from virnucpro.events import Emit
-from virnucpro.executors.executor import open_executor
-from virnucpro.executors.signals import Interruption
+from virnucpro.contracts import Json, Receipts, ReportProgress, Stage, Task, TaskResult
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout, existing_paths
 from virnucpro.rcl.features import INDEX
-from virnucpro.run.engine import execute
-from virnucpro.run.run import Run
-from virnucpro.settings import MachineSettings
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import Disk
 
@@ -97,18 +91,3 @@ class BlockStage(Stage):
             task = (self.name, self.version, (block.path,), outputs, receipt, self.params)
             tasks.append(Task(*task, weight=block.bytes, count=block.rows))
         return tasks
-
-
-def execute_on(
-    devices: Sequence[Device],
-    run: Run,
-    machine: MachineSettings,
-    emit: Emit,
-    interruption: Interruption | None,
-) -> None:
-    """Bring all stages of a run up to date. VirNucProError: whatever ends it."""
-    executor = open_executor(devices, machine, interruption)
-    try:
-        execute([run], executor, emit)
-    finally:
-        executor.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,21 +20,22 @@ from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import check_precision, locate, open_encoder
 from virnucpro.events import Emit, Notice
+from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import read_fasta
 from virnucpro.precision import choose_precision, emulation_warnings
-from virnucpro.rcl.blocks import BlockLayout, BlockStage, ReadingStage, execute_on
+from virnucpro.rcl.blocks import BlockLayout, BlockStage, ReadingStage
 from virnucpro.rcl.features import INDEX, check_esm2, sequence_key
 from virnucpro.rcl.proteins import AnnotatedProtein
+from virnucpro.run.engine import execute
 from virnucpro.run.request import check_writable
 from virnucpro.run.run import Run, checked_state
 from virnucpro.settings import MachineSettings
-from virnucpro.stages.embedding import budget_key
-from virnucpro.stages.embedding_session import EmbeddingSession
+from virnucpro.stages.embedding import EmbeddingSession, budget_key
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed
 from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState
+from virnucpro.store.work import RunState
 
 SCHEMA = 1
 PROTEINS_PER_FILE = 64
@@ -141,11 +143,12 @@ def embed_residues(
         state = RunState(str(layout.root), analysis)
         state = checked_state(layout, disk, state, emit, resume=False, force=force)
         emit(Notice("info", f"{len(order):,} different proteins in {len(blocks):,} files"))
-        longest, budget = len(order[-1]), machine.protein_batch
         reading = ReadingStage(layout, disk, (), analysis, lambda: blocks)
-        stage = ResidueStage(layout, disk, source, precision, longest, budget, state.budgets)
+        budgets = (machine.protein_batch, state.budgets)
+        stage = ResidueStage(layout, disk, source, precision, len(order[-1]), *budgets)
         run = Run(layout, disk, [reading, stage], state, command="rcl embed")
-        execute_on(devices, run, machine, emit, interruption)
+        with closing(open_executor(devices, machine, interruption)) as executor:
+            execute([run], executor, emit)
         index: dict[str, Json] = {
             "schema": SCHEMA,
             "content": "rcl features",

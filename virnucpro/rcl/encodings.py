@@ -17,7 +17,7 @@ UNKNOWN = "X"
 """Stands for every letter that is not one of the 20 amino acids, lower case included."""
 
 # BLOSUM62 (Henikoff and Henikoff 1992, doi:10.1073/pnas.89.22.10915). Rows as in AMINO_ACIDS, then
-# X, which is the mean over the other rows; columns A R N D C Q E G H I L K M F P S T W Y V.
+# X as RCL-identifier has it; columns A R N D C Q E G H I L K M F P S T W Y V.
 BLOSUM62 = """
 A  4 -1 -2 -2  0 -1 -1  0 -2 -1 -1 -1 -1 -2 -1  1  0 -3 -2  0
 C  0 -3 -3 -3  9 -3 -4 -3 -3 -1 -1 -3 -1 -2 -3 -1 -1 -2 -2 -1

@@ -12,8 +12,8 @@ import numpy as np
 
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError
+from virnucpro.evaluation.folder import evaluation_folder
 from virnucpro.events import Notice, StepProgress
-from virnucpro.layout import checkpoint_folder, existing_paths, lock_file
 from virnucpro.metrics.bootstrap import (
     LEVELS,
     RESAMPLES,
@@ -21,17 +21,19 @@ from virnucpro.metrics.bootstrap import (
     auroc_of_counts,
     draw_genomes,
     percentile_interval,
+)
+from virnucpro.metrics.classification import (
+    Floats,
+    metric_text,
+    rates_of_counts,
     ratio_or_nan,
 )
-from virnucpro.metrics.classification import Floats, metric_text
 from virnucpro.metrics.plots import BLACK, OTHERS, png_of
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
 from virnucpro.rcl.splits import split_of_table
-from virnucpro.store.disk import Disk, sha256_of
-from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.lock import locked
-from virnucpro.store.work import ExistingWork, WorkIdentity, check_evaluation
+from virnucpro.store.disk import sha256_of
+from virnucpro.store.documents import sealed
 from virnucpro.training.data.dataset import Part
 from virnucpro.version import __version__
 
@@ -45,16 +47,15 @@ RATES = ("accuracy", "precision", "recall", "f1")
 SEQUENCE_METRICS = (*RATES, "mean_iou", "exact")
 RESIDUE_METRICS = tuple(f"residue_{name}" for name in (*RATES, "mcc", "auroc"))
 REPORT = "rcl_evaluation.json"
-# In the order in which they are written: the report proves the others, so it comes last.
+# In the order in which they are written: the report proves that the others are ours.
 EVALUATION_FILES = (
+    REPORT,
     "rcl_evaluation.tsv",
     "rcl_evaluation_proteins.tsv",
     "rcl_evaluation.md",
     "rcl_evaluation.png",
-    REPORT,
 )
 LONGEST = 1 << 20  # residues of a protein; models take longer ones in windows
-LISTED = 50  # proteins that are not right that the report lists per model
 # The metrics of the picture, with what people call them.
 TITLES = {
     "f1": "F1",
@@ -162,28 +163,14 @@ def _metrics(draws: Floats, table: DataFrame, counts: Floats, levels: Floats) ->
     truth, found = (table[name].notna().to_numpy(float) for name in ("known_start", "start"))
     cells = [found * truth, found * (1 - truth), (1 - found) * (1 - truth), (1 - found) * truth]
     tp, fp, tn, fn = (draws @ np.stack(cells, axis=1)).T
-    both_classes = np.where((tp + fn > 0) & (fp + tn > 0), 1.0, np.nan)
-    values = _rates(tp, fp, tn, fn)
-    values["precision"] = values["precision"] * both_classes
-    values["f1"] = values["f1"] * both_classes
+    rates = rates_of_counts(tp, fp, tn, fn)
+    values = {name: rates[name] for name in RATES}
     values["mean_iou"] = ratio_or_nan(draws @ table.iou.fillna(0).to_numpy(), tp + fn)
     values["exact"] = ratio_or_nan(draws @ (table.right.to_numpy() * truth), tp + fn)
-    tp, fp, tn, fn = (draws @ counts).T
-    product = np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
-    values |= {f"residue_{name}": rate for name, rate in _rates(tp, fp, tn, fn).items()}
-    values["residue_mcc"] = ratio_or_nan(tp * tn - fp * fn, product)
+    rates = rates_of_counts(*(draws @ counts).T)
+    values |= {f"residue_{name}": rate for name, rate in rates.items()}
     values["residue_auroc"] = auroc_of_counts(draws @ levels[1], draws @ levels[0])
     return values
-
-
-def _rates(tp: Floats, fp: Floats, tn: Floats, fn: Floats) -> dict[str, Floats]:
-    parts = {
-        "accuracy": (tp + tn, tp + fp + tn + fn),
-        "precision": (tp, tp + fp),
-        "recall": (tp, tp + fn),
-        "f1": (2 * tp, 2 * tp + fp + fn),
-    }
-    return {name: ratio_or_nan(*ratio) for name, ratio in parts.items()}
 
 
 def proteins_to_measure(
@@ -195,8 +182,7 @@ def proteins_to_measure(
     """
     proteins, warnings = read_proteins(serpins, others, LONGEST)
     if others is None:
-        text = "no table of proteins without an RCL is named: precision and F1 are not defined"
-        warnings.append(text)
+        warnings.append("there is no table of --others: precision and F1 are not defined")
     settings: dict[str, Json] = {
         "serpins": sha256_of(serpins),
         "others": sha256_of(others) if others else None,
@@ -225,16 +211,19 @@ def run_rcl_evaluation(
 
     ``settings`` are what decides the proteins, and the rule of the regions.
     """
-    disk, folder = Disk(), folder.absolute()
-    settings = {**settings, "models": {finder.label: finder.sha256 for finder in finders}}
-    wanted = WorkIdentity(f"the evaluation in {folder.name}", settings)
-    with locked(lock_file(folder, REPORT), "this evaluation"):
-        disk.sweep(folder, EVALUATION_FILES)
-        work = _existing(folder, wanted.label)
-        if notice := check_evaluation(wanted, work, disk, force=force):
-            notify(Notice("info", notice))
+    report, models = folder.absolute() / REPORT, {finder.label: finder.sha256 for finder in finders}
+    settings = {**settings, "models": models}
+
+    def info(text: str) -> None:
+        notify(Notice("info", text))
+
+    def settings_of(document: Json) -> Mapping[str, Json]:
+        return dict(document["settings"])
+
+    writing = (report, EVALUATION_FILES, settings, settings_of, info)
+    with evaluation_folder(*writing, force=force) as disk:
         evaluations = [evaluate_finder(finder, proteins, progress) for finder in finders]
-        report = {
+        document = {
             "producer": f"virnucpro {__version__}",
             "settings": settings,
             "proteins": len(proteins),
@@ -251,26 +240,15 @@ def run_rcl_evaluation(
             ],
         }
         contents = (
+            sealed(document),
             _comparison_table(evaluations).encode(),
             _proteins_table(evaluations).encode(),
             _markdown(evaluations).encode(),
             _draw_comparison(evaluations),
-            sealed(report),
         )
         for name, content in zip(EVALUATION_FILES, contents, strict=True):
-            disk.save(folder / name, content)
+            disk.save(report.with_name(name), content)
     return evaluations
-
-
-def _existing(folder: Path, label: str) -> ExistingWork:
-    """Return what stands where the report is written; a report that can be read proves all."""
-    files = existing_paths(*(folder / name for name in EVALUATION_FILES))
-    previous = checkpoint_folder(folder) / "rcl_evaluation.previous"
-    try:
-        settings = dict(unsealed((folder / REPORT).read_bytes())["settings"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return ExistingWork(folder, previous, foreign_files=files)
-    return ExistingWork(folder, previous, own_files=files, identity=WorkIdentity(label, settings))
 
 
 def _comparison_table(evaluations: Sequence[RclEvaluation]) -> str:
@@ -324,15 +302,9 @@ def _markdown(evaluations: Sequence[RclEvaluation]) -> str:
         "",
         *(f"| {' | '.join(row)} |" for row in (header, ("---",) * len(header), *rows)),
         "",
+        "What each model says of each protein is in `rcl_evaluation_proteins.tsv`.",
+        "",
     ]
-    for evaluation in evaluations:
-        wrong = evaluation.proteins[~evaluation.proteins.right]
-        lines += [f"## {evaluation.label}: {len(wrong):,} proteins that are not right", ""]
-        for row in wrong.head(LISTED).itertuples():
-            known = f"{row.known_start:.0f}-{row.known_end:.0f}" if row.iou >= 0 else "none"
-            called = f"{row.start:.0f}-{row.end:.0f}" if row.start > 0 else f"none ({row.status})"
-            lines.append(f"- {row.accession}: RCL {known}, found {called}")
-        lines.append("")
     return "\n".join(lines)
 
 
@@ -342,17 +314,14 @@ def _draw_comparison(evaluations: Sequence[RclEvaluation]) -> bytes:
 
     figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.subplots()
-    width, colours = 0.8 / len(evaluations), (*OTHERS, BLACK)
+    width, colours, places = 0.8 / len(evaluations), (*OTHERS, BLACK), np.arange(len(TITLES))
     for number, evaluation in enumerate(evaluations):
-        colour, label = colours[number % len(colours)], evaluation.label
         shift = (number - (len(evaluations) - 1) / 2) * width
-        for place, name in enumerate(TITLES):
-            value = evaluation.metrics[name]
-            if value is not None:
-                low, high = evaluation.intervals[name] or (value, value)
-                ends = [[max(value - low, 0)], [max(high - value, 0)]]
-                axes.bar(place + shift, value, width * 0.9, color=colour, yerr=ends, label=label)
-                label = ""
+        values = np.array([evaluation.metrics[name] for name in TITLES], float)
+        ends = np.array([evaluation.intervals[name] or (np.nan, np.nan) for name in TITLES])
+        style = {"color": colours[number % len(colours)], "label": evaluation.label}
+        errors = np.maximum([values - ends[:, 0], ends[:, 1] - values], 0)
+        axes.bar(places + shift, values, width * 0.9, yerr=errors, **style)
     axes.set_xticks(range(len(TITLES)), list(TITLES.values()))
     axes.set_ylim(0, 1.02)
     axes.spines[["top", "right"]].set_visible(False)

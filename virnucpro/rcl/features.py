@@ -1,4 +1,4 @@
-"""Where the numbers of a protein come from: stored features, or an ESM-2 (or a table of residues).
+"""Where the numbers of a protein come from: stored features, or a table of residues.
 
 ``rcl embed`` stores features of ESM-2 in a folder::
 
@@ -23,12 +23,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from virnucpro.compute.threads import one_thread
-from virnucpro.contracts import Device
-from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.family import EncoderSource
-from virnucpro.encoders.registry import open_encoder
 from virnucpro.errors import InputError, UsageError
-from virnucpro.precision import choose_precision
 from virnucpro.rcl.encodings import ResidueEncoding
 from virnucpro.store.disk import sha256_of
 from virnucpro.store.documents import unsealed
@@ -53,8 +49,7 @@ class StoredFeatures:
         """Raise InputError where some of the ``sequences`` have no features."""
         missing = {sequence_key(sequence) for sequence in sequences} - _opened(self.files).keys()
         if missing:
-            text = f"{len(missing):,} proteins of these tables have no features"
-            raise InputError(f"{text}: repeat virnucpro rcl embed with these tables")
+            raise InputError(f"{len(missing):,} proteins have no features: {AGAIN} for them")
 
     def encode(self, sequence: str) -> npt.NDArray[np.float32]:
         """Return the features of a protein, float32 ``[len(sequence), width]``."""
@@ -99,35 +94,6 @@ def open_features(folder: Path) -> StoredFeatures:
         return StoredFeatures(files, int(document["width"]), sha256_of(index))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise InputError(f"{index} is damaged: {AGAIN}") from error
-
-
-class Esm2Features:
-    """An ESM-2 model, which can be sent to a process until it is first called."""
-
-    def __init__(self, source: EncoderSource, longest: int) -> None:
-        """``longest`` is the number of residues of a sequence that count."""
-        check_esm2(source)
-        self._source, self._longest = source, longest
-        self._device = Device("cpu")
-        self._encoder: Esm2Encoder | None = None
-
-    def settle(self, device: Device) -> None:
-        """Compute on ``device`` from now on."""
-        if device != self._device:
-            self._device, self._encoder = device, None
-
-    def __call__(self, sequences: Sequence[str]) -> list[npt.NDArray[np.float32]]:
-        """Return the features of each sequence, float32 ``[L, width]``."""
-        if self._encoder is None:
-            precision = choose_precision("auto", [self._device])
-            encoder = open_encoder(
-                self._source, self._device.kind, precision, budget=None, truncation=self._longest
-            )
-            assert isinstance(encoder, Esm2Encoder)
-            self._encoder = encoder
-        rows = self._encoder.encode_residues(sequences, lambda sequences, tokens: None)
-        # As they are stored, and as a network is trained on them.
-        return [row.to(torch.float16).float().numpy() for row in rows]
 
 
 def check_esm2(source: EncoderSource) -> None:

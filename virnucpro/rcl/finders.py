@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
 from virnucpro.contracts import Device
-from virnucpro.encoders.registry import locate
+from virnucpro.encoders.esm2 import Esm2Encoder
+from virnucpro.encoders.family import EncoderSource
+from virnucpro.encoders.registry import locate, open_encoder
 from virnucpro.errors import DeviceError, ModelError
-from virnucpro.rcl.features import Esm2Features
+from virnucpro.precision import choose_precision
+from virnucpro.rcl.features import check_esm2
 from virnucpro.rcl.models import (
     ENCODING_OF_WIDTH,
     MASKED,
     RELEASED_ESM2,
     WINDOW,
+    FeaturesOfResidues,
+    Floats,
     RclModel,
     read_rcl_model,
 )
@@ -33,22 +38,36 @@ DEFAULT_MODEL = "hmm"
 class RclFinder:
     """A model with its settings, ready to be used. Picklable until it is settled on a device.
 
-    A profile has no threshold: of ``rule`` only the shortest RCL counts. ``features`` and
-    ``batch_size`` are those of :meth:`RclModel.probabilities`.
+    A profile has no threshold: of ``rule`` only the shortest RCL counts. ``esm2`` computes the
+    features for a network that needs them. It is on the CPU until it is settled.
     """
 
     label: str  # what the tables call the model
     model: RclModel | RclProfile
     rule: RegionRule
     sha256: str
-    encoding: str = "hmm"  # what the names of result files say
     batch_size: int | None = None
-    features: Esm2Features | None = None
+    esm2: EncoderSource | None = None
+    features: FeaturesOfResidues | None = field(init=False, default=None)
+
+    @property
+    def encoding(self) -> str:
+        """What the names of result files say."""
+        return self.model.encoding
 
     def settle(self, device: Device) -> None:
         """Compute on ``device`` from now on, the features, too; a profile stays on the CPU."""
-        if self.features is not None:
-            self.features.settle(device)
+        if self.esm2 is not None:
+            precision, place = choose_precision("auto", [device]), (self.esm2, device.kind)
+            encoder = open_encoder(*place, precision, budget=None, truncation=WINDOW)
+            assert isinstance(encoder, Esm2Encoder)
+
+            def features(sequences: Sequence[str]) -> list[Floats]:
+                rows = encoder.encode_residues(sequences, lambda sequences, tokens: None)
+                # As they are stored, and as a network is trained on them.
+                return [row.half().float().numpy() for row in rows]
+
+            self.features = features
         if isinstance(self.model, RclModel) and device.kind == "cuda":
             self.model.network.to("cuda")
             # Results as on the CPU: TF32 changes probabilities in the third decimal place.
@@ -116,20 +135,15 @@ def open_finder(
             f"--model {name}: there is neither a shipped model of that name "
             f"({', '.join(shipped)}) nor such a file"
         )
-    rule = RegionRule(RegionRule.threshold, min_consecutive, min_rcl_length)
     read = read_profile if path.suffix == PROFILE_SUFFIX else read_rcl_model
     model: RclProfile | RclModel = read(path)
     # A name for tables: that of a shipped model, or of the file with the beginning of its SHA-256.
     label = f"{re.sub(r'[^!-~]', '_', path.name)}:{model.sha256[:8]}"
     if name in shipped:
         label = name
-    if isinstance(model, RclModel) and threshold is None:
-        threshold = model.threshold
-    if threshold is not None:
-        rule = replace(rule, threshold=threshold)
-    if isinstance(model, RclProfile):
-        return RclFinder(label, model, rule, model.sha256)
-    finder = RclFinder(label, model, rule, model.sha256, model.encoding, batch_size)
+    threshold = model.threshold if threshold is None else threshold
+    rule = RegionRule(threshold, min_consecutive, min_rcl_length)
+    finder = RclFinder(label, model, rule, model.sha256, batch_size)
     if model.encoding in RELEASED_ESM2:
         source = locate(esm_model or RELEASED_ESM2[model.encoding][0], "protein")
         if ENCODING_OF_WIDTH.get(source.dim) != model.encoding:
@@ -137,6 +151,7 @@ def open_finder(
                 f"--model {name} needs the encoding {model.encoding}, but {source.name} gives "
                 f"{source.dim:,} numbers per residue"
             )
-        finder.features = Esm2Features(source, WINDOW)
+        check_esm2(source)
+        finder.esm2 = source
         finder.sha256 = f"{model.sha256} {source.sha256}"
     return finder

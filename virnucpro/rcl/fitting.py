@@ -20,9 +20,9 @@ from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.rcl.features import ProteinFeatures
 from virnucpro.rcl.models import MASKED, PADDED, RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
-from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
+from virnucpro.rcl.proteins import read_proteins
 from virnucpro.rcl.settings import RclTrainingSettings
-from virnucpro.rcl.splits import cluster_split, random_split, split_of_table, split_text
+from virnucpro.rcl.splits import divided, split_of_table, split_text
 from virnucpro.rcl.training import METRICS, RclTrainingPlan
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
@@ -58,7 +58,7 @@ def fit_rcl(
     clusters = ["Bio", "scipy"] if settings.split == "clusters" else []
     if settings.training.batch_size < 2 * len(devices):
         raise UsageError("--batch-size must be two proteins or more for each process or GPU")
-    require_packages(["sklearn", *clusters, *(["tensorboard"] if tensorboard else [])])
+    require_packages(["sklearn", "pandas", *clusters, *(["tensorboard"] if tensorboard else [])])
     proteins, warnings = read_proteins(*settings.tables, settings.data.max_length)
     for warning in warnings:
         show(Notice("warning", warning))
@@ -75,9 +75,20 @@ def fit_rcl(
             del document["output"]  # where the folder is, which may move
             disk.save(config, _json(document))
         if not kept.exists():
-            disk.save(kept, split_text(proteins, *_divided(proteins, settings, progress)))
+            disk.save(kept, split_text(proteins, *divided(proteins, settings, progress)))
         parts = split_of_table(proteins, kept)
-        plan = _plan(settings, features, proteins, parts, savepoint_file(folder), len(devices))
+        used = {}
+        for part in ("train", "validation"):
+            used[part] = [p for p, own in zip(proteins, parts, strict=True) if own == part]
+            with_rcl, least = sum(protein.has_rcl for protein in used[part]), 2 * len(devices)
+            if with_rcl < least:
+                raise InputError(
+                    f"part {part} has {with_rcl} proteins with an RCL, and needs {least}: use "
+                    f"larger tables, or another --split"
+                )
+            features.check([protein.sequence for protein in used[part]])
+        chosen, point_file = (used["train"], used["validation"]), savepoint_file(folder)
+        plan = RclTrainingPlan(settings, *chosen, features, point_file)
         for line in (f"the training is written to {folder}", *_announcement(plan, parts, devices)):
             show(Notice("info", line))
         if point.begun:
@@ -123,9 +134,8 @@ def run_folder(
                 if resume and refusals:
                     raise refusals[0]
                 if resume:
-                    show(
-                        Notice("info", f"nothing to resume in {runs}: starting from the beginning")
-                    )
+                    text = f"nothing to resume in {runs}: starting from the beginning"
+                    show(Notice("info", text))
                 last = max(folders, default=0)
                 # A start that was killed before it wrote its savepoint left nothing to keep.
                 kept = last == 0 or last in begun or any(folders[last].glob("[!.]*"))
@@ -138,8 +148,8 @@ def _begun(
 ) -> tuple[Path, Savepoint]:
     """Return a folder and its savepoint, which is made if there is none; ``stack`` has the lock."""
     file, place = savepoint_file(folder), lock_file(folder, "training")
-    label = f"the training {folder.name}"
-    files = TrainingFiles(label, folder, (), file, place, checkpoint_folder(folder) / "previous")
+    previous = checkpoint_folder(folder) / "previous"
+    files = TrainingFiles(f"the training {folder.name}", folder, (), file, place, previous)
     with ExitStack() as lock:
         lock.enter_context(locked(place, "this training"))
         point = begin_training(files, identity, None, disk, show)
@@ -161,57 +171,17 @@ def _identity(settings: RclTrainingSettings, features: ProteinFeatures) -> dict[
     return {**digests, "split": split, "features": features.name, **facts}
 
 
-def _divided(
-    proteins: Sequence[AnnotatedProtein], settings: RclTrainingSettings, progress: StepProgress
-) -> tuple[Sequence[Part], Sequence[int] | None]:
-    """Return the part of each protein, and its cluster where parts are made of clusters."""
-    share, seed = settings.data.train_split, settings.data.random_seed
-    if settings.split == "clusters":
-        return cluster_split(proteins, share, seed, progress)
-    if settings.split == "random":
-        return random_split(len(proteins), share, seed), None
-    return split_of_table(proteins, Path(settings.split)), None
-
-
-def _plan(
-    settings: RclTrainingSettings,
-    features: ProteinFeatures,
-    proteins: Sequence[AnnotatedProtein],
-    parts: Sequence[Part],
-    savepoint: Path,
-    processes: int,
-) -> RclTrainingPlan:
-    """Return what the training processes need; InputError where they cannot train on it."""
-    chosen = {}
-    for part in ("train", "validation"):
-        chosen[part] = [p for p, own in zip(proteins, parts, strict=True) if own == part]
-        count, least = sum(protein.has_rcl for protein in chosen[part]), 2 * processes
-        if count < least:
-            raise InputError(
-                f"part {part} has {count} proteins with an RCL, and needs {least}: use larger "
-                f"tables, or another --split"
-            )
-    train, validation = chosen.values()
-    features.check([protein.sequence for protein in (*train, *validation)])
-    return RclTrainingPlan(settings, train, validation, features, savepoint)
-
-
 def _announcement(
     plan: RclTrainingPlan, parts: Sequence[Part], devices: Sequence[Device]
 ) -> Iterator[str]:
     """Yield what is said before the first epoch: devices, batch, network, and proteins."""
     settings, count = plan.settings, len(devices)
-    batch = f"batch size {settings.training.batch_size}, in {settings.precision}"
-    if count > 1:
-        share = settings.training.batch_size / count
-        batch = f"effective {batch}: {share:g} proteins for each of {count} processes"
-    if devices[0].kind == "cuda":
-        yield f"training on {counted(count, 'GPU')}:"
-        for device in devices:
-            yield f"  GPU {device.index}: {device.name}, {byte_size(device.memory)}"
-    else:
-        yield f"training on the CPU, {count} process{'es' if count > 1 else ''}"
-    yield batch
+    yield f"training on {counted(count, 'process', 'processes')}:"
+    for device in devices:
+        yield f"  {device.name}" + f", {byte_size(device.memory)}" * (device.kind == "cuda")
+    share = settings.training.batch_size / count
+    each = f" ({share:g} proteins for each of {count} processes)" if count > 1 else ""
+    yield f"batch size {settings.training.batch_size}{each}, in {settings.precision}"
     with torch.device("meta"):
         network = NETWORKS[settings.model](plan.features.width, **settings.network)
     parameters = sum(parameter.numel() for parameter in network.parameters())
@@ -235,16 +205,9 @@ def _write_results(folder: Path, plan: RclTrainingPlan, point: Savepoint, disk: 
             "identity": dict(point.identity),
             "made_by": f"virnucpro {__version__}",
         }
-        model = RclModel(
-            network.eval(),
-            settings.model,
-            settings.network,
-            settings.encoding,
-            MASKED if settings.masked else PADDED,
-            settings.evaluation.threshold,
-            training,
-        )
-        write_rcl_model(folder / name, model, disk)
+        kind = (settings.model, settings.network, settings.encoding)
+        use = (MASKED if settings.masked else PADDED, settings.evaluation.threshold)
+        write_rcl_model(folder / name, RclModel(network.eval(), *kind, *use, training), disk)
     document = {
         "train_losses": [row["loss"] for row in history],
         "val_losses": [row["validation_loss"] for row in history],

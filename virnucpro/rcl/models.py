@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -33,12 +33,12 @@ from torch import nn
 from virnucpro.contracts import Json
 from virnucpro.encoders.weights import (
     Weights,
-    check_file,
     read_pickle,
     read_safetensors,
     tensors_of,
 )
 from virnucpro.errors import ModelError
+from virnucpro.models.store import check_file
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
 from virnucpro.rcl.networks import NETWORKS, RCL
 from virnucpro.store.disk import Disk, sha256_of
@@ -124,50 +124,31 @@ class RclModel:
         features = features or RESIDUE_ENCODINGS[self.encoding].encode_all
         results = [np.zeros(len(sequence), np.float32) for sequence in sequences]
         windows = [
-            (number, start, kept)
-            for number, sequence in enumerate(sequences)
+            (sequence[start : start + WINDOW], result[kept], kept.start - start)
+            for sequence, result in zip(sequences, results, strict=True)
             for start, kept in windows_of(len(sequence))
         ]
-        windows.sort(key=lambda window: min(len(sequences[window[0]]), WINDOW))
-        device = next(self.network.parameters()).device
-        lengths = [min(len(sequences[number]), WINDOW) for number, _, _ in windows]
-        with torch.inference_mode():
-            for batch in self._batches(lengths, batch_size, BATCH_RESIDUES[device.type]):
-                chosen = windows[batch]
-                texts = [sequences[number][start : start + WINDOW] for number, start, _ in chosen]
-                rows = self._batch_probabilities(features(texts), device)
-                for (number, start, kept), row in zip(chosen, rows, strict=True):
-                    results[number][kept] = row[kept.start - start : kept.stop - start]
+        windows.sort(key=lambda window: len(window[0]), reverse=True)
+        device, first = next(self.network.parameters()).device, 0
+        while first < len(windows):
+            length = WINDOW if self.padding == PADDED else len(windows[first][0])
+            size = batch_size or max(BATCH_RESIDUES[device.type] // length, 1)
+            batch = windows[first : first + size]
+            first += size
+            rows = features([text for text, _, _ in batch])
+            x = np.zeros((len(rows), length, rows[0].shape[1]), np.float32)
+            for padded, values in zip(x, rows, strict=True):
+                padded[: len(values)] = values
+            mask = None
+            if self.padding == MASKED:
+                ends = torch.tensor([[len(values)] for values in rows])
+                mask = (torch.arange(length) < ends).to(device)
+            with torch.inference_mode():
+                logits = self.network(torch.from_numpy(x).to(device), mask)
+                found = logits.softmax(-1)[..., RCL].cpu().numpy()
+            for (_, result, start), row in zip(batch, found, strict=True):
+                result[:] = row[start : start + len(result)]
         return results
-
-    def _batches(self, lengths: Sequence[int], size: int | None, most: int) -> Iterator[slice]:
-        """Yield the batches of windows of these ``lengths``, which rise: ``most`` residues each."""
-        start = 0
-        while start < len(lengths):
-            stop = start + (size or 1)
-            while not size and stop < len(lengths):
-                if (stop + 1 - start) * self._padded(lengths[stop]) > most:
-                    break
-                stop += 1
-            yield slice(start, stop)
-            start = stop
-
-    def _padded(self, longest: int) -> int:
-        return WINDOW if self.padding == PADDED else longest
-
-    def _batch_probabilities(self, features: Sequence[Floats], device: torch.device) -> Floats:
-        """Return float32 ``[B, L]``; what stands behind the end of a protein means nothing."""
-        lengths = torch.tensor([len(rows) for rows in features])
-        length = self._padded(int(lengths.max()))
-        x = np.zeros((len(features), length, features[0].shape[1]), np.float32)
-        for row, values in zip(x, features, strict=True):
-            row[: len(values)] = values
-        mask = None
-        if self.padding == MASKED:
-            mask = (torch.arange(length) < lengths[:, None]).to(device)
-        logits = self.network(torch.from_numpy(x).to(device), mask)
-        probabilities: Floats = logits.softmax(-1)[..., RCL].cpu().numpy()
-        return probabilities
 
 
 def windows_of(length: int) -> list[tuple[int, slice]]:
@@ -179,15 +160,11 @@ def windows_of(length: int) -> list[tuple[int, slice]]:
     >>> windows_of(1600)
     [(0, slice(0, 768, None)), (512, slice(768, 1056, None)), (576, slice(1056, 1600, None))]
     """
-    if length <= WINDOW:
-        return [(0, slice(0, length))] if length else []
-    starts = [*range(0, length - WINDOW, WINDOW_STEP), length - WINDOW]
-    middles = [(earlier + WINDOW + later) // 2 for earlier, later in pairwise(starts)]
-    edges = [0, *middles, length]
-    return [
-        (start, slice(first, stop))
-        for start, (first, stop) in zip(starts, pairwise(edges), strict=True)
-    ]
+    last = max(length - WINDOW, 0)
+    starts = [*range(0, last, WINDOW_STEP), last]
+    edges = [0, *((one + WINDOW + two) // 2 for one, two in pairwise(starts)), length]
+    kept = [slice(*ends) for ends in pairwise(edges)]
+    return list(zip(starts, kept, strict=True)) if length else []
 
 
 def write_rcl_model(path: Path, model: RclModel, disk: Disk) -> None:
@@ -220,7 +197,12 @@ def read_rcl_model(path: Path) -> RclModel:
     check_file(path)
     if path.suffix == ".safetensors":
         tensors: Any = read_safetensors(path)
-        metadata = _read_metadata(path)
+        with safe_open(path, "pt") as file:
+            text = (file.metadata() or {}).get(KEY, "")
+        try:
+            metadata = convert(parse_json(text), Metadata)
+        except ValueError as error:  # also of msgspec
+            raise ModelError(f"{path}: {AGAIN}, or one of a newer virnucpro ({error})") from error
         dropout, encoding = metadata.settings.get("dropout"), metadata.encoding
     else:
         content = read_pickle(path)
@@ -240,27 +222,8 @@ def read_rcl_model(path: Path) -> RclModel:
     told = ENCODING_OF_WIDTH.get(width)
     if told is None or encoding not in (None, told):
         raise ModelError(f"{path}: no encoding of a model has {width} numbers per residue: {AGAIN}")
-    return RclModel(
-        network,
-        kind,
-        settings,
-        told,
-        metadata.padding,
-        metadata.threshold,
-        metadata.training,
-        sha256_of(path),
-    )
-
-
-def _read_metadata(path: Path) -> Metadata:
-    """Return what a file of the project's own format says of itself."""
-    with safe_open(path, "pt") as file:
-        text = (file.metadata() or {}).get(KEY, "")
-    try:
-        return convert(parse_json(text), Metadata)
-    except ValueError as error:  # also of msgspec
-        advice = "it is damaged, not a model of the RCL predictor, or one of a newer virnucpro"
-        raise ModelError(f"{path}: {advice} ({error})") from error
+    facts = (metadata.padding, metadata.threshold, metadata.training)
+    return RclModel(network, kind, settings, told, *facts, sha256_of(path))
 
 
 def _network(weights: Weights, dropout: Any) -> tuple[nn.Module, str, dict[str, Any], int]:

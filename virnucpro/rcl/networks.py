@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import distributed, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from virnucpro.training.group import SumOverProcesses
+from virnucpro.training.group import sum_over_processes
 
 RCL = 1
 """Index of the class "residue of the RCL" in the logits."""
@@ -70,10 +70,8 @@ class MaskedBatchNorm(nn.BatchNorm1d):
 
 def _total(sums: torch.Tensor) -> torch.Tensor:
     """Return the sum over the processes that train together."""
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return sums
-    total: torch.Tensor = SumOverProcesses.apply(sums)  # type: ignore[no-untyped-call]
-    return total
+    together = distributed.is_available() and distributed.is_initialized()
+    return sum_over_processes(sums) if together else sums
 
 
 class ConvLayer(nn.Module):

@@ -75,19 +75,13 @@ def draw_protein(
     above.step(positions, probabilities, where="mid", color=BLUE, linewidth=1)
     above.set(xlim=(0.5, length + 0.5), xlabel="residue")
     inside = (positions[part] >= first) & (positions[part] <= last) & has_rcl
-    below.bar(
-        positions[part],
-        probabilities[part],
-        width=0.9,
-        color=np.where(inside, ORANGE, BLUE).tolist(),
-    )
+    colours = np.where(inside, ORANGE, BLUE).tolist()
+    below.bar(positions[part], probabilities[part], width=0.9, color=colours)
     below.set(xlim=(shown[0] - 0.6, shown[-1] + 0.6))
-    below.set_xticks(
-        list(shown), [residue.residue for residue in residues[part]], family="monospace"
-    )
+    letters = [residue.residue for residue in residues[part]]
+    below.set_xticks(list(shown), letters, family="monospace")
     numbers = below.secondary_xaxis("top")
-    tens = [n for n in shown if n % 10 == 0 and min(abs(n - first), abs(n - last)) > 2]
-    numbers.set_xticks([*tens, *{first, last}.intersection(shown)])
+    numbers.set_xticks([n for n in shown if n % 10 == 0])
     numbers.tick_params(labelsize=8)
     for axes in (above, below):
         if has_rcl:

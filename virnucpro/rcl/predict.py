@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from virnucpro.columns import GFF3_HEADER, gff3_escaped
 from virnucpro.contracts import (
     Device,
     Json,
@@ -35,26 +36,20 @@ from virnucpro.contracts import (
 from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.errors import ResumeRefusedError
 from virnucpro.events import Emit, Notice
+from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted, percent
 from virnucpro.io.fasta import read_fasta
-from virnucpro.io.gff3 import HEADER as GFF3_HEADER
-from virnucpro.io.gff3 import gff3_escaped
 from virnucpro.io.input_summary import RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import read_records
 from virnucpro.layout import STDIN, existing_paths
-from virnucpro.rcl.blocks import (
-    BlockLayout,
-    BlockStage,
-    ProteinBlock,
-    ReadingStage,
-    execute_on,
-)
+from virnucpro.rcl.blocks import BlockLayout, BlockStage, ProteinBlock, ReadingStage
 from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.models import WINDOW
 from virnucpro.rcl.rule import RclResult
+from virnucpro.run.engine import execute
 from virnucpro.run.request import check_readable, check_writable
 from virnucpro.run.run import Run, checked_state, tidy_up
 from virnucpro.settings import MachineSettings
@@ -67,7 +62,7 @@ from virnucpro.stages.chunking import (
 from virnucpro.store.disk import GZIP_LEVEL, Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState, read_state
+from virnucpro.store.work import RunState, read_state
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
 from virnucpro.version import __version__
 
@@ -122,15 +117,16 @@ class RclRequest:
         """The files; RCL-identifier has the same names for three of the results."""
         named = f"{self.stem}_{self.finder.encoding}"
         threshold = f"thr{self.finder.rule.threshold:.2f}".replace(".", "p")
-        names = {"positions": f"{named}_RCL_predictions_{threshold}.tsv"}
-        if self.sequences:
-            names["sequences"] = f"{named}_with_RCL_{threshold}.fasta"
-        if self.loops:
-            names["loops"] = f"{named}_RCL_only_{threshold}.fasta"
-        names |= {"regions": RCL_REGIONS.place(self.stem), "gff": f"{self.stem}_rcl.gff3"}
-        if self.residues:
-            names["residues"] = RCL_RESIDUES.place(self.stem)
-        return RclLayout(self.root, self.stem, names)
+        names = {
+            "positions": f"{named}_RCL_predictions_{threshold}.tsv",
+            "sequences": self.sequences and f"{named}_with_RCL_{threshold}.fasta",
+            "loops": self.loops and f"{named}_RCL_only_{threshold}.fasta",
+            "regions": RCL_REGIONS.place(self.stem),
+            "gff": f"{self.stem}_rcl.gff3",
+            "residues": self.residues and RCL_RESIDUES.place(self.stem),
+        }
+        wanted = {kind: name for kind, name in names.items() if name}
+        return RclLayout(self.root, self.stem, wanted)
 
 
 class RclLayout(BlockLayout):
@@ -314,10 +310,9 @@ def run_rcl_prediction(
     request: RclRequest,
     emit: Emit,
     interruption: Interruption | None = None,
-    disk: Disk | None = None,
 ) -> Record:
     """Carry out a request, or what is missing of it; return the record."""
-    disk, layout, finder = disk or Disk(), request.layout, request.finder
+    disk, layout, finder = Disk(), request.layout, request.finder
     if request.source != STDIN:
         check_readable(Path(request.source))
     check_writable(layout)
@@ -353,7 +348,8 @@ def run_rcl_prediction(
             RclResultsStage(layout, disk, finder.label, windows, facts, names),
         ]
         run = Run(layout, disk, stages, state, [seen], command="rcl predict")
-        execute_on(devices, run, request.machine, emit, interruption)
+        with closing(open_executor(devices, request.machine, interruption)) as executor:
+            execute([run], executor, emit)
         refuse_changed_input([seen])
         if not run.computed:
             emit(Notice("info", "nothing to compute: all files are intact"))
@@ -391,14 +387,11 @@ def _fasta_entry(header: str, sequence: str) -> str:
 def describe_record(record: Record, root: Path) -> list[str]:
     """Return the result in sentences."""
     proteins, found = record["proteins"], record["statuses"].get("found", 0)
-    lines = [
-        f"{record['model']['name']} found an RCL in {found:,} of {counted(proteins, 'protein')} "
-        f"({percent(found / max(proteins, 1), 1)})."
-    ]
+    share = percent(found / max(proteins, 1), 1)
+    name, whole = record["model"]["name"], counted(proteins, "protein")
+    lines = [f"{name} found an RCL in {found:,} of {whole} ({share})."]
     if found:
-        lines.append(
-            f"Mean length {record['rcl_residues'] / found:.1f} residues, mean confidence "
-            f"{record['confidence'] / found:.3f}."
-        )
+        length, confidence = (record[key] / found for key in ("rcl_residues", "confidence"))
+        lines.append(f"Mean length {length:.1f} residues, mean confidence {confidence:.3f}.")
     lines += [f"Note: {notice}." for notice in record["notices"]]
     return [*lines, f"Results in {root}:", *(f"  {name}" for name in record["files"])]

@@ -20,15 +20,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from virnucpro.contracts import Json
-from virnucpro.encoders.weights import check_file
 from virnucpro.errors import ModelError, UsageError
+from virnucpro.models.store import check_file
 from virnucpro.rcl.rule import RclRegion, RclResult
 from virnucpro.store.documents import parse_json
 
@@ -61,6 +61,8 @@ class RclProfile:
     columns: tuple[int, int]
     training: Mapping[str, Json]
     sha256: str = ""
+    encoding: ClassVar[str] = "hmm"
+    threshold: ClassVar[float] = 0.5
 
     def find(self, sequences: Sequence[str]) -> list[RclResult]:
         """Return the RCL of each protein. The results do not depend on the other proteins.

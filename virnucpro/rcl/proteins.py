@@ -89,12 +89,10 @@ def read_proteins(
             ends = (int(float(row[name])) for name in REGION_COLUMNS) if with_rcl else ()
             proteins.append(AnnotatedProtein(row["id"].strip(), residues_of(row), *ends))
         if skipped:
-            texts = []
-            for reason, lines in skipped.items():
-                more = ", ..." if len(lines) > NAMED_ROWS else ""
-                texts.append(
-                    f"{len(lines):,} {reason} (line {', '.join(lines[:NAMED_ROWS])}{more})"
-                )
+            texts = [
+                f"{len(lines):,} {reason} (line {', '.join(lines[:NAMED_ROWS])})"
+                for reason, lines in skipped.items()
+            ]
             count = sum(map(len, skipped.values()))
             warnings.append(f"{path}: {count:,} rows are skipped: {'; '.join(texts)}")
         if len(proteins) == used:
@@ -160,18 +158,16 @@ def _region_problems(row: Mapping[str, str], name: str, sequence: str) -> Iterat
         return
     try:
         start, end = map(float, texts)
-        if not (start.is_integer() and end.is_integer()):
-            raise ValueError
     except ValueError:
+        start = end = float("nan")
+    if not (start.is_integer() and end.is_integer()):
         yield RowProblem("whose rcl_start or rcl_end is not a whole number", value)
         return
     if not 1 <= start <= end <= len(sequence):
         yield RowProblem("whose RCL lies outside the sequence, or ends before it starts", value)
         return
-    loop, annotated = (
-        sequence[int(start) - 1 : int(end)],
-        "".join((row.get("rcl_seq") or "").split()),
-    )
+    loop = sequence[int(start) - 1 : int(end)]
+    annotated = "".join(row.get("rcl_seq", "").split())
     if annotated and annotated.upper() != loop.upper():
         problem = "whose rcl_seq is not what lies at its coordinates"
         yield RowProblem(problem, f"{name}: {annotated}, not {loop}", is_skipped=False)

@@ -152,8 +152,7 @@ class RclTrainingSettings(Struct, frozen=True):
         """The tables of the proteins with an RCL and without. UsageError where none is named."""
         serpins, others = self.data.train_serpin, self.data.train_non_serpin
         if serpins is None:
-            text = "name the table of proteins with an RCL: --serpins, or data.train_serpin"
-            raise UsageError(text)
+            raise UsageError("name the proteins with an RCL: --serpins, or data.train_serpin")
         return Path(serpins), Path(others) if others else None
 
     @property
@@ -168,7 +167,6 @@ class RclTrainingSettings(Struct, frozen=True):
 
     def facts(self) -> dict[str, Json]:
         """Return what decides the weights beside the proteins and the split, by name."""
-        data = {"max_length": self.data.max_length, "train_split": self.data.train_split}
         return {
             "recipe": self.recipe,
             "encoding": self.encoding,
@@ -177,7 +175,8 @@ class RclTrainingSettings(Struct, frozen=True):
             "precision": self.precision,
             "threshold": self.evaluation.threshold,
             "seed": self.data.random_seed,
-            **data,
+            "max_length": self.data.max_length,
+            "train_split": self.data.train_split,
             **to_builtins(self.training),
         }
 

@@ -13,11 +13,10 @@ joined without an alignment, which can only make clusters larger.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.errors import InputError
+from virnucpro.evaluation.predictions import read_table
 from virnucpro.events import StepProgress
 from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.proteins import AnnotatedProtein
+from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.training.data.dataset import PARTS, Part
 
 IDENTITY = 0.4
@@ -41,9 +42,7 @@ NO_AMINO_ACID = re.compile(f"[^{AMINO_ACIDS}]")
 COLUMNS = ("id", "part", "cluster", "length", "rcl_start", "rcl_end")
 
 
-def cluster_proteins(
-    sequences: Sequence[str], progress: StepProgress | None = None
-) -> npt.NDArray[np.int64]:
+def cluster_proteins(sequences: Sequence[str], progress: StepProgress) -> npt.NDArray[np.int64]:
     """Return the cluster of each protein: int64 ``[n]``, the number of its first protein.
 
     Needs scikit-learn and Biopython.
@@ -56,17 +55,14 @@ def cluster_proteins(
     for number, text in enumerate(texts):
         sets.merge(first_with.setdefault(text, number), number)
     pairs, shared = _candidates(texts)
-    if progress is not None:
-        progress.begin("comparing proteins", len(pairs))
-    aligner = _aligner()
+    progress.begin("comparing proteins", len(pairs))
     # The most similar pairs come first: most others then are in one cluster already.
     order = np.argsort(-shared, kind="stable")
     for (one, two), words in zip(pairs[order].tolist(), shared[order].tolist(), strict=True):
-        if progress is not None:
-            progress.advance(1)
+        progress.advance(1)
         if sets.connected(one, two):
             continue
-        if words >= CERTAIN_SHARED or identity(texts[one], texts[two], aligner) > IDENTITY:
+        if words >= CERTAIN_SHARED or identity(texts[one], texts[two]) > IDENTITY:
             sets.merge(one, two)
     clusters = np.zeros(len(texts), np.int64)
     for members in sets.subsets():
@@ -74,15 +70,16 @@ def cluster_proteins(
     return clusters
 
 
-def identity(one: str, two: str, aligner: Any = None) -> float:
+def identity(one: str, two: str) -> float:
     """Return the share of the residues of the shorter protein that are identical in an alignment.
 
-    Letters are capitals; those that are not amino acids are X. ``aligner`` is a PairwiseAligner.
+    Letters are capitals; those that are not amino acids are X.
     """
-    alignment = (aligner or _aligner()).align(one, two)[0]
+    alignment = _aligner().align(one, two)[0]
     return float(alignment.counts().identities / min(len(one), len(two)))
 
 
+@cache
 def _aligner() -> Any:
     from Bio.Align import PairwiseAligner, substitution_matrices
 
@@ -126,7 +123,7 @@ def cluster_split(
     proteins: Sequence[AnnotatedProtein],
     train_split: float,
     seed: int,
-    progress: StepProgress | None = None,
+    progress: StepProgress,
 ) -> tuple[list[Part], list[int]]:
     """Return part and cluster of each protein; no cluster is in two parts.
 
@@ -163,6 +160,18 @@ def cluster_split(
     return parts, clusters
 
 
+def divided(
+    proteins: Sequence[AnnotatedProtein], settings: RclTrainingSettings, progress: StepProgress
+) -> tuple[Sequence[Part], Sequence[int] | None]:
+    """Return the part of each protein, and its cluster where parts are made of clusters."""
+    share, seed = settings.data.train_split, settings.data.random_seed
+    if settings.split == "clusters":
+        return cluster_split(proteins, share, seed, progress)
+    if settings.split == "random":
+        return random_split(len(proteins), share, seed), None
+    return split_of_table(proteins, Path(settings.split)), None
+
+
 def split_text(
     proteins: Sequence[AnnotatedProtein],
     parts: Sequence[Part],
@@ -186,17 +195,10 @@ def split_of_table(
     ``missing_part`` is the part where it gives none. An id that occurs several times, as often in
     the table as among the proteins, is taken in the same order.
     """
-    by_id: dict[str, list[Part]] = {}
-    known: dict[str | None, Part] = {part: part for part in PARTS}
-    try:
-        text = path.read_bytes().decode()
-        for row in csv.DictReader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE):
-            by_id.setdefault(row["id"], []).append(known[row["part"]])
-    except (OSError, UnicodeDecodeError, LookupError) as error:
-        raise InputError(
-            f"{path} is not a table of parts ({error!r}): expected the columns id and part, which "
-            f"is {', '.join(PARTS)}"
-        ) from error
+    table = read_table(path)
+    if not {"id", "part"} <= set(table) or not table.part.isin(PARTS).all():
+        raise InputError(f"{path} needs the columns id and part, which is {', '.join(PARTS)}")
+    by_id: dict[str, list[Part]] = table.groupby("id").part.agg(list).to_dict()
     parts: list[Part] = []
     for protein in proteins:
         entries = by_id.get(protein.accession, [missing_part] if missing_part else [])

@@ -19,7 +19,6 @@ from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.training.group import TrainingGroup
 from virnucpro.training.loop import EpochPlan, TrainingLoop, cosine_rate, random_seed
-from virnucpro.training.progress import ReportEvent, StopRequested
 
 PLATEAU_FACTOR = 0.5  # of RCL-identifier: ReduceLROnPlateau(mode="max", factor=0.5)
 POOL_BATCHES = 16  # batches whose proteins are sorted by length together
@@ -41,11 +40,9 @@ class RclTrainingPlan:
     features: ProteinFeatures
     savepoint: Path
 
-    def loop(
-        self, group: TrainingGroup, report: ReportEvent, stop_requested: StopRequested
-    ) -> RclLoop:
+    def loop(self, group: TrainingGroup) -> RclLoop:
         """Return the loop of one process."""
-        return RclLoop(self, group, report, stop_requested)
+        return RclLoop(self, group)
 
 
 class RclBatch(NamedTuple):
@@ -65,13 +62,7 @@ class RclLoop(TrainingLoop):
     Where the settings say so, a running mean of the weights is what is validated and kept.
     """
 
-    def __init__(
-        self,
-        plan: RclTrainingPlan,
-        group: TrainingGroup,
-        report: ReportEvent,
-        stop_requested: StopRequested,
-    ) -> None:
+    def __init__(self, plan: RclTrainingPlan, group: TrainingGroup) -> None:
         """Draw the first weights from the seed, and load the savepoint."""
         self._plan, self._settings, self._fit = plan, plan.settings, plan.settings.training
         settings, fit = self._settings, self._fit
@@ -92,8 +83,6 @@ class RclLoop(TrainingLoop):
             optimizer,
             (fit.epochs, fit.patience),
             group,
-            report,
-            stop_requested,
             averaged=averaged,
             precision=settings.precision,
         )

@@ -1,24 +1,248 @@
-"""The report of one run: its sections in their order."""
+"""The report of one run: its sections, and the page of all of them in their order."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from html import escape
+from pathlib import Path
+
+import numpy as np
 
 from virnucpro.errors import InputError
 from virnucpro.events import Emit, unseen
-from virnucpro.formatting import counted
-from virnucpro.layout import picture_name
-from virnucpro.report.answer import answer_section, tiles_section
+from virnucpro.formatting import counted, is_or_are, memory_size, percent, rate_text, seconds_text
+from virnucpro.layout import Layout, picture_name
 from virnucpro.report.content import Content, read_content
-from virnucpro.report.document import KINDS, page, part
+from virnucpro.report.document import KINDS, definitions, file_link, flat, grid, page, part, share
 from virnucpro.report.figures import FEWEST_RECORDS, draw_figures, page_style, page_svg
-from virnucpro.report.record import next_section, run_section
 from virnucpro.report.table import table_section
 from virnucpro.report.tracks import draw_track, hover_data, read_tracks
 from virnucpro.results import PredictionRun
+from virnucpro.settings import DOUBTFUL, SHIPPED_MODELS
+
+SHORTEST_TIMED = 0.01  # seconds; of less no rate can be told
+_METHOD = "https://doi.org/10.1093/bib/bbaf224"
+# Of the released models; a shipped model needs neither.
+_ENCODERS = (
+    ("DNABERT-S", "Zhou Z. et al. (2024), arXiv", "https://arxiv.org/abs/2402.08777"),
+    ("ESM-2", "Lin Z. et al. (2023), Science 379", "https://doi.org/10.1126/science.ade2574"),
+)
+_TOOLS = (
+    (
+        "CheckV",
+        "tells how complete each viral sequence is, and cuts off what belongs to a host.",
+        "checkv end_to_end {fasta} checkv_results -d CHECKV_DATABASE",
+        "Nayfach S. et al. (2021), Nature Biotechnology 39, 578",
+        "https://doi.org/10.1038/s41587-020-00774-7",
+    ),
+    (
+        "geNomad",
+        "is a second opinion by other means, and assigns viruses to their groups.",
+        "genomad end-to-end {fasta} genomad_results GENOMAD_DATABASE",
+        "Camargo A. P. et al. (2024), Nature Biotechnology 42, 1303",
+        "https://doi.org/10.1038/s41587-023-01953-y",
+    ),
+)
+
+
+def run_section(content: Content) -> Iterator[str]:
+    """Yield what ran, for how long, with which settings, and from which files."""
+    record = content.run.record
+    seconds = {str(name): float(value) for name, value in record["seconds"].items()}
+    yield f"<h3>Command</h3><pre>{escape(shlex.join(map(str, record['command'])))}</pre>"
+    if again := record.get("called_again"):
+        words = escape(shlex.join(map(str, again["command"])))
+        yield f"<p>The tables were written again by:</p><pre>{words}</pre>"
+    versions = {"virnucpro": record["virnucpro"], **record["versions"]}.items()
+    facts = {
+        "Finished": str(record["finished"]),
+        "Devices": "; ".join(str(device["name"]) for device in record["devices"]),
+        "Precision": str(record["precision"]),
+        "Versions": ", ".join(f"{name} {version}" for name, version in versions),
+    }
+    if copies := int(record["counts"].get("identical_frames", 0)):
+        frames = int(record["counts"]["frames"])
+        facts["Identical sequences"] = (
+            f"{copies:,} of {frames:,} ({percent(copies / frames, 1)}) are the same as an earlier "
+            f"one, whose scores they share"
+        )
+    yield f"{definitions(facts)}<h3>Stages</h3>"
+    whole = sum(seconds.values())
+    yield grid(
+        ("stage", "time", "share", "bases of the input per second"),
+        [
+            (
+                stage.replace("_", " "),
+                seconds_text(value),
+                percent(value / whole if whole else None),
+                rate_text(content.bases / value) if value >= SHORTEST_TIMED else "",
+            )
+            for stage, value in (*seconds.items(), ("all stages", whole))
+        ],
+    )
+    yield (
+        '<p class="muted">Of the start that finished the run; what earlier starts had done took '
+        "no time.</p>"
+    )
+    if record["workers"]:
+        heads = ("worker, device", "stage", "tasks", "opened in", "busy", "idle", "most memory")
+        rows = [
+            (
+                f"{row['worker']}, {row['device']}",
+                str(row["stage"]).replace("_", " "),
+                f"{row.get('tasks', 0):,}",
+                *(seconds_text(row.get(name)) for name in ("seconds_to_open", "busy", "idle")),
+                memory_size(row.get("peak_memory") or None),
+            )
+            for row in record["workers"]
+        ]
+        yield f"<h3>Workers</h3>{grid(heads, rows, numeric=2)}"
+    files = {"input": record["input"], "mates": record["input"].get("mates"), **record["models"]}
+    rows = [(name, str(f["path"]), str(f["sha256"])) for name, f in files.items() if f]
+    yield f"<h3>Files</h3>{grid(('what', 'file', 'SHA-256'), rows, numeric=3)}"
+    settings = grid(("setting", "value"), flat(record["settings"]), numeric=2)
+    yield f"<details><summary>Settings</summary>{settings}</details>"
+    yield f"<p>All of this is also in {file_link(f'{content.run.stem}_run.json')}.</p>"
+
+
+def next_section(content: Content) -> Iterator[str]:
+    """Yield what to do with the results, and what to cite."""
+    layout = Layout(content.run.folder, content.run.stem)
+    fasta = layout.virus_fasta.name
+    text = (
+        f"{file_link(fasta)} has the records called virus and the viral regions of other records."
+    )
+    if reads := [file_link(path.name) for path in layout.virus_reads if path.is_file()]:
+        words = "has them" if len(reads) == 1 else "have the mates of these pairs"
+        text += f" {' and '.join(reads)} {words} in the format of the input."
+    yield f"<p>{text} Scores are estimates: check what you report.</p><ul>"
+    for name, purpose, command, _, link in _TOOLS:
+        yield (
+            f'<li><a href="{link}">{name}</a> {purpose}'
+            f"<pre>{escape(command.format(fasta=shlex.quote(fasta)))}</pre></li>"
+        )
+    yield "</ul><p>If you publish the results, please cite:</p><ul>"
+    record = content.run.record
+    yield (
+        f'<li><a href="{_METHOD}">VirNucPro</a>: Li J. et al. (2025), Briefings in Bioinformatics '
+        f"26 (3), and the version of the program, which is {escape(str(record['virnucpro']))}</li>"
+    )
+    if record["settings"]["analysis"]["model_type"] not in SHIPPED_MODELS:
+        for name, text, link in _ENCODERS:
+            yield f'<li><a href="{link}">{name}</a>: {text}</li>'
+    for name, _, _, text, link in _TOOLS:
+        yield f'<li>if you used it, <a href="{link}">{name}</a>: {text}</li>'
+    yield "</ul>"
+
 
 MOST_HOVER_CHUNKS = 60_000  # of all tracks; of more, the page would be too large
+NOTEWORTHY = 0.05  # of the records or bases; a smaller share is not worth a warning
+
+
+def answer(content: Content) -> str:
+    """Return the answer of the run in one or two sentences."""
+    records, bases = counted(content.records, content.noun), counted(content.bases, "base")
+    virus, hosts = content.tallies["virus"], content.tallies["region"].records
+    if not content.scored:
+        return f"None of the {records} could be scored, so nothing is said about them."
+    text = f"{virus.records:,} of {records} {is_or_are(virus.records)} called virus"
+    if virus.records:
+        text += f", {content.counts['sure']:,} of them surely; these are {virus.bases:,} of {bases}"
+    if hosts:
+        verb = "holds" if hosts == 1 else "hold"
+        text += f". {counted(hosts, 'more record')} {verb} viral regions, such as proviruses"
+    return f"{text}."
+
+
+def warnings(content: Content) -> Iterator[str]:
+    """Yield what a reader of the results must know, in sentences."""
+    summary = content.run.summary
+    if summary.notice:
+        yield f"{summary.notice[0].upper()}{summary.notice[1:]}."
+    if content.scored and not content.calibrated:
+        yield (
+            "The classifier is not calibrated: a score is not a probability, and there is no "
+            "estimated false discovery rate (fdr)."
+        )
+    rates = content.of_call("virus")["fdr"]
+    highest_rate = np.fmax.reduce(rates, initial=0)
+    if content.calibrated and len(rates) and np.isnan(rates).all():
+        yield (
+            f"No false discovery rate (fdr) is known: nearly all {content.noun}s look viral, so "
+            f"most are viruses, or their hosts are of an unknown kind."
+        )
+    if highest_rate > DOUBTFUL:
+        yield (
+            f"Of the {content.noun}s called virus, an estimated {percent(highest_rate)} "
+            f"are none. Take those of the tier high, or those with a small fdr."
+        )
+    records, bases = content.tallies["unscored"]
+    if max(records / max(content.records, 1), bases / max(content.bases, 1)) >= NOTEWORTHY:
+        yield (
+            f"{counted(records, content.noun)} ({share(records, content.records)}, and "
+            f"{share(bases, content.bases)} of the bases) were not judged, because "
+            f"nothing of them could be scored. They may be viral."
+        )
+    short = int((2 * content.figures["length"] < content.chunk_length).sum())
+    if short > NOTEWORTHY * content.records:
+        yield (
+            f"{counted(short, content.noun)} ({share(short, content.records)}) are "
+            f"shorter than half a chunk. The model was trained with chunks of "
+            f"{content.chunk_length:,} bases and knows less about such short ones."
+        )
+    if summary.failures:
+        yield (
+            f"{counted(summary.failures, content.noun)} could not be scored in full: see "
+            f"failed_files.txt. The same command tries them again."
+        )
+
+
+def answer_section(content: Content) -> Iterator[str]:
+    """Yield the first section."""
+    record, cuts = content.run.record, content.cuts
+    model = record["settings"]["analysis"]["model_type"]
+    conditions = [f"virus score above {cuts.min_score:g}"]
+    if cuts.max_fdr < 1:
+        conditions.append(f"fdr of at most {cuts.max_fdr:g}")
+    if cuts.min_length > 1:
+        conditions.append(f"at least {cuts.min_length:,} bases")
+    files = record["input"]
+    paths = [files["path"], *([files["mates"]["path"]] if "mates" in files else [])]
+    names = ["standard input" if path == "-" else Path(str(path)).name for path in paths]
+    amount = f"{counted(content.records, content.noun)}, {counted(content.bases, 'base')}"
+    yield f'<p class="answer">{escape(answer(content))}</p>'
+    yield definitions(
+        {
+            "Input": f"{' and '.join(names)}: {amount}",
+            "Model": f"{model}, chunks of {content.chunk_length:,} bases",
+            "Called virus": ", ".join(conditions),
+            "Finished": str(record["finished"]).replace("T", " "),
+        }
+    )
+    if found := list(warnings(content)):
+        yield '<div class="warnings" role="note"><strong>Please note</strong><ul>'
+        yield from (f"<li>{escape(text)}</li>" for text in found)
+        yield "</ul></div>"
+
+
+def tiles_section(content: Content) -> Iterator[str]:
+    """Yield the tiles; the script makes them filter the table."""
+    yield '<div class="tiles">'
+    for kind, name in KINDS.items():
+        records, bases = content.tallies[kind]
+        total, noun = records, content.noun
+        remark = f"{share(records, content.records)} of the {noun}s"
+        if kind == "region":
+            total = content.counts["regions"]
+            remark = "called nonvirus or undecided; the bases are those of the regions"
+        yield (
+            f'<button type="button" class="tile {kind}" data-kind="{kind}" data-total="{total}">'
+            f'<span>{name}</span><span class="number">{records:,}</span>'
+            f"<span>{noun if records == 1 else f'{noun}s'}, {counted(bases, 'base')}</span>"
+            f'<span class="muted">{remark}</span></button>'
+        )
+    yield "</div>"
 
 
 def report_page(run: PredictionRun, emit: Emit = unseen) -> str:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, UsageError
-from virnucpro.events import Event, StepProgress
-from virnucpro.executors.executor import Executor
-from virnucpro.executors.local import LocalPool
+from virnucpro.events import Emit, Notice, StepProgress
+from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout, RunLayout
 from virnucpro.report.writing import report_problem
@@ -30,13 +29,11 @@ from virnucpro.settings import CutSettings
 from virnucpro.stages.chunking import ChunkingFigures, hashed_input
 from virnucpro.stages.output import OutputStage
 from virnucpro.stages.results import OutputFigures, result_counts
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import Disk, HashedFile
 from virnucpro.store.documents import parse_json
-from virnucpro.store.ledger import stage_receipt
+from virnucpro.store.ledger import Ledger, Receipt, UnusableReceiptError
 from virnucpro.store.lock import locked
-from virnucpro.store.receipts import Receipt, UnusableReceiptError
-from virnucpro.store.stamps import HashedFile
-from virnucpro.store.state import INPUT_NAMES, INTERLEAVED, MATES, RunState, read_state
+from virnucpro.store.work import INPUT_NAMES, INTERLEAVED, MATES, RunState, read_state
 from virnucpro.version import __version__
 
 
@@ -52,25 +49,14 @@ class CalledRun(NamedTuple):
     noun: str
 
 
-class CallScreen(StepProgress, Protocol):
-    """Shows how far the calling is."""
-
-    def say(self, text: str) -> None:
-        """Show a sentence."""
-        ...
-
-    def show_report(self, event: Event) -> None:
-        """Count the records that an event reports, in the current step."""
-        ...
-
-
 def call_again(
     folders: Sequence[Path],
     stems: Sequence[str],
     inputs: Sequence[Path],
     cuts: CutSettings,
     command: Sequence[str],
-    screen: CallScreen,
+    progress: StepProgress,
+    emit: Emit,
 ) -> list[CalledRun]:
     """Write the tables of all runs with other cuts; a run that has these cuts is left alone.
 
@@ -83,7 +69,8 @@ def call_again(
         inputs: files that runs were made from, where they are not in their places any more.
         cuts: what a record needs to be called virus.
         command: the command line, for the records of the runs.
-        screen: shows what is done.
+        progress: gets a step for each run and its report.
+        emit: gets what is done.
 
     Raises:
         UsageError: a directory holds no finished run of ``predict``, or one that was asked for by
@@ -91,7 +78,7 @@ def call_again(
         InputError: the input of a run is not there, or it is another file now.
         LockedError: another process works on a run.
     """
-    found = [each for folder in folders for each in _finished_runs(folder, stems, screen.say)]
+    found = [each for folder in folders for each in _finished_runs(folder, stems, emit)]
     if not found:
         raise UsageError(f"no directory holds a run {', '.join(stems)}: see virnucpro status")
     given = {}
@@ -102,17 +89,17 @@ def call_again(
         given[file.sha256] = file
     runs = []
     for layout in found:
-        screen.say(f"calling the records of {layout.stem} in {layout.root}")
+        emit(Notice("info", f"calling the records of {layout.stem} in {layout.root}"))
         with locked(layout.lock):
-            runs.append(_called(layout, cuts, command, given, screen))
-            if problem := report_problem(layout, Disk(), screen.show_report):
-                screen.say(problem)
+            runs.append(_called(layout, cuts, command, given, progress, emit))
+            if problem := report_problem(layout, Disk(), emit):
+                emit(Notice("info", problem))
     for folder in dict.fromkeys(run.layout.root.parent for run in runs):
-        renew_samples(folder, screen.say)
+        renew_samples(folder, lambda text: emit(Notice("info", text)))
     return runs
 
 
-def _finished_runs(folder: Path, stems: Sequence[str], say: Callable[[str], None]) -> list[Layout]:
+def _finished_runs(folder: Path, stems: Sequence[str], emit: Emit) -> list[Layout]:
     """Return the finished runs of a folder and of the samples in it."""
     root = folder.absolute()
     places = [*(root / name for name in samples_of(root)), root]
@@ -130,7 +117,7 @@ def _finished_runs(folder: Path, stems: Sequence[str], say: Callable[[str], None
     if not runs and not stems:
         raise left_out[0] if left_out else UsageError(f"{folder} holds no run of predict")
     for refusal in left_out:
-        say(f"left out: {refusal}")
+        emit(Notice("info", f"left out: {refusal}"))
     return runs
 
 
@@ -141,7 +128,7 @@ def _finished(layout: Layout) -> tuple[RunLayout, RunState, Receipt, dict[str, J
         if state is None:
             raise ValueError("its state is missing or damaged")
         run = RunLayout(layout.root, layout.stem, int(state.analysis["chunk length"]))
-        receipt = stage_receipt(run, "output", OutputFigures)
+        receipt = Ledger(run).read(run.receipt("output"), OutputFigures)
         record = parse_json(run.run_json.read_bytes())
         if not isinstance(record["settings"], dict) or not isinstance(record["counts"], dict):
             raise ValueError(f"{run.run_json.name} was changed")
@@ -163,7 +150,8 @@ def _called(
     settings: CutSettings,
     command: Sequence[str],
     given: Mapping[str, HashedFile],
-    screen: CallScreen,
+    progress: StepProgress,
+    emit: Emit,
 ) -> CalledRun:
     """Write the tables of a run, unless they are those of the asked cuts.
 
@@ -192,9 +180,9 @@ def _called(
         proved = False
     if not proved:
         raise _unfinished(layout, "its scores were changed since, or are read in another way")
-    sweep(layout, disk)
-    screen.begin(f"calling {layout.stem}", figures.records)
-    carry_out_stage([run], 0, Executor(LocalPool(Device("cpu")), 1), screen.show_report)
+    sweep(run)
+    progress.begin(f"calling {layout.stem}", figures.records)
+    carry_out_stage([run], 0, Executor(LocalPool(Device("cpu")), 1), emit)
     figures = run.ledger.figures(layout.receipt("output"))
     assert isinstance(figures, OutputFigures)
     if record["settings"].get("cuts") != asdict(cuts) or INCOMPLETE in record or run.computed:
@@ -209,7 +197,7 @@ def _called(
             "counts": {**record["counts"], **result_counts(figures)},
         }
         disk.save(layout.run_json, (json.dumps(record, indent=1) + "\n").encode())
-    screen.begin(f"report of {layout.stem}", figures.records)
+    progress.begin(f"report of {layout.stem}", figures.records)
     return CalledRun(layout, figures, bool(run.computed), "pair" if source.paired else "record")
 
 

@@ -12,15 +12,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from virnucpro.contracts import Stage, Task
-from virnucpro.events import Emit, Notice, StageFinished, StageStarted
+from virnucpro.contracts import SPLITTING, Stage, Task
+from virnucpro.events import Emit, Notice, StageAhead, StageFinished, StageStarted
 from virnucpro.executors.executor import Executor
 from virnucpro.run.features import drop_features, files_to_score, next_window
-from virnucpro.run.forecast import stages_ahead
 from virnucpro.run.run import Run, check_space, sweep
 from virnucpro.run.status import write_stage_list
 from virnucpro.run.workers import WorkerTable
 from virnucpro.store.legacy import is_new_legacy_run
+
+# Seconds per million open frames, measured with model type lite on two cores of a shared machine.
+# Scaled by what translation took in this run; embedding takes much longer than all of them.
+HOST_SECONDS = {"translation": 40, "merging": 50, "prediction": 45, "consensus": 6, "output": 15}
+# Seconds per million records to read them for the report: 4.1 s of a processor, where translation
+# took 3.4 s of it per million frames. Scaled in the same way.
+REPORT_SECONDS = 50
 
 Files = Mapping[Run, Sequence[int]]
 """The numbers of split files that are embedded and scored together, by run."""
@@ -37,15 +43,15 @@ def execute(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
 
 def begin(run: Run, executor: Executor, emit: Emit) -> None:
     """Bring the stages before the embedding up to date."""
-    sweep(run.layout, run.disk)
-    write_stage_list(run.layout, run.disk, run.command, run.stages)
+    sweep(run)
+    write_stage_list(run)
     ledger = run.ledger
     if is_new_legacy_run(run.layout):
         for text in (text for stage in run.stages for text in stage.take_over()):
             emit(Notice("warning", text))
         ledger.store()  # from here on it is a run of this version
     begun = run.layout.score_files()  # features are gone before all files have scores
-    if ledger.has_removed_outputs and not begun and (reason := _distrusted(run)):
+    if ledger.removed and not begun and (reason := _distrusted(run)):
         text = "the intermediate files of the finished run, since removed, are needed again"
         emit(Notice("warning", f"{text}: {reason}"))
         ledger.forget_removed()
@@ -190,6 +196,47 @@ def _to_do(
         if reason := run.ledger.check(task):
             stale.append(task)
             reasons.update([reason] if reason != "no receipt" else [])
-    if stale and run.unscored is None and not run.space_checked and stage.disk_need(run.ledger):
+    if stale and run.unscored is None and not run.space_checked and stage.bytes_per_frame:
         check_space(run, emit)
     return [run.ledger.reopened(task) for task in stale]
+
+
+def stages_ahead(run: Run, position: int, files: Sequence[int] | None) -> list[StageAhead]:
+    """Return what is to do behind the stage at ``position``, or behind its part for ``files``.
+
+    Of an embedding stage that is the number of sequences, of a stage of the host the seconds; the
+    report comes last. Before the frames are counted, nothing is known.
+    """
+    later = run.stages[position + 1 :]
+    receipts = {receipt.stage: receipt for _, receipt in run.ledger.receipts()}
+    if SPLITTING not in receipts:
+        return [*(StageAhead(stage.name) for stage in later), *run.others_ahead]
+    frames = run.frames
+    if files is not None:
+        present = sum(frames[number - 1] for number in files)
+        pending = sum(frames[number - 1] for number in run.unscored or ())
+        own = [
+            StageAhead(stage.name, pending + (present if number > position else 0))
+            for number, stage in enumerate(run.stages)
+            if stage.runs_on == "worker"
+        ]
+        return [*own, *run.others_ahead]
+    translation = receipts.get("translation")  # train embed has none
+    scale = 1.0
+    if translation and translation.seconds > 0 and any(frames):
+        scale = translation.seconds / (HOST_SECONDS["translation"] * translation.outputs[0].rows)
+        scale *= 1e6
+    ahead = []
+    for stage in later:
+        if stage.runs_on == "worker":
+            todo = [task for task in stage.plan(run.ledger) if not task.receipt.exists()]
+            ahead.append(StageAhead(stage.name, sum(task.count for task in todo)))
+        elif stage.name in HOST_SECONDS:
+            seconds = scale * HOST_SECONDS[stage.name] * sum(frames) / 1e6
+            ahead.append(StageAhead(stage.name, seconds=seconds))
+        else:
+            ahead.append(StageAhead(stage.name))
+    if chunking := receipts.get("chunking"):  # other runs have no report
+        records = chunking.outputs[1].rows
+        ahead.append(StageAhead("report", seconds=scale * REPORT_SECONDS * records / 1e6))
+    return [*ahead, *run.others_ahead]

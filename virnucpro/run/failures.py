@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from virnucpro.io.chunks import record_of
-from virnucpro.io.frames import chunk_of
+from virnucpro.io.frames import chunk_of, record_of
 from virnucpro.io.pairs import InputFiles, mate_headers
 from virnucpro.io.records import Record
 from virnucpro.layout import Layout, stem_of
 from virnucpro.stages.chunking import refuse_changed_input
 from virnucpro.stages.splitting import copies_of
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import Disk, HashedFile
+from virnucpro.store.ledger import FileFailure
 from virnucpro.store.lock import locked
-from virnucpro.store.receipts import FileFailure
-from virnucpro.store.stamps import HashedFile
 from virnucpro.store.work import ExistingWork, move_aside
 from virnucpro.tables import FAILURES, RECORDS
 

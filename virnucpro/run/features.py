@@ -16,7 +16,6 @@ from virnucpro.events import Emit, Notice
 from virnucpro.formatting import byte_size
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.run.run import Run, feature_bytes
-from virnucpro.stages.splitting import split_files
 
 # The features that exist at the same time take an eighth of the free space, and are those of at
 # most so many frames: 27 GB with the released models. They take minutes to embed on eight GPUs, and
@@ -31,24 +30,25 @@ def files_to_score(run: Run, emit: Emit) -> list[int] | None:
     Those are runs that are asked to, those whose features the disk cannot hold, and those of which
     an earlier start has scored files. To be called when the split files are there.
     """
-    needs, begun = run.disk_needs, bool(run.layout.score_files())
-    if not needs or (run.features == "kept" and not begun):
+    begun = bool(run.layout.score_files())
+    if not run.bytes_per_frame or (run.features == "kept" and not begun):
         return None
     total, missing, free = feature_bytes(run)
     if run.features != "dropped" and not begun and missing <= free:
         return None
     pending = _without_scores(run)
-    if not frames_of_files(run) or not (pending or begun):
+    if not run.frames or not (pending or begun):
         return None
     features = (path for number in pending for path in _features(run.layout, number))
     run.ledger.forget_removed(frozenset(features))
     if pending:
-        most = min(MOST_FRAMES, int(free * SHARE / _bytes_per_frame(run)))
+        most = min(MOST_FRAMES, int(free * SHARE / run.bytes_per_frame))
         emit(
             Notice(
                 "info",
-                f"{needs[0].purpose} take {byte_size(total)} ({byte_size(free)} are free): they "
-                f"are not kept, but removed when they are scored, at most {most:,} at a time",
+                f"the features of {sum(run.frames):,} frames take {byte_size(total)} "
+                f"({byte_size(free)} are free): they are not kept, but removed when they are "
+                f"scored, at most {most:,} at a time",
             )
         )
     return pending
@@ -59,10 +59,10 @@ def next_window(runs: Sequence[Run]) -> dict[Run, list[int]]:
     window: dict[Run, list[int]] = {}
     room = 0
     for run in (run for run in runs if run.unscored):
-        frames = frames_of_files(run)
+        frames = run.frames
         free = shutil.disk_usage(run.layout.root).free
         if not window:
-            room = min(MOST_FRAMES, int(free * SHARE / _bytes_per_frame(run)))
+            room = min(MOST_FRAMES, int(free * SHARE / run.bytes_per_frame))
         taken: list[int] = []
         while run.unscored and (frames[run.unscored[0] - 1] <= room or not (window or taken)):
             taken.append(run.unscored.pop(0))
@@ -70,7 +70,7 @@ def next_window(runs: Sequence[Run]) -> dict[Run, list[int]]:
         if taken:
             window[run] = taken
         count = sum(frames[number - 1] for number in taken)
-        needed = int(count * _bytes_per_frame(run))
+        needed = count * run.bytes_per_frame
         if needed > free:
             raise OutputError(
                 f"{run.layout.root} has {byte_size(free)} free, but the features of {count:,} "
@@ -89,16 +89,7 @@ def drop_features(run: Run, files: Sequence[int]) -> None:
         of_file = [(path, receipts[path]) for path in paths if path in receipts]
         if not any(receipt.failed for _, receipt in of_file):
             removed += of_file
-    run.ledger.remove(removed, frozenset())
-
-
-def frames_of_files(run: Run) -> list[int]:
-    """Return the number of frames of each split file."""
-    return [file.rows for file in split_files(run.ledger, run.layout, "nucleotide")]
-
-
-def _bytes_per_frame(run: Run) -> float:
-    return sum(need.bytes for need in run.disk_needs) / sum(frames_of_files(run))
+    run.ledger.remove(removed)
 
 
 def _without_scores(run: Run) -> list[int]:
@@ -107,7 +98,7 @@ def _without_scores(run: Run) -> list[int]:
     There are none where the table of predictions itself is proved.
     """
     by_file = [(stage, own) for stage in run.stages if (own := stage.by_file())]
-    files = proved = list(range(1, len(frames_of_files(run)) + 1))
+    files = proved = list(range(1, len(run.frames) + 1))
     features_proved = files
     for _, own in by_file:
         features_proved, tasks = proved, own.plan(run.ledger)

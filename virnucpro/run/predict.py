@@ -32,7 +32,7 @@ from virnucpro.stages.results import OutputFigures, result_counts
 from virnucpro.stages.splitting import SplittingFigures
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked, refuse_held
-from virnucpro.store.state import INPUT_NAMES, RunState
+from virnucpro.store.work import INPUT_NAMES, RunState
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,10 @@ from virnucpro.stages.output import OutputStage
 from virnucpro.stages.prediction import PredictionStage
 from virnucpro.stages.splitting import SplittingStage
 from virnucpro.stages.translation import TranslationStage
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import Disk, HashedFile
 from virnucpro.store.ledger import has_receipts
 from virnucpro.store.legacy import is_legacy_run, legacy_frames_per_file
-from virnucpro.store.stamps import HashedFile
-from virnucpro.store.state import INTERLEAVED, MATES, RunState, read_state
+from virnucpro.store.work import INTERLEAVED, MATES, RunState, read_state
 
 # What the state of a run says where it has split files of a fixed size, or no frame twice.
 FRAMES_PER_FILE = "frames per file"

@@ -19,11 +19,8 @@ from virnucpro.layout import MOLECULES, STDIN, Layout, RunLayout, stem_of
 from virnucpro.models.store import find_model
 from virnucpro.settings import AnalysisSettings, CutSettings, MachineSettings
 from virnucpro.store import legacy
-from virnucpro.store.disk import host_name, refuse_links
-from virnucpro.store.state import refuse_foreign_files
-
-LONGEST_NAME = 255  # bytes, on every common file system
-LONGEST_PID = 4194304  # Linux gives no higher process number
+from virnucpro.store.disk import refuse_links
+from virnucpro.store.work import refuse_early
 
 
 @dataclass(frozen=True)
@@ -98,11 +95,6 @@ def check_input(request: PredictionRequest) -> None:
     for name in filter(None, (request.source, request.mates)):
         if name == STDIN:
             continue
-        if "://" in name and not os.path.exists(name):  # noqa: PTH110
-            raise UsageError(
-                f"input {name} is an address: download the file and name it, or pipe it to "
-                f"--input -"
-            )
         check_readable(Path(name))
         resolved = Path(name).resolve()
         if any(path == resolved or path in resolved.parents for path in owned):
@@ -112,7 +104,7 @@ def check_input(request: PredictionRequest) -> None:
     if request.resume:
         legacy.refuse_finished(layout)
     if not request.force:
-        refuse_foreign_files(layout, resume=request.resume)
+        refuse_early(layout, resume=request.resume)
 
 
 def check_models(analysis: AnalysisSettings) -> None:
@@ -139,19 +131,11 @@ def check_models(analysis: AnalysisSettings) -> None:
 
 
 def _check_name(source: str, layout: Layout) -> None:
-    """Raise UsageError where no file can be named after the input, or its name is too long."""
+    """Raise UsageError where no file can be named after the input."""
     if layout.stem in ("", ".", ".."):
         check_readable(Path(source))  # a folder such as . is named as one
         raise UsageError(
             f"input {source!r} has a name after which no results can be named: rename the file"
-        )
-    # While it is written, a file has a longer name; see virnucpro.store.disk.
-    names = [f".{name}.{host_name()}.{LONGEST_PID}.tmp" for name in layout.top_names()]
-    excess = max(len(os.fsencode(name)) for name in names) - LONGEST_NAME
-    if excess > 0:
-        raise UsageError(
-            f"input {source} has a name that is {excess} bytes too long to name the results "
-            f"after it: rename the file, or make a link with a shorter name"
         )
 
 

@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from virnucpro.contracts import DiskNeed, Json, Stage
+from virnucpro.contracts import SPLITTING, Json, Stage
 from virnucpro.errors import OutputError
 from virnucpro.events import Emit, Notice, StageAhead
 from virnucpro.formatting import byte_size
 from virnucpro.layout import MOLECULES, Layout
-from virnucpro.store.disk import Disk
-from virnucpro.store.ledger import Ledger
-from virnucpro.store.receipts import FileFailure
-from virnucpro.store.stamps import HashedFile
-from virnucpro.store.state import RunState, check_run, read_state, write_state
+from virnucpro.store.disk import AGAIN, Disk, HashedFile
+from virnucpro.store.ledger import FileFailure, Ledger
+from virnucpro.store.work import RunState, check_run, read_state, write_state
 
 
 @dataclass(eq=False)
@@ -67,9 +65,15 @@ class Run:
         return [failure for _, receipt in self.ledger.receipts() for failure in receipt.failures]
 
     @property
-    def disk_needs(self) -> list[DiskNeed]:
-        """What the large outputs of all stages take."""
-        return [need for stage in self.stages if (need := stage.disk_need(self.ledger))]
+    def frames(self) -> list[int]:
+        """The number of frames of each split file."""
+        folder, files = self.layout.folder("nucleotide"), self.ledger.outputs(SPLITTING)
+        return [file.rows for file in files if file.path.parent == folder]
+
+    @property
+    def bytes_per_frame(self) -> int:
+        """What the features of a frame take on the disk."""
+        return sum(stage.bytes_per_frame for stage in self.stages)
 
 
 def checked_state(
@@ -85,30 +89,30 @@ def checked_state(
     return state
 
 
-def sweep(layout: Layout, disk: Disk) -> None:
+def sweep(run: Run) -> None:
     """Remove temporary files of earlier, killed processes."""
-    disk.sweep(layout.root, layout.top_names())
+    layout = run.layout
+    run.disk.sweep(layout.root, layout.top_names())
     for folder in (layout.home, layout.state, layout.merged_folder, *map(layout.folder, MOLECULES)):
-        disk.sweep(folder)
+        run.disk.sweep(folder)
 
 
 def check_space(run: Run, emit: Emit) -> None:
     """Say how much the features of a run take."""
     run.space_checked = True
-    root, needs = run.layout.root, run.disk_needs
     total, missing, free = feature_bytes(run)
-    emit(Notice("info", f"{needs[0].purpose} take {byte_size(total)} ({byte_size(free)} are free)"))
+    what = f"the features of {sum(run.frames):,} frames"
+    emit(Notice("info", f"{what} take {byte_size(total)} ({byte_size(free)} are free)"))
     if missing > free:
         raise OutputError(
-            f"{root} has {byte_size(free)} free, but {needs[0].purpose} still take "
-            f"{byte_size(missing)}: free some space or move the folder, then run the same command "
-            f"again"
+            f"{run.layout.root} has {byte_size(free)} free, but {what} still take "
+            f"{byte_size(missing)}: free some space or move the folder, then {AGAIN}"
         )
 
 
 def feature_bytes(run: Run) -> tuple[int, int, int]:
     """Return the bytes that all features take, those that are missing, and those that are free."""
-    total = sum(need.bytes for need in run.disk_needs)
+    total = sum(run.frames) * run.bytes_per_frame
     present = sum(path.stat().st_size for path in run.layout.feature_files())
     return total, max(0, total - present), shutil.disk_usage(run.layout.root).free
 

@@ -11,16 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from virnucpro.columns import MISSING
+from virnucpro.columns import MISSING, open_table
 from virnucpro.errors import InputError, LockedError, UsageError, VirNucProError
 from virnucpro.formatting import printable
-from virnucpro.io.delimited import open_table
 from virnucpro.layout import STDIN, SamplesFolder, existing_paths, stem_of
 from virnucpro.report.writing import write_overview
 from virnucpro.results import PredictionRun, open_runs
 from virnucpro.store.disk import Disk, is_own_file
 from virnucpro.store.lock import locked
-from virnucpro.store.work import ExistingWork, foreign_files_refusal, move_aside
+from virnucpro.store.work import ExistingWork, move_aside, refuse_foreign
 from virnucpro.tables import SAMPLES
 
 if TYPE_CHECKING:
@@ -196,8 +195,8 @@ def claim_table(folder: SamplesFolder, disk: Disk, *, force: bool = False) -> No
     existing = ExistingWork(folder.root, previous, foreign_files=foreign)
     if force:
         move_aside(existing, disk)
-    elif refusal := foreign_files_refusal(existing):
-        raise refusal
+    else:
+        refuse_foreign(existing)
 
 
 def write_table(folder: SamplesFolder, disk: Disk, named: Iterable[Sample] = ()) -> None:

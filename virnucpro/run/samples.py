@@ -117,7 +117,7 @@ def _carry_out(
                     run.others_ahead = (StageAhead("other samples"),) * (len(samples) > 1)
                     begin(run, workers.executor, _named(sample, emit))
                     group.append((sample, own, run))
-                    room -= sum(need.bytes for need in run.disk_needs)
+                    room -= sum(run.frames) * run.bytes_per_frame
                     locks.push(lock.pop_all())
             embed([run for _, _, run in group], workers.executor, emit)
             for sample, own, run in group:

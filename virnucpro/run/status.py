@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from virnucpro.contracts import SPLITTING, Json, Stage
-from virnucpro.layout import Layout, OutputFolder
+from virnucpro.contracts import SPLITTING, Json
+from virnucpro.layout import Layout, OutputFolder, receipt_beside
+from virnucpro.run.run import Run
 from virnucpro.store import legacy
-from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.ledger import (
-    StoredReceipts,
+    FileFailure,
+    Ledger,
+    Receipt,
+    UnusableReceiptError,
     has_receipts,
-    read_receipts,
-    receipt_or_problem,
 )
 from virnucpro.store.lock import A_RUN, LockOwner, read_owner
-from virnucpro.store.receipts import FileFailure
-from virnucpro.store.state import read_state
+from virnucpro.store.work import read_state
 
 RunProgress = Literal["running", "finished", "partial", "interrupted", "legacy", "legacy finished"]
 
@@ -107,8 +107,8 @@ class RunStatus:
         return sum(known) if seconds and len(known) == len(seconds) else None
 
 
-def write_stage_list(layout: Layout, disk: Disk, command: str, stages: Sequence[Stage]) -> None:
-    """Write down the stages of a run, and the ``command`` that continues it."""
+def write_stage_list(run: Run) -> None:
+    """Write down the stages of a run, and the command that continues it."""
     rows = [
         {
             "name": stage.name,
@@ -116,12 +116,12 @@ def write_stage_list(layout: Layout, disk: Disk, command: str, stages: Sequence[
             "embeds": stage.runs_on == "worker",
             "reads_intermediate": stage.reads_intermediate,
             "file_pattern": stage.file_pattern
-            and stage.file_pattern.relative_to(layout.root).as_posix(),
+            and stage.file_pattern.relative_to(run.layout.root).as_posix(),
         }
-        for stage in stages
+        for stage in run.stages
     ]
-    document = {"command": command, "stages": rows}
-    disk.save(layout.stage_list, sealed(document), durable=False)
+    document = {"command": run.command, "stages": rows}
+    run.disk.save(run.layout.stage_list, sealed(document), durable=False)
 
 
 def layouts_in(root: Path) -> list[Layout]:
@@ -151,17 +151,17 @@ def _run_status(layout: Layout) -> RunStatus | None:
             return RunStatus(layout.stem, state or was, None, owner, features=features)
         begun = owner is not None and owner.work == A_RUN
         return RunStatus(layout.stem, "running", None, owner) if begun else None
-    earlier, stored = read_state(layout), read_receipts(layout)
+    earlier, ledger = read_state(layout), Ledger(layout)
     try:
         listed = unsealed(layout.stage_list.read_bytes())
     except (OSError, ValueError):  # the next start writes it again
         listed = {"command": "predict", "stages": []}
-    stages, failures = _stages(layout, stored, listed["stages"])
+    stages, failures = _stages(layout, ledger, listed["stages"])
     needed = any(not stage.complete and stage.reads_intermediate for stage in stages)
     # A run that does not keep features removes those of split files that have scores.
-    if stored.removed and needed and not layout.score_files():
-        everything = StoredReceipts(documents=stored.documents)  # removed files are needed again
-        stages, failures = _stages(layout, everything, listed["stages"])
+    if ledger.removed and needed and not layout.score_files():
+        ledger.removed = frozenset()  # these files are needed again
+        stages, failures = _stages(layout, ledger, listed["stages"])
     complete = bool(stages) and all(stage.complete for stage in stages)
     if failures and all(stage.complete for stage in stages if not stage.embeds):
         state = state or "partial"
@@ -171,33 +171,42 @@ def _run_status(layout: Layout) -> RunStatus | None:
 
 
 def _stages(
-    layout: Layout, stored: StoredReceipts, listed: Sequence[Json]
+    layout: Layout, ledger: Ledger, listed: Sequence[Json]
 ) -> tuple[list[StageStatus], list[FileFailure]]:
     """Return the status of all stages of a run, and what failed in them."""
-    splitting = receipt_or_problem(layout, layout.receipt(SPLITTING), stored)
+    splitting = _receipt(ledger, layout.receipt(SPLITTING))
     stages = [StageStatus(**row) for row in listed]
     failures: list[FileFailure] = []
     for stage in stages:
         if stage.file_pattern is None:
             stage.files = 1
-            receipt = receipt_or_problem(layout, layout.receipt(stage.name), stored)
+            receipt = _receipt(ledger, layout.receipt(stage.name))
             stage.missing += [receipt] if isinstance(receipt, str) else []
         elif not isinstance(splitting, str):
             folder = layout.folder("nucleotide")  # the split files of proteins have the same rows
             rows = [file.rows for file in splitting.outputs if file.path.parent == folder]
-            failures += _count_files(layout, stored, stage, stage.file_pattern, rows)
+            failures += _count_files(ledger, stage, layout.root / stage.file_pattern, rows)
     return stages, failures
 
 
+def _receipt(ledger: Ledger, name: Path) -> Receipt | str:
+    """Return a receipt whose files have their sizes, or were removed; else what is wrong."""
+    try:
+        receipt = ledger.read(name)
+        return ledger.problem(receipt) or receipt
+    except UnusableReceiptError as error:
+        return str(error)
+
+
 def _count_files(
-    layout: Layout, stored: StoredReceipts, stage: StageStatus, pattern: str, rows: Sequence[int]
+    ledger: Ledger, stage: StageStatus, output: Path, rows: Sequence[int]
 ) -> list[FileFailure]:
     """Count the finished files of a stage with a task per split file; return what failed."""
     failures: list[FileFailure] = []
-    done, output = 0, layout.root / pattern
+    done = 0
     for number, count in enumerate(rows, 1):
         path = output.with_name(output.name.replace("{number}", str(number)))
-        receipt = receipt_or_problem(layout, path.with_name(path.name + ".done"), stored)
+        receipt = _receipt(ledger, receipt_beside(path))
         if isinstance(receipt, str):
             stage.missing.append(f"{path.name}: {receipt}")
             continue

@@ -24,7 +24,7 @@ from virnucpro.precision import PRECISIONS
 from virnucpro.run.run import Run
 from virnucpro.settings import NO_CLUSTER, MachineSettings
 from virnucpro.store.disk import Disk
-from virnucpro.store.state import write_state
+from virnucpro.store.work import write_state
 
 if TYPE_CHECKING:
     from virnucpro.executors.ray_pool import RayPool

@@ -21,7 +21,7 @@ from virnucpro.contracts import (
 )
 from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk
-from virnucpro.store.receipts import write_receipt
+from virnucpro.store.ledger import write_receipt
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,14 @@ from typing import ClassVar
 
 from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskFigures, TaskResult
 from virnucpro.errors import InputError, UsageError
-from virnucpro.io.chunks import chunk_id, record_spans
 from virnucpro.io.fasta import fasta_bytes
+from virnucpro.io.frames import chunk_id, record_spans
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record
 from virnucpro.layout import Molecule, RunLayout
 from virnucpro.stages.base import HostStage
-from virnucpro.store.disk import OutputWriter
-from virnucpro.store.stamps import HashedFile, hashed
+from virnucpro.store.disk import HashedFile, OutputWriter, hashed
 from virnucpro.tables import PAIRS, RECORDS
 
 # A classifier has seen chunks of its own length; on reads of half of it accuracy is near chance

@@ -20,30 +20,60 @@ from virnucpro.stages.calls import Scores, log_odds
 TRAINED_SHARE = 0.5  # of virus: training and validation parts are balanced
 FEWEST = 100  # scored contigs; the share of virus of fewer is too uncertain to correct with
 ITERATIONS = 1000
+BACKGROUND = 0.75  # the share of the records of a sample that show how its hosts score
+USUAL = 0.5  # of others look as viral as that record, in a sample of half virus
+LEAST_USUAL = 0.05
 TOLERANCE = 1e-6  # change of the share from one iteration to the next
 
 
 def record_probabilities(scores: Sequence[Scores], model: ContigModel | None) -> list[float]:
     """Return probabilities at ``TRAINED_SHARE`` of a record with these scored chunks.
 
-    With a ``model`` it is one for the record; without, one for each chunk.
+    With a ``model`` it is one number for the record: the share of others that look as viral where
+    the model has their tail, else a probability. Without, it is one for each chunk.
     """
     if model is None or not scores:
         return [virus / (virus + others) for others, virus in scores]
-    return [0.5 * (1 + math.tanh(model.log_odds([log_odds(pair) for pair in scores]) / 2))]
+    values = [log_odds(pair) for pair in scores]
+    if model.has_tail:
+        return [model.chance(values)]
+    return [0.5 * (1 + math.tanh(model.log_odds(values) / 2))]
 
 
-def contig_fdr(probabilities: Floats, chunks: Ints) -> Floats:
+def rates_by_chance(chances: Floats) -> Floats:
+    """Return the false discovery rate of every record (Benjamini and Hochberg 1995).
+
+    ``chances`` ``[n]`` are the shares of others that look as viral as each record. Where three
+    quarters of the records look more viral than half of the others should, the hosts are of a kind
+    that looks more viral, and the chances are raised accordingly. Where nearly all do, either most
+    records are viruses, or the hosts are like none that are known: then all rates are NaN.
+    """
+    usual = float(np.quantile(chances, BACKGROUND)) if len(chances) >= FEWEST else 1.0
+    if usual < LEAST_USUAL:
+        return np.full(len(chances), np.nan)
+    if usual < USUAL:
+        chances = chances ** (math.log(USUAL) / math.log(usual))
+    order = np.argsort(chances, kind="stable")
+    rates = len(chances) * chances[order] / np.arange(1, len(chances) + 1)
+    fdr = np.empty(len(chances))
+    fdr[order] = np.minimum.accumulate(np.minimum(rates, 1.0)[::-1])[::-1]
+    return fdr
+
+
+def contig_fdr(probabilities: Floats, chunks: Ints, model: ContigModel | None = None) -> Floats:
     """Return ``[contigs]``, the false discovery rate of every contig; NaN where nothing was scored.
 
-    It is the rate if the contig and all contigs with a higher probability were called virus.
-    ``probabilities`` ``[n]`` are calibrated, of every scored chunk, contig by contig; ``chunks``
-    ``[contigs]`` are the scored chunks of every contig.
+    It is the rate if the contig and all that look at least as viral were called virus.
+    ``probabilities`` ``[n]`` are those of :func:`record_probabilities` with this ``model``, contig
+    by contig; ``chunks`` ``[contigs]`` says how many each contig has.
     """
     scored = chunks > 0
     fdr = np.full(len(chunks), np.nan)
     counts = chunks[scored]
     if len(counts) == 0:
+        return fdr
+    if model is not None and model.has_tail:
+        fdr[scored] = rates_by_chance(probabilities)
         return fdr
     if len(counts) >= FEWEST:
         share = virus_share(probabilities, np.repeat(1 / counts, counts))

@@ -14,7 +14,6 @@ from virnucpro.layout import MOLECULES, Molecule, receipt_beside
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.splitting import split_files
 from virnucpro.store.features import Features, encode_features, load_features
-from virnucpro.store.receipts import failed_ids
 
 
 class IncompleteFeaturesError(AssertionError):
@@ -45,7 +44,7 @@ class MergingStage(HostStage):
         for number in range(1, count + 1):
             halves = [self.layout.features(molecule, number) for molecule in self.molecules]
             figures = [receipts.figures(receipt_beside(path)) for path in halves]
-            params = {"failed": sorted({name for each in figures for name in failed_ids(each)})}
+            params = {"failed": sorted({name for each in figures for name in each.failed})}
             inputs = (*halves, self.layout.split("nucleotide", number))
             output = self.layout.merged(number)
             tasks.append(self.whole(inputs, (output,), params, receipt=receipt_beside(output)))

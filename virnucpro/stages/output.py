@@ -17,7 +17,7 @@ import numpy as np
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.columns import MISSING
 from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskResult
-from virnucpro.io.chunks import record_spans
+from virnucpro.io.frames import record_spans
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import holds_qualities
 from virnucpro.layout import RunLayout
@@ -30,9 +30,8 @@ from virnucpro.stages.fdr import contig_fdr, record_probabilities
 from virnucpro.stages.regions import MODEL as REGION_MODEL
 from virnucpro.stages.regions import find_regions
 from virnucpro.stages.results import OutputFigures, ResultFiles
-from virnucpro.store.disk import gzip_into
+from virnucpro.store.disk import HashedFile, gzip_into
 from virnucpro.store.documents import parse_json
-from virnucpro.store.stamps import HashedFile
 from virnucpro.tables import CONSENSUS, FRAMES, PAIRS
 
 PLAIN = 7  # outputs that are always there; then those of FASTQ reads and of pairs
@@ -143,7 +142,7 @@ class OutputStage(HostStage):
             found = record_probabilities(scores, self.contig_model)
             probabilities.extend(found)
             scored.append(len(found))
-        fdr = contig_fdr(np.array(probabilities), np.array(scored, np.int64))
+        fdr = contig_fdr(np.array(probabilities), np.array(scored, np.int64), self.contig_model)
         return (None if math.isnan(rate) else rate for rate in fdr.tolist())
 
     def _chunks(self) -> Iterator[tuple[str, tuple[int, ...], list[Chunk]]]:

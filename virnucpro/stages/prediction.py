@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from virnucpro.classifier.files import ClassifierInfo, load_classifier
-from virnucpro.classifier.scoring import INNER_BATCH, Classifier
+from virnucpro.classifier.files import INNER_BATCH, Classifier, ClassifierInfo, load_classifier
 from virnucpro.compute.threads import CoreThreads
 from virnucpro.contracts import OutputFile, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import refuse_changed_model

@@ -91,8 +91,9 @@ def find_regions(
 ) -> list[Region]:
     """Return the viral regions of a record of ``length`` bases, in order; they do not overlap.
 
-    A record that looks viral from its first chunk to its last has no region: whether it is a virus
-    is what its call says. The chunks are in order and may overlap. ``contig_model`` gives the
+    A record that looks viral from its first chunk to its last has no region, and one with a viral
+    score has none if hardly any chunk looks like a host: whether it is a virus is what its call
+    says. The chunks are in order and may overlap. ``contig_model`` gives the
     score of the flanks, as in :func:`virnucpro.stages.calls.call_record`.
     """
     if length < model.shortest_record:
@@ -101,9 +102,11 @@ def find_regions(
     if len(scored) < 2 * model.fewest_chunks:
         return []
     stretches = viral_stretches([log_odds(chunks[number].scores) for number in scored], model)
-    if stretches and stretches[0].last - stretches[0].first + 1 == len(scored):
-        return []
     viral = {i for first, last, _ in stretches for i in range(first, last + 1)}
+    if len(scored) - len(viral) < model.fewest_chunks:  # too few to be a host beside a virus
+        score = virus_score([chunks[number].scores for number in scored], contig_model)
+        if len(viral) == len(scored) or score > VIRUS_ABOVE:
+            return []
     regions = []
     for first, last, evidence in stretches:
         # A region that begins or ends with the scored chunks also has the unscored ones beyond.

@@ -15,14 +15,14 @@ import re
 import socket
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from virnucpro.contracts import OutputFile
 from virnucpro.errors import OutputError, ResumeRefusedError
 from virnucpro.layout import state_folders
-from virnucpro.store.stamps import hashed
 
 GZIP_LEVEL = 4  # of 9: half of the time of the usual 6 for some percent more bytes
 BUFFER = 1 << 20  # bytes gathered before a write: large enough that the system call costs nothing
@@ -313,6 +313,56 @@ def _write_error(path: Path, error: OSError) -> OutputError:
 def gzip_into(out: OutputWriter) -> gzip.GzipFile:
     """Return a stream that compresses into ``out``, without name and time; close it before."""
     return gzip.GzipFile("", "wb", compresslevel=GZIP_LEVEL, fileobj=out, mtime=0)
+
+
+# --- whether a file still has the content that was hashed, told without hashing it each time
+
+
+class FileStamp(NamedTuple):
+    """What changes when a file is written to or replaced; times are in nanoseconds."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+
+@dataclass
+class HashedFile:
+    """A file whose content was hashed: its SHA-256 (hex), and its stamp from before it was read."""
+
+    path: Path
+    sha256: str
+    stamp: FileStamp = field(compare=False)
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is gone or has other content; it is read only where its stamp is another."""
+        try:
+            if stamp_of(self.path) == self.stamp:
+                return False
+            found = hashed(self.path)
+        except OSError:
+            return True
+        if found == self:
+            self.stamp = found.stamp
+        return found != self
+
+
+def stamp_of(file: Path | int) -> FileStamp:
+    """Return the stamp of a path or of an open file; OSError where it cannot be looked at."""
+    status = os.stat(file)  # noqa: PTH116 - a path or a file descriptor
+    return FileStamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def hashed(path: Path) -> HashedFile:
+    """Read a file for its digest; OSError where it cannot be read."""
+    with path.open("rb") as stream:
+        stamp = stamp_of(stream.fileno())
+        sha = hashlib.sha256()
+        while block := stream.read(1 << 20):
+            sha.update(block)
+    return HashedFile(path, sha.hexdigest(), stamp)
 
 
 def sha256_of(path: Path) -> str:

@@ -1,65 +1,216 @@
-"""The ledger of a run: which tasks are proved to be finished, and why the others are not."""
+"""Receipts, which prove what a task produced and from what, and the ledger of a run.
+
+A receipt is the commit point. An output without one does not exist for the program.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from virnucpro.contracts import Json, OutputFile, Task, TaskFigures, TaskResult
+import msgspec
+
+from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFigures, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.layout import MOLECULES, Layout
-from virnucpro.store.disk import AGAIN, Disk
-from virnucpro.store.documents import read_document, sealed, stamped
-from virnucpro.store.receipts import (
-    Receipt,
-    UnusableReceiptError,
-    fingerprint,
-    read_receipt,
-    receipt_document,
-    receipt_of,
-    write_receipt,
-)
-from virnucpro.store.stamps import HashedFile, hashed, stamp_of
+from virnucpro.store.disk import AGAIN, Disk, HashedFile, hashed, sha256_of, stamp_of
+from virnucpro.store.documents import read_document, sealed, stamped, unsealed, upgraded
+
+
+class UnusableReceiptError(ValueError):
+    """The file is not a usable receipt; the task that it should prove is carried out again."""
 
 
 @dataclass(frozen=True)
-class StoredReceipts:
-    """What the file of receipts holds."""
+class FileFailure(FailedSequences):
+    """Sequences that are missing in one ``file`` of a ``stage``, and why."""
 
-    # Intermediate files of a finished run that are gone; their receipts stand for them.
-    removed: frozenset[Path] = frozenset()
-    # Receipts of stages with one task and of removed files, by name.
-    documents: Mapping[Path, Json] = field(default_factory=dict)
+    stage: str
+    file: str
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What is known of a finished task. In the file, paths are relative to the output directory.
+
+    ``origin`` is ``computed``, or ``legacy`` for a file taken over from an earlier version.
+    """
+
+    stage: str
+    fingerprint: str
+    outputs: tuple[OutputFile, ...]
+    figures: TaskFigures = field(default_factory=TaskFigures)
+    origin: str = "computed"
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Ids of sequences that could not be embedded."""
+        return self.figures.failed
+
+    @property
+    def failures(self) -> list[FileFailure]:
+        """What failed, by file."""
+        file = self.outputs[0].path.name if self.figures.failures else ""
+        return [
+            FileFailure(f.error, f.message, f.ids, self.stage, file) for f in self.figures.failures
+        ]
+
+
+def fingerprint(task: Task, input_digests: list[str]) -> str:
+    """Return the SHA-256 (hex) of everything that decides the result of ``task``.
+
+    That is the stage and its version, the parameters and the contents of the inputs, but not paths,
+    times or hardware.
+    """
+    canonical = json.dumps(
+        {
+            "stage": task.stage,
+            "version": task.version,
+            "params": dict(task.params),
+            "inputs": input_digests,
+            "span": None,  # of versions that had tasks for parts of files
+        },
+        sort_keys=True,
+        separators=(",", ":"),
+    )
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def write_receipt(disk: Disk, result: TaskResult, origin: str = "computed") -> None:
+    """Write the receipt of a finished task, whose files are safe: from here on it counts.
+
+    A task that no ledger has handed out has no fingerprint, and gets no receipt.
+    """
+    if result.task.fingerprint:
+        document = receipt_document(receipt_of(result, origin), result.task.root)
+        disk.save(result.task.receipt, sealed(document))
+
+
+def receipt_of(result: TaskResult, origin: str = "computed") -> Receipt:
+    """Return what the receipt of a finished task says."""
+    task = result.task
+    return Receipt(
+        task.stage, task.fingerprint, result.outputs, result.figures, origin, result.seconds
+    )
+
+
+def receipt_document(receipt: Receipt, root: Path) -> dict[str, Json]:
+    """Return what the file of a receipt holds, but for its digest."""
+    return stamped(
+        "receipt",
+        stage=receipt.stage,
+        fingerprint=receipt.fingerprint,
+        origin=receipt.origin,
+        seconds=round(receipt.seconds, 3),
+        outputs=[
+            {
+                "file": output.path.relative_to(root).as_posix(),
+                "bytes": output.bytes,
+                "sha256": output.sha256,
+                "rows": output.rows,
+            }
+            for output in receipt.outputs
+        ],
+        figures=asdict(receipt.figures),
+    )
+
+
+def read_receipt(
+    path: Path, root: Path, figures: type[TaskFigures] = TaskFigures, stored: Json = None
+) -> Receipt:
+    """Read a receipt whose figures are of the class ``figures``.
+
+    ``stored`` is the document that stands for a file that is missing or damaged.
+
+    Raises:
+        UnusableReceiptError: missing, empty, changed since it was written, or not a receipt.
+        ResumeRefusedError: written by another version of the program (exit 3).
+    """
+    try:
+        document = unsealed(path.read_bytes())
+    except (OSError, ValueError) as error:
+        if stored is None:
+            missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+            raise UnusableReceiptError("no receipt" if missing else "receipt unreadable") from error
+        document = stored
+    try:
+        document = upgraded("receipt", document, path)
+        names = [Path(o["file"]) for o in document["outputs"]]
+        if any(name.is_absolute() or ".." in name.parts for name in names):
+            raise ValueError("it names a file outside of the output directory")
+        return Receipt(
+            stage=str(document["stage"]),
+            fingerprint=str(document["fingerprint"]),
+            outputs=tuple(
+                OutputFile(root / o["file"], int(o["bytes"]), str(o["sha256"]), int(o["rows"]))
+                for o in document["outputs"]
+            ),
+            figures=msgspec.convert(document["figures"], figures),
+            origin=str(document["origin"]),
+            seconds=float(document["seconds"]),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise UnusableReceiptError("receipt unreadable") from error
 
 
 class Ledger:
-    """The receipts of one run.
+    """The receipts of one run; nothing is written before a method does it.
 
     Digests form a chain from receipt to receipt: an input that an earlier stage wrote is known by
     its receipt, and hashed again only where its stamp is another one. It begins with the
     ``digests`` (SHA-256, hex) of files that no stage writes.
+
+    Attributes:
+        removed: intermediate files that are gone and count as present: their receipts stand for
+            them.
     """
 
-    def __init__(self, layout: Layout, disk: Disk, digests: Mapping[Path, str]) -> None:
+    def __init__(
+        self, layout: Layout, disk: Disk | None = None, digests: Mapping[Path, str] | None = None
+    ) -> None:
         self._layout = layout
-        self._disk = disk
-        self._digests = dict(digests)
+        self._disk = disk or Disk()
+        self._digests = dict(digests or {})
         self._files: dict[Path, HashedFile] = {}
         self._receipts: dict[Path, Receipt] = {}
-        self._stored = read_receipts(layout)
-
-    @property
-    def has_removed_outputs(self) -> bool:
-        """Whether intermediate files of a finished run were removed and so count as present."""
-        return bool(self._stored.removed)
+        self.removed: frozenset[Path] = frozenset()
+        # Receipts of stages with one task and of removed files, by name.
+        self._stored: dict[Path, Json] = {}
+        for path in layout.receipt_files:  # the second one where the first is unreadable
+            try:
+                document = read_document("receipts", path)
+                stored = {layout.root / name: entry for name, entry in document["receipts"].items()}
+                self.removed = frozenset(layout.root / name for name in document["removed"])
+                self._stored = stored
+                break
+            except (OSError, ValueError, LookupError, TypeError, AttributeError):
+                continue
 
     def forget_removed(self, files: Collection[Path] | None = None) -> None:
         """Treat removed files (None: all) as missing from now on, in this run and in later ones."""
-        removed = self._stored.removed
-        kept = frozenset[Path]() if files is None else removed.difference(files)
-        if kept != removed:
-            self.store((), kept)
+        kept = frozenset[Path]() if files is None else self.removed.difference(files)
+        if kept != self.removed:
+            self.removed = kept
+            self.store()
+
+    def read(self, name: Path, figures: type[TaskFigures] = TaskFigures) -> Receipt:
+        """Return a receipt, without a look at what it describes; raises as :func:`read_receipt`."""
+        return read_receipt(name, self._layout.root, figures, self._stored.get(name))
+
+    def problem(self, receipt: Receipt) -> str:
+        """Return why an output cannot be what its receipt says, as far as its size tells."""
+        for output in receipt.outputs:
+            name = output.path.name
+            if not output.path.is_file():
+                if output.path not in self.removed:
+                    return f"{name} is missing"
+            elif output.path.stat().st_size != output.bytes:
+                return f"{name} has another size than its receipt says"
+        return ""
 
     def check(self, task: Task) -> str:
         """Compare a task with its receipt and with the files on the disk.
@@ -70,8 +221,7 @@ class Ledger:
             ResumeRefusedError: the receipt is of a newer version of the program.
         """
         try:
-            stored = self._stored.documents.get(task.receipt)  # a receipt stays true for ever
-            receipt = read_receipt(task.receipt, self._layout.root, task.figures, stored)
+            receipt = self.read(task.receipt, task.figures)
             same_inputs = self.has_inputs_of(task, receipt)
         except UnusableReceiptError as error:
             return str(error)
@@ -81,13 +231,12 @@ class Ledger:
             return "made from other inputs or settings"
         if task.outputs and {o.path for o in receipt.outputs} != set(task.outputs):
             return "receipt names other files"
-        for output in receipt.outputs:
-            path = output.path
-            if problem := _problem(output, self._stored.removed):
-                return problem
+        if problem := self.problem(receipt):
+            return problem
+        for path, expected in ((output.path, output.sha256) for output in receipt.outputs):
             if path.exists():
                 self._files[path] = hashed(path)
-                if self._files[path].sha256 != output.sha256:
+                if self._files[path].sha256 != expected:
                     return f"{path.name} has other content than its receipt says"
         self._remember(task.receipt, receipt)
         return f"{len(receipt.failed)} sequences failed last time" if receipt.failed else ""
@@ -98,8 +247,21 @@ class Ledger:
 
     def load(self, stage: str, figures: type[TaskFigures]) -> None:
         """Take the receipt of a stage with one task for true, without a look at its files."""
-        receipt = stage_receipt(self._layout, stage, figures)
-        self._receipts[self._layout.receipt(stage)] = receipt
+        name = self._layout.receipt(stage)
+        self._receipts[name] = self.read(name, figures)
+
+    def foreign_files(self) -> list[Path]:
+        """Return the files that somebody put where the finished run had removed its own."""
+        digests = {
+            self._layout.root / output["file"]: output["sha256"]
+            for document in self._stored.values()
+            for output in document["outputs"]
+        }
+        return [
+            path
+            for path in sorted(self.removed & digests.keys())
+            if path.is_symlink() or (path.exists() and sha256_of(path) != digests[path])
+        ]
 
     def reopened(self, task: Task) -> Task:
         """Return a stale task as it is carried out, after its old receipt is removed."""
@@ -136,7 +298,9 @@ class Ledger:
         elif not task.receipt.exists():
             write_receipt(self._disk, result)
 
-    def remove(self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path]) -> None:
+    def remove(
+        self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path] = frozenset()
+    ) -> None:
         """Delete outputs that are no longer needed, after their receipts are stored."""
         receipts = list(receipts)
         files = [
@@ -145,38 +309,30 @@ class Ledger:
             for path in (*(output.path for output in receipt.outputs), name)
             if path not in keep and path != self._layout.receipt(receipt.stage)
         ]
-        self.store([name for name, _ in receipts], self._stored.removed.union(files))
+        self.removed = self.removed.union(files)
+        self.store(name for name, _ in receipts)
         for path in files:
             self._disk.remove(path)
             self._files.pop(path, None)  # it is known by its receipt
 
-    def store(
-        self,
-        names: Iterable[Path] = (),
-        removed: frozenset[Path] | None = None,
-        *,
-        durable: bool = True,
-    ) -> None:
-        """Store the receipts of these ``names``, and which files are ``removed`` (None: as before).
+    def store(self, names: Iterable[Path] = (), *, durable: bool = True) -> None:
+        """Store the receipts of these ``names``, and which files are removed.
 
         They are written twice: a run that would have to be computed anew must not depend on a
         single file. Only the first one is flushed to the disk.
         """
         root = self._layout.root
-        removed = self._stored.removed if removed is None else removed
-        documents = dict(self._stored.documents)
-        documents |= {name: receipt_document(self._receipts[name], root) for name in names}
+        self._stored |= {name: receipt_document(self._receipts[name], root) for name in names}
         content = sealed(
             stamped(
                 "receipts",
-                removed=sorted(path.relative_to(root).as_posix() for path in removed),
-                receipts={name.relative_to(root).as_posix(): d for name, d in documents.items()},
+                removed=sorted(path.relative_to(root).as_posix() for path in self.removed),
+                receipts={n.relative_to(root).as_posix(): d for n, d in self._stored.items()},
             )
         )
         for path, flushed in zip(self._layout.receipt_files, (durable, False), strict=True):
             if not path.exists() or path.read_bytes() != content:
                 self._disk.save(path, content, durable=flushed)
-        self._stored = StoredReceipts(removed, documents)
 
     def _remember(self, name: Path, receipt: Receipt) -> None:
         self._receipts[name] = receipt
@@ -206,43 +362,3 @@ def has_receipts(layout: Layout) -> bool:
     folders = [layout.state, layout.merged_folder, *map(layout.folder, MOLECULES)]
     stored = any(path.exists() for path in layout.receipt_files)
     return stored or any(any(folder.glob("*.done")) for folder in folders)
-
-
-def read_receipts(layout: Layout) -> StoredReceipts:
-    """Return the stored receipts of a run, from the copy where the first file is unreadable."""
-    for path in layout.receipt_files:
-        try:
-            document = read_document("receipts", path)
-            return StoredReceipts(
-                frozenset(layout.root / name for name in document["removed"]),
-                {layout.root / name: entry for name, entry in document["receipts"].items()},
-            )
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            continue
-    return StoredReceipts()
-
-
-def stage_receipt(layout: Layout, stage: str, figures: type[TaskFigures]) -> Receipt:
-    """Return the receipt of a stage with one task; UnusableReceiptError where there is none."""
-    name = layout.receipt(stage)
-    return read_receipt(name, layout.root, figures, read_receipts(layout).documents.get(name))
-
-
-def receipt_or_problem(layout: Layout, path: Path, stored: StoredReceipts) -> Receipt | str:
-    """Return a receipt if its files exist in their sizes, else what is wrong; for ``status``."""
-    try:
-        receipt = read_receipt(path, layout.root, stored=stored.documents.get(path))
-    except UnusableReceiptError as error:
-        return str(error)
-    problems = (_problem(output, stored.removed) for output in receipt.outputs)
-    return next((problem for problem in problems if problem), receipt)
-
-
-def _problem(output: OutputFile, removed: frozenset[Path]) -> str:
-    """Return why an output cannot be what its receipt says, as far as its size tells."""
-    name = output.path.name
-    if not output.path.is_file():
-        return "" if output.path in removed else f"{name} is missing"
-    if output.path.stat().st_size != output.bytes:
-        return f"{name} has another size than its receipt says"
-    return ""

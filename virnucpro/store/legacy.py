@@ -27,7 +27,7 @@ from virnucpro.layout import (
 )
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
-from virnucpro.store.receipts import fingerprint, write_receipt
+from virnucpro.store.ledger import fingerprint, write_receipt
 
 
 def is_legacy_run(layout: Layout) -> bool:

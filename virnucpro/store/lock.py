@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
 
+import msgspec
+
 from virnucpro.errors import LockedError
 from virnucpro.layout import state_folders
 from virnucpro.store.disk import (
@@ -58,10 +60,8 @@ class LockOwner:
 def read_owner(path: Path) -> LockOwner | None:
     """Return who wrote the lock file last; None where the lock was left, or never taken."""
     try:
-        document = parse_json(path.read_bytes())
-        host, work = str(document["host"]), str(document["work"])
-        owner = LockOwner(host, int(document["pid"]), int(document["since"]), work)
-    except (OSError, ValueError, LookupError, TypeError, OverflowError):
+        owner = msgspec.convert(parse_json(path.read_bytes()), LockOwner)
+    except (OSError, ValueError):
         return None
     return owner if 0 < owner.pid < _LARGEST_PID and 0 <= owner.since < _LATEST else None
 

@@ -37,7 +37,7 @@ def keep_scalars(
     def report_and_write(event: TrainingEvent) -> None:
         report(event)
         if isinstance(event, EpochEnded):
-            write({"epoch": event.epoch, "loss": event.loss, **event.metrics, "rate": event.rate})
+            write(event.row)
 
     for row in history:
         write(row)

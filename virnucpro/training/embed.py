@@ -10,7 +10,7 @@ from pathlib import Path
 from virnucpro.contracts import Device
 from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.encoders.registry import locate
-from virnucpro.errors import ResumeRefusedError, UsageError
+from virnucpro.errors import UsageError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
@@ -27,7 +27,7 @@ from virnucpro.stages.merging import MergingStage
 from virnucpro.stages.shards import ShardsStage
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState, read_state
+from virnucpro.store.work import RunState
 from virnucpro.training.data.dataset import PARTS, Dataset, Part
 
 
@@ -57,7 +57,6 @@ class EmbeddedPart:
 def embed(
     request: EmbedRequest,
     emit: Emit,
-    disk: Disk | None = None,
     interruption: Interruption | None = None,
     executor: Executor | None = None,
 ) -> list[EmbeddedPart]:
@@ -65,8 +64,7 @@ def embed(
 
     ``executor`` carries out the tasks; None is that of the chosen devices.
     """
-    disk = disk or Disk()
-    dataset = Dataset(request.dataset.absolute())
+    disk, dataset = Disk(), Dataset(request.dataset.absolute())
     parts = _chosen_parts(dataset, request.parts)
     layouts = [dataset.layout(part) for part in parts]
     devices = choose_devices(request.machine, visible_gpus())
@@ -76,7 +74,6 @@ def embed(
     with ExitStack() as stack:
         for layout in layouts:
             stack.enter_context(locked(layout.lock))
-        _refuse_mixture(dataset, parts, encoders)
         runs = []
         for part, layout in zip(parts, layouts, strict=True):
             # The shards are known by their receipts.
@@ -127,16 +124,12 @@ def _recorded(
 def _chosen_parts(dataset: Dataset, requested: Sequence[Part] | None) -> list[Part]:
     """Return the requested parts, or all that have frames."""
     dataset.require_content("frames")
-    existing: list[Part] = [part for part in PARTS if dataset.shards(part)]
     for part in requested or ():
-        if part not in existing:
+        if not dataset.shards(part):
             raise UsageError(
                 f"{dataset.root} has no frames of part {part}: leave it out of --parts"
             )
-    chosen = [part for part in existing if requested is None or part in requested]
-    if not chosen:
-        raise UsageError(f"{dataset.root} has no frames: make it with virnucpro train prepare")
-    return chosen
+    return [part for part in PARTS if part in (requested or PARTS) and dataset.shards(part)]
 
 
 def _encoders(
@@ -154,18 +147,3 @@ def _encoders(
     layouts = [] if request.force else [dataset.layout(part) for part in PARTS]
     precision = checked_precision(layouts, analysis, devices, (nucleotide, protein), emit)
     return EncoderSetup(nucleotide, protein, precision, analysis.truncation)
-
-
-def _refuse_mixture(dataset: Dataset, parts: Sequence[Part], encoders: EncoderSetup) -> None:
-    """Check that a part which is not embedded now was embedded with the same models."""
-    identity = encoders.identity()
-    for part in PARTS:
-        earlier = None if part in parts else read_state(dataset.layout(part))
-        if earlier is None:
-            continue
-        changed = [name for name in identity if earlier.analysis.get(name) != identity[name]]
-        if changed:
-            raise ResumeRefusedError(
-                f"part {part} of {dataset.root} was embedded with another {' and '.join(changed)}: "
-                f"use the same, or embed all parts anew (leave out --parts, add --force)"
-            )

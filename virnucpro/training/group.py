@@ -6,29 +6,17 @@ What they compute is the same on one process and on many, apart from the order o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 
-class SumOverProcesses(torch.autograd.Function):
-    """The sum over all processes. It depends on every summand, so gradients are summed too."""
+def sum_over_processes(x: torch.Tensor) -> torch.Tensor:
+    """Return the sum over all processes. It depends on every summand, so gradients are summed."""
+    from torch.distributed.nn.functional import all_reduce
 
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        """Return the sum of ``x`` over all processes."""
-        total = x.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        """Return the sum of ``gradient`` over all processes."""
-        total = gradient.contiguous().clone()
-        dist.all_reduce(total)
-        return total
+    total: torch.Tensor = all_reduce(x)
+    return total
 
 
 @dataclass(frozen=True)
@@ -41,17 +29,11 @@ class TrainingGroup:
 
     def total(self, x: torch.Tensor) -> torch.Tensor:
         """Return the sum over all processes, the same bits on each; it passes gradients."""
-        if self.world == 1:
-            return x
-        total: torch.Tensor = SumOverProcesses.apply(x)  # type: ignore[no-untyped-call]
-        return total
+        return x if self.world == 1 else sum_over_processes(x)
 
     def any(self, flag: bool) -> bool:
         """Return whether ``flag`` is set on any process."""
-        if self.world == 1:
-            return flag
-        with torch.no_grad():
-            return bool(self.total(torch.tensor(float(flag), device=self.device)) > 0)
+        return bool(self.total(torch.tensor(float(flag), device=self.device)) > 0)
 
     def own_rows(self, rows: int) -> slice:
         """Return which of ``rows`` rows this process takes."""

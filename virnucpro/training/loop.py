@@ -37,9 +37,7 @@ class Trainable(Protocol):
     def savepoint(self) -> Path:
         """The file of the savepoint."""
 
-    def loop(
-        self, group: TrainingGroup, report: ReportEvent, stop_requested: StopRequested
-    ) -> TrainingLoop:
+    def loop(self, group: TrainingGroup) -> TrainingLoop:
         """Return the loop of one process."""
 
 
@@ -49,7 +47,7 @@ def train_network(
     """Train from the savepoint, and return whether the training is finished or was stopped."""
     call_mkl_functions_once()
     try:
-        return plan.loop(group, report, stop_requested).train()
+        return plan.loop(group).train(report, stop_requested)
     except torch.OutOfMemoryError as error:
         raise DeviceError(
             "out of GPU memory: is another program using the GPU? Else use a smaller --batch-size"
@@ -86,8 +84,6 @@ class TrainingLoop(ABC):
         optimizer: torch.optim.Optimizer,
         limits: tuple[int, int],
         group: TrainingGroup,
-        report: ReportEvent,
-        stop_requested: StopRequested,
         *,
         averaged: float = 0.0,
         precision: str = "fp32",
@@ -100,7 +96,6 @@ class TrainingLoop(ABC):
         """
         self._savepoint_file, self._disk = savepoint, Disk()
         self._epochs, self._patience = limits
-        self._report, self._stop_requested = report, stop_requested
         self._precision = precision
         self.group, self.network, self.optimizer = group, network.to(group.device), optimizer
         self.savepoint = loaded = load_savepoint(savepoint)
@@ -118,7 +113,7 @@ class TrainingLoop(ABC):
             if AVERAGE in loaded.extra:
                 self.average.load_state_dict(loaded.extra[AVERAGE])
         self.model = group.wrapped(network)
-        self._last_report, self._saved = 0.0, time.monotonic()
+        self._saved = time.monotonic()
 
     @abstractmethod
     def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan:
@@ -132,13 +127,13 @@ class TrainingLoop(ABC):
     def step(self, number: int, content: Any) -> torch.Tensor:
         """Train on batch ``number`` (from 0) with :meth:`descend`; return this process' loss."""
 
-    @abstractmethod
     def validate(self) -> Mapping[str, float]:
         """Return what the history records of the validation part, the same on every process."""
+        return {}
 
-    @abstractmethod
     def rank(self, metrics: Mapping[str, float]) -> float:
         """Return the number that is highest in the best epoch; one not finite ends the training."""
+        return 0.0
 
     def result(self) -> nn.Module:
         """Return the network that is validated and kept: the mean, or the one in training."""
@@ -166,19 +161,23 @@ class TrainingLoop(ABC):
         if self.average is not None:
             self.average.update_parameters(self.network)
 
-    def train(self) -> bool:
+    def train(self, report: ReportEvent, stop_requested: StopRequested) -> bool:
         """Train epoch after epoch, and return whether the training is finished."""
         while not self.savepoint.finished:
             started = time.perf_counter()
             plan = self.epoch_plan(self.savepoint.epoch, self.savepoint.batch)
-            if not self._train_epoch(plan):
+            if not self._train_epoch(plan, report, stop_requested):
                 return False
             self._end_epoch(self.savepoint.loss / plan.loss_divisor, started)
+            if self.group.rank == 0:
+                report(EpochEnded(self.savepoint.history[-1], self.savepoint.best_epoch))
         return True
 
-    def _train_epoch(self, plan: EpochPlan) -> bool:
+    def _train_epoch(
+        self, plan: EpochPlan, report: ReportEvent, stop_requested: StopRequested
+    ) -> bool:
         """Train on the remaining batches of an epoch. Return False if a stop was requested."""
-        savepoint, total = self.savepoint, sum(plan.sizes)
+        savepoint, total, reported = self.savepoint, sum(plan.sizes), 0.0
         seen = sum(plan.sizes[: savepoint.batch])
         # The savepoint holds the sum over the processes; the first of them continues with it.
         earlier_loss = savepoint.loss if self.group.rank == 0 else 0.0
@@ -186,7 +185,7 @@ class TrainingLoop(ABC):
         self.model.train()
         for number in range(savepoint.batch, len(plan.sizes)):
             if self.group.world == 1 or number % CHECK_BATCHES == 0:
-                stop = self.group.any(self._stop_requested())
+                stop = self.group.any(stop_requested())
                 if stop or self.group.any(time.monotonic() - self._saved >= SAVE_SECONDS):
                     self._save(number, loss)
                 if stop:
@@ -195,16 +194,14 @@ class TrainingLoop(ABC):
                 parameters["lr"] = self.rate(savepoint.epoch + seen / total)
             loss += self.step(number, next(plan.batches))
             seen += plan.sizes[number]
-            now = time.monotonic()
-            if self.group.rank == 0 and now - self._last_report >= REPORT_SECONDS:
-                self._last_report = now
-                epoch = savepoint.epoch + 1
-                self._report(EpochProgress(epoch, self._epochs, seen, total, plan.units))
+            if self.group.rank == 0 and time.monotonic() - reported >= REPORT_SECONDS:
+                reported = time.monotonic()
+                report(EpochProgress(savepoint.epoch + 1, self._epochs, seen, total, plan.units))
         savepoint.batch, savepoint.loss = 0, self._total_loss(loss)
         return True
 
     def _end_epoch(self, loss: float, started: float) -> None:
-        """Validate, keep the best weights, decide whether training is finished, save and report."""
+        """Validate, keep the best weights, decide whether training is finished, and save."""
         savepoint, metrics = self.savepoint, self.validate()
         savepoint.epoch += 1
         if not math.isfinite(self.rank(metrics)) or not math.isfinite(loss):
@@ -226,9 +223,6 @@ class TrainingLoop(ABC):
             or savepoint.epoch - savepoint.best_epoch >= self._patience
         )
         self._save(0, torch.tensor(0.0, device=self.group.device))
-        if self.group.rank == 0:
-            ended = (savepoint.epoch, self._epochs, loss, metrics, rate, savepoint.best_epoch)
-            self._report(EpochEnded(*ended, seconds))
 
     def _save(self, batch: int, loss: torch.Tensor) -> None:
         savepoint = self.savepoint

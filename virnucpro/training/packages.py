@@ -7,19 +7,9 @@ from importlib.util import find_spec
 
 from virnucpro.errors import UsageError
 
-PACKAGES = {
-    "sklearn": "scikit-learn",
-    "matplotlib": "matplotlib",
-    "tensorboard": "tensorboard",
-    "Bio": "biopython",
-    "scipy": "scipy",
-    "pandas": "pandas",
-    "pooch": "pooch",
-}
-
 
 def require_packages(modules: Sequence[str], what: str = "training") -> None:
-    """Check that the modules of optional packages, keys of ``PACKAGES``, can be imported."""
+    """Check that the modules of optional packages can be imported."""
     for module in modules:
         if find_spec(module) is None:
-            raise UsageError(f"{what} needs {PACKAGES[module]}: pip install 'virnucpro[train]'")
+            raise UsageError(f"{what} needs {module}: pip install 'virnucpro[train]'")

@@ -21,17 +21,16 @@ from virnucpro.executors.processes import ChildProcess, settle_on_device
 from virnucpro.executors.signals import Interruption
 
 if TYPE_CHECKING:
-    from virnucpro.training.group import TrainingGroup
     from virnucpro.training.loop import Trainable
-    from virnucpro.training.progress import ReportEvent
+    from virnucpro.training.progress import ReportEvent, StopRequested
 
 HOST = "127.0.0.1"
 END_SECONDS = 10.0  # for the others to end, after one process has failed
 RESUME = "the same command goes on from the last savepoint"
 LOOPBACK_INTERFACES = {"linux": "lo", "darwin": "lo0"}
 STOP = "stop"  # the only message that a process gets after its plan
-TrainingEnd = bool | VirNucProError | str
-"""The last message of a process: whether it finished, its error, or any other error's traceback."""
+TrainingEnd = bool | VirNucProError
+"""The last message of a process: whether it finished, or its error."""
 
 
 def train_on(
@@ -40,10 +39,7 @@ def train_on(
     """Train on one process per device, a single one being this; return whether it is finished."""
     if len(devices) == 1:
         settle_on_device(devices[0], tokenizer_threads=1)
-        from virnucpro.training.loop import train_network
-
-        group = _group(0, 1, devices[0])
-        return train_network(plan, group, report, lambda: interruption.number is not None)
+        return _trained(plan, 0, 1, devices[0], report, lambda: interruption.number is not None)
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     # This process only holds the store; it does not belong to the process group.
@@ -63,24 +59,29 @@ def train_on(
     finally:
         for child in children:
             child.kill()
-    # The error that says most: a broken connection is mostly a consequence of another process'
-    # failure, and comes as a traceback.
-    for end in ends.values():
-        if isinstance(end, VirNucProError):
-            raise end
-    for rank, end in ends.items():
-        if isinstance(end, str):
-            raise VirNucProError(f"training process {rank} failed; {RESUME}\n{end}")
+    errors = [end for end in ends.values() if isinstance(end, VirNucProError)]
+    if errors:
+        # A broken connection, which has no class of its own, mostly follows from another error.
+        raise min(errors, key=lambda error: type(error) is VirNucProError)
     return all(ends.values())
 
 
-def _group(rank: int, world: int, device: Device) -> TrainingGroup:
+def _trained(
+    plan: Trainable,
+    rank: int,
+    world: int,
+    device: Device,
+    report: ReportEvent,
+    stop_requested: StopRequested,
+) -> bool:
     import torch
 
     from virnucpro.training.group import TrainingGroup
+    from virnucpro.training.loop import train_network
 
     # A process sees only its own GPU.
-    return TrainingGroup(rank, world, torch.device("cpu" if device.kind == "cpu" else "cuda:0"))
+    group = TrainingGroup(rank, world, torch.device("cpu" if device.kind == "cpu" else "cuda:0"))
+    return train_network(plan, group, report, stop_requested)
 
 
 def _ends(
@@ -120,34 +121,24 @@ def run_training_process(
     connection: Connection, rank: int, world: int, device: Device, port: int
 ) -> None:
     """Receive a plan, train and send a :data:`TrainingEnd`; runs in a training process."""
-    end: TrainingEnd
-    try:
-        end = _train_in_group(connection, rank, world, device, port)
-    except VirNucProError as error:
-        end = error
-    except Exception:  # noqa: BLE001 - the edge of a process: the parent reports it
-        end = traceback.format_exc()
-    connection.send(end)
-
-
-def _train_in_group(
-    connection: Connection, rank: int, world: int, device: Device, port: int
-) -> bool:
     # torch is imported only now that this process is settled on its device.
     import torch.distributed as dist
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    plan: Trainable = connection.recv()
-    from virnucpro.executors.worker import set_torch_threads
-    from virnucpro.training.loop import train_network
-
-    set_torch_threads(device.threads)
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK_INTERFACES.get(sys.platform, "lo"))
-    group = _group(rank, world, device)
-    store = TCPStore(HOST, port, is_master=False)
-    backend = "nccl" if device.kind == "cuda" else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+    end: TrainingEnd
     try:
-        return train_network(plan, group, connection.send, connection.poll)
-    finally:
+        plan: Trainable = connection.recv()
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK_INTERFACES.get(sys.platform, "lo"))
+        store = TCPStore(HOST, port, is_master=False)
+        backend = "nccl" if device.kind == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+        end = _trained(plan, rank, world, device, connection.send, connection.poll)
+    except VirNucProError as error:
+        end = error
+    except Exception:  # noqa: BLE001 - the edge of a process: the parent reports it
+        text = traceback.format_exc()
+        end = VirNucProError(f"training process {rank} failed; {RESUME}\n{text}")
+    # Before the group ends, whose other processes then fail, too.
+    connection.send(end)
+    if dist.is_initialized():
         dist.destroy_process_group()

@@ -21,19 +21,10 @@ class EpochProgress:
 
 @dataclass(frozen=True)
 class EpochEnded:
-    """Epoch ``epoch`` (from 1) has ended.
+    """An epoch has ended: its row of ``Savepoint.history``, and the ``best`` epoch so far."""
 
-    ``loss`` is the mean in training, with dropout; ``metrics`` are those of the validation part;
-    ``rate`` is the learning rate at its end, and ``best`` the best epoch so far.
-    """
-
-    epoch: int
-    epochs: int
-    loss: float
-    metrics: Mapping[str, float]
-    rate: float
+    row: Mapping[str, float]
     best: int
-    seconds: float
 
 
 TrainingEvent = EpochProgress | EpochEnded

@@ -8,20 +8,23 @@ Columns that a narrow terminal has no room for are left out, the least informati
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Sequence
 from typing import Literal
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from virnucpro.devices import GpuReader, GpuReading
+from virnucpro.events import Event, Notice, ReportFinished, SequencesFailed, StageFinished
 from virnucpro.formatting import UNKNOWN, clock_time, gibibytes, memory_size, percent, short_number
-from virnucpro.ui.log import worker_label
-from virnucpro.ui.progress import StageProgress, WorkerProgress, added
-from virnucpro.ui.readings import GpuReading
-from virnucpro.ui.terminal import SHORTEST_BAR, bar_line
+from virnucpro.layout import Layout, SamplesFolder
+from virnucpro.settings import DisplaySettings
+from virnucpro.ui.log import LogFile, worker_label
+from virnucpro.ui.progress import Clock, StageProgress, WorkerProgress, WorkerWatch, added
+from virnucpro.ui.terminal import LINE_SECONDS, SHORTEST_BAR, ProgressScreen, bar_line
 
 LONGEST_BAR = 40  # characters
 ROOMY = 100  # width from which two blanks separate the columns
@@ -46,12 +49,50 @@ COLUMNS = (
 )
 
 
-@dataclass
-class Dashboard:
-    """All that is shown at one moment. ``readings`` are by number of the worker."""
+class RunScreen(ProgressScreen):
+    """Shows the events of a run on standard error and writes them to the log of the run."""
 
-    progress: StageProgress
-    readings: Mapping[int, GpuReading] = field(default_factory=dict)
+    def __init__(
+        self,
+        display: DisplaySettings,
+        layout: Layout | SamplesFolder,
+        console: Console | None = None,
+        gpus: GpuReader | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        """Open a log file that the user named; that of the run is opened at its first stage."""
+        automatic = layout.log if display.auto_log else None
+        log = LogFile(display.log_file or automatic, open_now=display.log_file is not None)
+        super().__init__(display, console, clock, log)
+        self._gpus = gpus or GpuReader()
+        self.progress = StageProgress(clock)
+        self.readings: dict[int, GpuReading] = {}  # by number of the worker
+        self._watch = WorkerWatch(self.progress)
+
+    def show(self, event: Event) -> None:
+        """Show an event; OutputError where the log file cannot be written."""
+        self.draw()
+        if isinstance(event, Notice):
+            self.notice(event)
+            return
+        text = self.log.event(event)
+        with self.lock:
+            self.progress.update(event)
+        if isinstance(event, SequencesFailed):
+            self.say(f"warning: {text}", "yellow", always=True)
+        elif text and self.verbose:
+            self.say(text, "dim")
+        elif isinstance(event, StageFinished | ReportFinished) and event.seconds >= LINE_SECONDS:
+            self.say(f"{self.progress.title} took {clock_time(event.seconds)}")
+
+    def check(self) -> list[str]:
+        """Read the GPUs, and return warnings about workers."""
+        with self.lock:
+            devices = {worker.number: worker.device for worker in self.progress.workers}
+        readings = {number: self._gpus.read(device) for number, device in devices.items()}
+        with self.lock:
+            self.readings = {number: r for number, r in readings.items() if r}
+            return self._watch.check(self.clock())
 
     @property
     def heading(self) -> list[str]:
@@ -65,7 +106,7 @@ class Dashboard:
             parts.append("loading the model")
         seconds, complete = progress.run_remaining
         if seconds is None:
-            parts.append(f"{clock_time(progress.now - progress.started)} so far")
+            parts.append(f"{clock_time(self.clock() - progress.started)} so far")
         else:
             parts.append(f"{'' if complete else 'at least '}{clock_time(seconds)} left")
         if progress.failed:
@@ -126,7 +167,7 @@ class Dashboard:
 
     def _row(self, workers: Sequence[WorkerProgress]) -> dict[str, str]:
         """Return the figures of a row by the titles of the columns, and its state."""
-        progress, now, worker = self.progress, self.progress.now, workers[0]
+        progress, now, worker = self.progress, self.clock(), workers[0]
         states = {worker.state_shown(now) for worker in workers}
         state = next(state for state in STYLES if state in states)
         busy = [worker for worker in workers if worker.state_shown(now) == "busy"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -26,6 +26,8 @@ from virnucpro.events import (
     WorkerDied,
     WorkerReady,
 )
+from virnucpro.formatting import clock_time, percent
+from virnucpro.ui.log import worker_name
 
 EARLY_SHARE, EARLY_SECONDS = 0.02, 10.0  # of a stage; before both, no time is forecast
 IDLE_AFTER = 2.0  # seconds without a task before a worker is called idle
@@ -134,13 +136,13 @@ class StageProgress:
     """
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
+        self.clock = clock
         self._devices: dict[int, Device] = {}
         self._rates: dict[str, float] = {}  # sequences per second of stages that have ended
         self._begin(StageStarted("", 0, 0, 0, 0, 0, title="", stages=0, on_workers=False))
 
     def _begin(self, event: StageStarted) -> None:
-        now, self.stage = self._clock(), event
+        now, self.stage = self.clock(), event
         self.tasks_done = self.failed = 0
         self.encoding = event.on_workers and event.todo > 0
         self.started = self._working_since = now
@@ -150,7 +152,7 @@ class StageProgress:
 
     def update(self, event: Event) -> None:
         """Take an event into account."""
-        now = self._clock()
+        now = self.clock()
         match event:
             case Progressed(number, sequences, tokens):
                 worker, weight = self._worker(number), 0.0
@@ -194,7 +196,7 @@ class StageProgress:
     def _worker(self, number: int) -> WorkerProgress:
         """Return a worker; the host comes without a :class:`WorkerReady`."""
         if number not in self._workers:
-            device, now = self._devices.get(number, Device("cpu")), self._clock()
+            device, now = self._devices.get(number, Device("cpu")), self.clock()
             self._workers[number] = WorkerProgress(number, device, now, now, RecentRate(now))
         return self._workers[number]
 
@@ -202,11 +204,6 @@ class StageProgress:
     def workers(self) -> list[WorkerProgress]:
         """The workers that encode, by number; none in a stage of the host."""
         return [self._workers[n] for n in sorted(self._workers)] if self.encoding else []
-
-    @property
-    def now(self) -> float:
-        """The time of the clock."""
-        return self._clock()
 
     @property
     def title(self) -> str:
@@ -232,12 +229,12 @@ class StageProgress:
     @property
     def per_second(self) -> Work | None:
         """Work per second of all workers; None while it is too early to tell."""
-        return added(worker.rate.per_second(self.now) for worker in self._workers.values())
+        return added(worker.rate.per_second(self.clock()) for worker in self._workers.values())
 
     @property
     def remaining(self) -> float | None:
         """Seconds to the end of the stage; None at its very start, and when all is counted."""
-        share, worked = self.share, self.now - self._working_since
+        share, worked = self.share, self.clock() - self._working_since
         if not share or share == 1 or (share < EARLY_SHARE and worked < EARLY_SECONDS):
             return None
         whole, speed = 1.0, share / max(worked, EARLIEST)
@@ -265,3 +262,83 @@ class StageProgress:
             else:
                 complete = complete and stage.sequences == 0
         return seconds, complete
+
+
+STALL_FACTOR = 5  # times the usual duration of the worker's tasks, without any progress
+STALL_SECONDS = 60.0  # at least
+STALL_UNKNOWN = 600.0  # before the first task has ended, and while a model is loaded
+SLOW_SHARE = 0.5  # of the median speed of the other devices of the same kind
+SLOW_SECONDS = 180.0  # without a break
+
+
+def stalled_workers(workers: Sequence[WorkerProgress], now: float) -> dict[int, str]:
+    """Return a sentence for every worker that has been silent for too long, by its number.
+
+    The first task of a CPU may rightly take hours.
+    """
+    warnings = {}
+    for worker in workers:
+        alike = [w for w in workers if w.device == worker.device] if worker.state == "busy" else []
+        known = [w.usual_seconds for w in alike if w.usual_seconds]
+        usual = worker.usual_seconds or (statistics.median(known) if known else None)
+        limit = STALL_UNKNOWN if worker.device.kind == "cuda" else float("inf")
+        if usual is not None:
+            limit = max(STALL_SECONDS, STALL_FACTOR * usual)
+        silence = now - worker.last_report
+        if worker.state in ("busy", "loading") and silence >= limit:
+            work = worker.task.name if worker.task else "loading the model"
+            habit = "" if usual is None else f"; its tasks usually take {usual:.0f} s"
+            name = worker_name(worker.number, worker.device)
+            text = f"{name} has made no progress for {clock_time(silence)} on {work}{habit}"
+            warnings[worker.number] = text
+    return warnings
+
+
+def slow_workers(workers: Sequence[WorkerProgress], now: float) -> dict[int, float]:
+    """Return the workers that are far too slow: their share of the others' median speed.
+
+    Speed is planned weight per second; only devices of the same name are compared.
+    """
+    rates = [(w, w.rate.per_second(now)) for w in workers if w.state == "busy"]
+    speeds = [(w.number, w.device.name, rate.weight) for w, rate in rates if rate is not None]
+    shares = {}
+    for number, name, speed in speeds:
+        others = [s for n, other, s in speeds if n != number and other == name]
+        if others and speed < SLOW_SHARE * (median := statistics.median(others)):
+            shares[number] = speed / median
+    return shares
+
+
+class WorkerWatch:
+    """Warns once: of a stall until the worker moves again, of a slow worker once per stage."""
+
+    def __init__(self, progress: StageProgress) -> None:
+        self._progress = progress
+        self._stage = 0
+        self._stalled: dict[int, str] = {}
+        self._slow_since: dict[int, float] = {}
+        self._slow: set[int] = set()
+
+    def check(self, now: float) -> list[str]:
+        """Return the warnings that are due."""
+        if self._progress.stage.number != self._stage:
+            self._stage = self._progress.stage.number
+            self._slow_since, self._slow, self._stalled = {}, set(), {}
+        if not (workers := self._progress.workers):
+            return []
+        before = self._stalled
+        self._stalled = stalled_workers(workers, now)
+        warnings = [text for number, text in self._stalled.items() if number not in before]
+        shares = slow_workers([w for w in workers if w.number not in self._stalled], now)
+        self._slow_since = {number: self._slow_since.get(number, now) for number in shares}
+        for worker in workers:
+            lasted = now - self._slow_since.get(worker.number, now)
+            if lasted >= SLOW_SECONDS and worker.number not in self._slow:
+                self._slow.add(worker.number)
+                name, share = worker_name(worker.number, worker.device), shares[worker.number]
+                warnings.append(
+                    f"{name} has been slow for {clock_time(lasted)}: {percent(share)} of the "
+                    f"median speed of the others; it may be shared with another program, hot or "
+                    f"throttled (see nvidia-smi), or short of cores"
+                )
+        return warnings

@@ -96,9 +96,6 @@ class ProgressScreen(ABC):
     def end(self) -> None:  # noqa: B027
         """End what is under way; called when the command has succeeded."""
 
-    def release(self) -> None:  # noqa: B027
-        """Let go of what :meth:`check` uses, at the end."""
-
     def notice(self, notice: Notice) -> None:
         """Print a sentence for people and write it to the log."""
         if notice.level == "warning":
@@ -180,8 +177,6 @@ class ProgressScreen(ABC):
         self.erase()
         self._stopped.set()
         self._ticker.join(STOP_SECONDS)
-        if not self._ticker.is_alive():
-            self.release()
         self.log.close(error)
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from virnucpro.compute.attention import attend, attention_kernel, merge_heads, split_heads
+from virnucpro.compute.layers import attend, attention_kernel, merge_heads, split_heads
 
 SHAPES = {"a sequence": (7, 12, 120, 8), "at once": (2, 20, 400, 4)}
 CLOSE = {torch.float32: 1e-5, torch.bfloat16: 0.02}

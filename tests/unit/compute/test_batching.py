@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virnucpro.compute.batching import bucket_of, by_buckets, by_tokens
+from virnucpro.compute.budget import bucket_of, by_buckets, by_tokens
 
 LENGTHS = st.lists(st.integers(1, 300), max_size=80)
 
@@ -64,22 +64,3 @@ def test_bucket_batches_hold_everything_once(lengths, sequences):
     for batch in batches:
         assert len(batch) <= sequences
         assert len({bucket_of(lengths[i], 8) for i in batch}) == 1
-
-
-def test_nearly_uniform_lengths_need_no_padding():
-    lengths = [168] * 900 + [167] * 90 + list(range(3, 13))
-    padded = [b for b in by_tokens(lengths, 2048) if len({lengths[i] for i in b}) > 1]
-    assert sum(map(len, padded)) <= 30
-
-
-def test_the_batches_of_a_span_on_a_gpu():
-    """250 proteins of 500 bp chunks, then of reads of 150 bases, some of them trimmed."""
-    assert [len(b) for b in by_tokens([168] * 250, 32768)] == [125, 125]
-    lengths = [52] * 200 + [51] * 3 + [45, 40, 30, 29]
-    batches = [sorted({lengths[i] for i in b}) for b in by_tokens(lengths, 32768)]
-    assert batches == [
-        [52],
-        [45, 51],
-        [40],
-        [29, 30],
-    ]  # the many need no mask for the sake of the few

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,8 +26,7 @@ from virnucpro.run.workers import WorkerTable
 from virnucpro.stages import embedding
 from virnucpro.stages.embedding import EmbeddingStage, budget_key
 from virnucpro.store.disk import Disk
-from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.state import RunState, read_state, write_state
+from virnucpro.store.work import RunState, read_state
 
 GIB = 2**30
 TOKENS = Bounds("tokens", cpu=100, least=2048, most=32768)
@@ -127,23 +125,6 @@ def _stage(tmp_path: Path, path: Path, kept=None, budget=None) -> EmbeddingStage
     return EmbeddingStage(layout, Disk(), "protein", source, "fp32", 1024, budget, kept or {})
 
 
-def test_a_session_describes_itself(tmp_path, models):
-    session = _stage(tmp_path, models["protein"]).open(Device("cpu"))
-    facts = session.facts()
-    assert facts == json.loads(json.dumps(facts))
-    assert facts == {
-        "budget": 512,
-        "unit": "tokens",
-        "found": "default",
-        "attention": "flash_attention",
-        "inference_mode": True,
-        "compiled": False,
-        "compile_seconds": 0.0,
-        "precision": "fp32",
-    }
-    assert session.figures() == SessionFigures()
-
-
 def test_a_kept_budget_is_used_for_its_kind_of_device_only(tmp_path, models):
     cpu = Device("cpu")
     kept = {
@@ -194,29 +175,22 @@ def test_measured_budgets_are_kept_one_a_kind_of_device(tmp_path):
     assert rows[2]["budget"] == 64
 
 
-def test_a_model_that_could_not_be_compiled_is_told_once():
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"compiled": False, "compile_failed": "no gcc"}, ["slower for it: no gcc"]),
+        ({"compiled": False, "precision": "fp8"}, ["slower than bf16: use --precision bf16"]),
+        ({"compiled": True, "precision": "fp8"}, []),
+        ({"compiled": False, "precision": "bf16"}, []),
+    ],
+)
+def test_what_is_slow_because_it_is_not_compiled_is_told_once(facts, said):
     seen: list[Event] = []
     workers = WorkerTable([], seen.append)
-    facts = {"compiled": False, "compile_failed": "no gcc"}
     for worker, device in ((0, GPU), (1, TWIN)):
         workers.show(WorkerReady(worker, device, "protein_embeddings", 1.0, facts))
-    text = "protein_embeddings could not be compiled on GPU A and is slower for it: no gcc"
-    assert [event for event in seen if isinstance(event, Notice)] == [Notice("warning", text)]
-
-
-@pytest.mark.parametrize(
-    ("precision", "compiled", "warned"),
-    [("fp8", False, True), ("fp8", True, False), ("bf16", False, False)],
-)
-def test_fp8_that_is_not_compiled_is_told(precision, compiled, warned):
-    seen: list[Event] = []
-    workers = WorkerTable([], seen.append)
-    facts = {"precision": precision, "compiled": compiled}
-    for worker in (0, 1):
-        workers.show(WorkerReady(worker, GPU, "protein_embeddings", 1.0, facts))
     notices = [event.message for event in seen if isinstance(event, Notice)]
-    assert len(notices) == int(warned)
-    assert all("slower than bf16: use --precision bf16" in text for text in notices)
+    assert all(text in notice for text, notice in zip(said, notices, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -240,18 +214,3 @@ def test_what_is_compiled(tmp_path, models, monkeypatch, compile, sequences, kin
     stage = replace(_stage(tmp_path, models["protein"]), compile=compile)
     stage.opened_for(sequences, {}).open(Device(kind, 0))
     assert asked == ([opened] if expected else [])
-
-
-def test_budgets_outlive_a_run(tmp_path):
-    layout = RunLayout(tmp_path, "sample", 500)
-    write_state(layout, Disk(), RunState("in.fa", {"input": "x"}, {"esm on GPU A": 8192}))
-    state = read_state(layout)
-    assert state is not None
-    assert state.budgets == {"esm on GPU A": 8192}
-    document = unsealed(layout.run_state.read_bytes())
-    document["budgets"]["dnabert on GPU A"] = -1
-    layout.run_state.write_bytes(sealed(document))
-    assert read_state(layout) == state
-    del document["budgets"]  # as an earlier version wrote it
-    layout.run_state.write_bytes(sealed(document))
-    assert read_state(layout) == RunState("in.fa", {"input": "x"})

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from benchmarks.models import random_encoder, sequences_for
 from tests.unit.encoders.small import quiet
-from virnucpro.compute.compiled import LEAST_COSINE, OPTIONS, BlockCalls, NotCompiledError, _known
+from virnucpro.compute.compiled import LEAST_COSINE, BlockCalls, NotCompiledError
 from virnucpro.compute.threads import one_thread
 from virnucpro.precision import PRECISIONS
 
@@ -51,13 +51,6 @@ def opened(family, precision="fp32", budget=None):
     return random_encoder(family, SIZES[family], "cpu", precision, budget=budget, truncation=1024)
 
 
-def test_an_older_torch_gets_the_older_option(monkeypatch):
-    monkeypatch.setattr(
-        torch._inductor, "list_options", lambda: ["max_pointwise_cat_inputs", "deterministic"]
-    )
-    assert _known(OPTIONS) == {"max_pointwise_cat_inputs": 0, "deterministic": True}
-
-
 def difference(one, other):
     return float((one - other).abs().max())
 
@@ -93,15 +86,6 @@ def torch_setting(name, value):
         setattr(torch.backends.cuda.matmul, name, before)
 
 
-@contextmanager
-def two_threads():
-    torch.set_num_threads(2)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(1)
-
-
 @pytest.mark.parametrize(
     ("setting", "value"),
     [("allow_tf32", True), ("allow_bf16_reduced_precision_reduction", False)],
@@ -124,25 +108,6 @@ def test_calls_without_the_compiled_code_are_counted_with_their_reason(setting, 
     assert difference(changed, plain) < 1e-5
     encoder.encode(sequences, quiet)
     assert encoder.block_calls.compiled == 2 * per_call
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [(torch.no_grad, "dispatch key set mismatch"), (two_threads, "num_threads")],
-)
-def test_what_else_compiled_code_depends_on(change, reason):
-    encoder = opened("esm2")
-    stack = encoder.network.blocks
-    stack.fuse(encoder.compile_examples(), backend=Watched())
-    x, cos, sin, _ = encoder.compile_examples()[0].inputs
-    with torch.inference_mode():
-        x, cos, sin = x.clone(), cos.clone(), sin.clone()
-        stack(x, cos, sin, None)
-    assert stack.calls == BlockCalls(compiled=len(stack))
-    with torch.inference_mode(change is two_threads), change():
-        stack(x, cos, sin, None)
-    assert stack.calls.uncompiled == len(stack)
-    assert reason in stack.calls.reason, stack.calls.reason
 
 
 @pytest.mark.parametrize("family", LENGTHS)
@@ -168,20 +133,6 @@ def test_blocks_are_compiled_for_full_batches(family, budget):
         size = sequences * tokens if family == "esm2" else sequences
         assert 0.9 * budget <= size <= budget + tokens
         assert sequences != tokens
-
-
-def test_a_small_batch_is_no_example_of_one_sequence():
-    for example in (
-        *opened("esm2", budget=100).compile_examples(),
-        *opened("dnabert-s", budget=1).compile_examples(),
-    ):
-        assert len(example.inputs[0]) == 3
-
-
-def test_padded_and_equal_lengths_are_both_among_the_batches():
-    encoder = opened("esm2")
-    batches = list(encoder.batches(sequences_for("esm2", LENGTHS["esm2"], 60)))
-    assert {len(batch.inputs) for batch in batches if len(batch.indices) > 1} == {1, 3}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, about itself
@@ -248,13 +199,3 @@ def test_forgotten_positions_and_masks_are_found_out():
     assert likeness(x, cos, sin, mask) > 0.99999
     assert likeness(x, torch.ones_like(cos), torch.zeros_like(sin), mask) < LEAST_COSINE[2]
     assert likeness(x, cos, sin, None) < LEAST_COSINE[2]
-
-
-def test_too_little_memory_to_compile_is_no_missing_compiler(monkeypatch):
-    def full(*_, **__):
-        raise torch.OutOfMemoryError("full")
-
-    encoder = opened("dnabert-s")
-    monkeypatch.setattr(torch, "compile", full)
-    with pytest.raises(torch.OutOfMemoryError):
-        encoder.compile()

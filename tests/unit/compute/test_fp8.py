@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from benchmarks.models import random_encoder, sequences_for
 from tests.unit.encoders.small import quiet
-from virnucpro.compute.fp8 import (
+from virnucpro.compute.arithmetic import (
     LOWEST_GELU,
     MOST,
     Fp8GatedLinear,
@@ -16,7 +16,7 @@ from virnucpro.compute.fp8 import (
     rounded,
     rounded_gelu,
 )
-from virnucpro.compute.linear import GatedLinear, Linear
+from virnucpro.compute.layers import GatedLinear, Linear
 
 # Of either operand 4 bits are left: an error of 2^-4 at most, 2^-5.3 on average, in each product,
 # much of which the sum takes out again.

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from virnucpro.compute.linear import GatedLinear, Linear, fuses
+from virnucpro.compute.layers import GatedLinear, Linear, fuses
 
 # A gate rounds four numbers, each by half of eps: two products, GELU (which makes the first error up
 # to 1.3 times as large) and what they make. In fp32, the order of up to 480 terms counts for more.

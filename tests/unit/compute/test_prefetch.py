@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from typing import ClassVar
 
 import pytest
@@ -62,20 +61,6 @@ def test_an_exception_comes_where_its_item_would_have(depth):
     assert [next(items), next(items)] == [1, 2]
     with pytest.raises(ValueError, match="protein 3"):
         next(items)
-    assert not _threads()
-
-
-def test_a_consumer_may_stop_early():
-    made: list[int] = []
-
-    def source() -> Iterator[int]:
-        for n in range(1000):
-            made.append(n)
-            yield n
-
-    with closing(prefetched(source(), 2)) as items:
-        assert next(items) == 0
-    assert len(made) <= 4
     assert not _threads()
 
 
@@ -196,7 +181,3 @@ def test_a_later_slice_of_nucleotides_is_in_its_place(tmp_path):
     some = [0, 1, SLICE - 1, SLICE, SLICE + 39]
     alone = encoder.encode([texts[i] for i in some], lambda s, t: None)
     assert torch.allclose(rows[some], alone, atol=1e-6)
-
-
-def test_an_empty_list(encoder):
-    assert encoder.encode([], lambda s, t: None).shape == (0, encoder.dim)

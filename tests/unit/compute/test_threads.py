@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -19,22 +18,9 @@ from tests.unit.encoders.small import (
     save_fair,
     sequences,
 )
-from virnucpro.compute.threads import (
-    BATCH_THREAD,
-    BATCHES_PER_THREAD,
-    BatchAbandonedError,
-    CoreThreads,
-    one_thread,
-)
+from virnucpro.compute.threads import BatchAbandonedError, CoreThreads
 
 THREADS = [1, 2, 3, 8]
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("threads", THREADS)
@@ -45,28 +31,6 @@ def test_same_results_in_order(threads: int, count: int) -> None:
     for _ in range(2):
         assert list(cores.map(lambda n: n * n, range(count))) == [(n, n * n) for n in range(count)]
     assert torch.get_num_threads() == threads
-
-
-@pytest.mark.parametrize("threads", THREADS)
-def test_work_is_done_on_one_thread_each_and_items_are_drawn_here(threads: int) -> None:
-    torch.set_num_threads(threads)
-    drawn: list[str] = []
-
-    def items() -> Iterator[int]:
-        for n in range(40):
-            drawn.append(threading.current_thread().name)
-            yield n
-
-    def work(_: int) -> tuple[int, str]:
-        time.sleep(0.002)
-        return torch.get_num_threads(), threading.current_thread().name
-
-    for number, (item, (ours, name)) in enumerate(CoreThreads().map(work, items())):
-        assert item == number
-        assert ours == 1
-        assert name.startswith(BATCH_THREAD) == (threads > 1)
-        assert len(drawn) <= number + BATCHES_PER_THREAD * threads
-    assert set(drawn) == {threading.current_thread().name}
 
 
 def test_batches_are_computed_side_by_side() -> None:
@@ -114,13 +78,6 @@ def test_work_that_nobody_waits_for_ends_at_its_next_layer() -> None:
     assert ended
     assert len(ended) <= 2  # those at work; the others were never begun
     cores.check()
-
-
-def test_one_thread_and_then_as_before() -> None:
-    torch.set_num_threads(3)
-    with one_thread():
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == 3
 
 
 # Batches of two to three sequences of three tokens: products of six to nine rows are what MKL

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import asdict
 
 import pytest
@@ -13,13 +11,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from tests.unit.encoders.small import open_path, quiet, sequences
-from virnucpro.classifier.files import classifier_to_bytes
-from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
+from virnucpro.encoders.lite import lite_to_bytes, read_lite
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError
-from virnucpro.settings import TOY_CLASSIFIER
-from virnucpro.store.disk import sha256_of
 
 SHAPE = LiteShape(word_width=8, channels=(12, 16), heads=4, dim=24)
 TEXTS = [
@@ -75,13 +70,10 @@ def test_rows_do_not_depend_on_their_batch_or_order(file):
 
 
 def test_the_same_bits_on_any_number_of_threads(file):
-    before, rows = torch.get_num_threads(), []
-    try:
-        for threads in (1, 2, 3, 8):
-            torch.set_num_threads(threads)
-            rows.append(embedded(file, TEXTS * 20))  # several batches, and some of a few rows
-    finally:
-        torch.set_num_threads(before)
+    rows = []
+    for threads in (1, 2, 3, 8):
+        torch.set_num_threads(threads)
+        rows.append(embedded(file, TEXTS * 20))  # several batches, and some of a few rows
     assert all(torch.equal(rows[0], others) for others in rows[1:])
 
 
@@ -98,13 +90,6 @@ def test_case_and_other_letters(file):
     assert embedded(file, []).shape == (0, SHAPE.dim)
     short = embedded(file, ["", "A", "NNN"])  # a measurement may ask for them; predict does not
     assert bool(torch.isfinite(short).all())
-
-
-def test_progress_counts_bases(file):
-    seen = []
-    open_path(file, "nucleotide").encode(TEXTS, lambda n, tokens: seen.append((n, tokens)))
-    assert sum(n for n, _ in seen) == len(TEXTS)
-    assert sum(tokens for _, tokens in seen) == sum(map(len, TEXTS))
 
 
 def test_half_precision_is_near(file):
@@ -136,40 +121,6 @@ def test_file_and_back(file):
     assert said["extra"] == {"command": "a test"}
 
 
-def test_the_same_bytes_in_another_process(file):
-    code = (
-        "import hashlib; from tests.unit.encoders.test_lite import content;"
-        "print(hashlib.sha256(content()).hexdigest())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
-    )
-    assert done.stdout.strip() == sha256_of(file)
-
-
-def test_which_file_is_what(file, tmp_path):
-    files = (file, TOY_CLASSIFIER, tmp_path, tmp_path / "none.safetensors")
-    assert [LITE.recognises(path) for path in files] == [True, False, False, False]
-    source = locate(str(file), "nucleotide")
-    assert (source.family, source.dim, source.reading) == ("lite", SHAPE.dim, "whole chunks")
-    with pytest.raises(ModelError, match=r"is a nucleotide model .lite."):
-        locate(str(file), "protein")
-    mine = tmp_path / "classifier.safetensors"
-    state = {
-        "hidden_layer.weight": torch.zeros(2, 4),
-        "hidden_layer.bias": torch.zeros(2),
-        "output_layer.weight": torch.zeros(2, 2),
-        "output_layer.bias": torch.zeros(2),
-        **{f"bn1.{n}": torch.ones(2) for n in ("weight", "bias", "running_mean", "running_var")},
-    }
-    mine.write_bytes(classifier_to_bytes(state, encoders=(), chunk_lengths=(), extra={}))
-    for path in (mine, TOY_CLASSIFIER):
-        with pytest.raises(ModelError, match="is not an encoder of a known kind"):
-            locate(str(path), "nucleotide")
-        with pytest.raises(ModelError, match="is not a lite encoder"):
-            read_lite(path)
-
-
 def changed(path, target, tensors=None, **said):
     """A copy with other metadata or other tensors."""
     with safe_open(path, "pt") as opened:
@@ -187,22 +138,17 @@ def sizes(**changes):
     ("said", "message"),
     [
         ({"schema": 3}, "of another virnucpro"),
-        ({"schema": 1}, "of another virnucpro"),
         ({"schema": None}, "of another virnucpro"),
-        ({"shape": None}, "damaged"),
         ({"shape": 7}, "damaged"),
         ({"shape": {"dim": 24, "legs": 4}}, "damaged"),
         (sizes(dim=SHAPE.dim + 1), "damaged"),
-        (sizes(dim="wide"), "damaged"),
         (sizes(dim=0), "not between 1 and 4096"),
         (sizes(word_width=10**9), "not between 1 and 4096"),
-        (sizes(kernel=-1), "not between 1 and 4096"),
         (sizes(heads=5), "do not fit"),
         (sizes(kernel=4), "do not fit"),
         (sizes(kernel=5), "size mismatch"),
         # Gigabytes, of which the file holds nothing: refused before they are allocated.
         (sizes(channels=[4096, 4096], kernel=4095), "size mismatch"),
-        (sizes(channels=[]), "do not fit"),
         (sizes(channels=[12, 16, 16]), "do not fit"),
     ],
 )
@@ -212,31 +158,13 @@ def test_damaged_metadata(file, tmp_path, said, message):
         read_lite(path)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "bases.convolutions.0.weight",
-        "codons.norms.1.running_var",
-        "codons.words.vectors.weight",
-    ],
-)
-def test_damaged_weights(file, tmp_path, name, bad):
+@pytest.mark.parametrize("name", ["bases.convolutions.0.weight", "codons.norms.1.running_var"])
+def test_damaged_weights(file, tmp_path, name):
     value = load_file(file)[name]
-    value.view(-1)[-1] = bad
+    value.view(-1)[-1] = float("nan")
     path = changed(file, tmp_path / "damaged.safetensors", {name: value})
     with pytest.raises(ModelError, match="NaN or infinite"):
         embedded(path, TEXTS)
-
-
-def test_missing_and_additional_tensors(file, tmp_path):
-    target = tmp_path / "damaged.safetensors"
-    changed(file, target, {"one_more": torch.zeros(1)})
-    with pytest.raises(ModelError, match="one_more"):
-        embedded(target, TEXTS)
-    changed(file, target, {"out.bias": torch.zeros(3)})
-    with pytest.raises(ModelError, match=r"out\.bias"):
-        embedded(target, TEXTS)
 
 
 def test_a_truncated_file(file, tmp_path):

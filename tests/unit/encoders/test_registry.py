@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import pickle
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 import torch
 
-from tests.unit.encoders.small import (
-    fair_model,
-    hub_model,
-    make_dnabert,
-    save_fair,
-    save_hub,
-)
-from virnucpro.encoders.registry import (
-    check_precision,
-    family_named,
-    family_names,
-    locate,
-    open_encoder,
-)
+from tests.unit.encoders.small import fair_model, hub_model, make_dnabert, save_fair, save_hub
+from virnucpro.encoders.registry import check_precision, locate
 from virnucpro.errors import ModelError, UsageError
-from virnucpro.layout import MOLECULES
-from virnucpro.precision import PRECISIONS
 
 
 def test_a_file_a_folder_and_a_toy(tmp_path):
@@ -61,13 +45,6 @@ def test_a_path_beats_a_name(tmp_path, monkeypatch):
     assert locate("esm2_t36_3B_UR50D", "protein").path == tmp_path / "esm2_t36_3B_UR50D"
 
 
-def test_the_wrong_molecule_is_refused(tmp_path):
-    with pytest.raises(ModelError, match=r"is a nucleotide model .* but a protein model is needed"):
-        locate(str(make_dnabert(tmp_path / "dna")), "protein")
-    with pytest.raises(ModelError, match=r"is a protein model .* but a nucleotide model is needed"):
-        locate(str(save_fair(fair_model(), tmp_path / "model.pt")), "nucleotide")
-
-
 def test_lite_has_no_fp8():
     lite = locate("lite", "nucleotide")
     assert lite.reading == "whole chunks"
@@ -80,33 +57,6 @@ def test_lite_has_no_fp8():
         locate("lite", "protein")
 
 
-def test_no_model(tmp_path):
-    with pytest.raises(ModelError, match=r"config\.json is missing"):
-        locate(str(tmp_path), "protein")
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    (tmp_path / "pytorch_model.bin").write_bytes(b"x")
-    for path in (tmp_path, tmp_path / "pytorch_model.bin"):
-        with pytest.raises(ModelError, match="is not an encoder of a known kind"):
-            locate(str(path), "nucleotide")
-
-
-def test_unknown_name():
-    with pytest.raises(ModelError):
-        locate("no/such-model-anywhere", "protein")
-
-
-def test_no_torch_until_it_is_needed():
-    code = "import sys, virnucpro.encoders.registry as r; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_toys_open():
-    for molecule in ("nucleotide", "protein"):
-        source = locate("toy", molecule)
-        assert open_encoder(source, "cpu", "fp32", budget=None, truncation=9).dim == source.dim
-    assert locate("toy", "protein").sha256 != locate("toy", "nucleotide").sha256
-
-
 @pytest.mark.parametrize("name", ["notes.txt", "frames.fa", "weights.pt", "sequence.pth"])
 def test_any_other_file_is_not_taken_for_a_protein_model(tmp_path, name):
     path = tmp_path / name
@@ -117,16 +67,6 @@ def test_any_other_file_is_not_taken_for_a_protein_model(tmp_path, name):
     for molecule in ("nucleotide", "protein"):
         with pytest.raises(ModelError, match="is not an encoder of a known kind"):
             locate(str(path), molecule)
-
-
-@pytest.mark.parametrize("name", family_names())
-def test_every_family_is_described(name):
-    family = family_named(name)
-    assert family.name == name
-    assert family.title
-    assert family.alphabet
-    assert family.molecule in MOLECULES
-    assert set(family.precisions) <= set(PRECISIONS)
 
 
 def test_a_model_of_another_host_is_known_by_its_content(tmp_path):

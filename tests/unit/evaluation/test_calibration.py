@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from pandas import DataFrame
 
-from virnucpro.classifier.files import inspect_classifier
-from virnucpro.errors import InputError, UsageError
-from virnucpro.evaluation.calibration import (
-    FEWEST_FRAMES,
-    check_made_by,
-    fit_calibration,
-    logit_margins,
-)
-from virnucpro.settings import TOY_CLASSIFIER
+from virnucpro.errors import InputError
+from virnucpro.evaluation.calibration import FEWEST_FRAMES, fit_calibration, logit_margins
 
 
 def _frames(rows: int, share: float, sharpness: float) -> DataFrame:
@@ -63,16 +53,3 @@ def test_frames_that_say_nothing_of_the_temperature_are_refused() -> None:
     ):
         with pytest.raises(InputError, match=said):
             fit_calibration(wrong, 1.0)
-
-
-def test_predictions_of_another_classifier_are_refused(tmp_path: Path) -> None:
-    info, run = inspect_classifier(TOY_CLASSIFIER), tmp_path / "s_run.json"
-    said = {"sha256": info.file.sha256, "path": "x.pth"}
-    run.write_text(json.dumps({"models": {"classifier": said}}))
-    assert check_made_by(info, run)
-    run.write_text(json.dumps({"models": {"classifier": said | {"sha256": "0" * 64}}}))
-    with pytest.raises(UsageError, match=r"made by x\.pth"):
-        check_made_by(info, run)
-    run.write_text("{}")
-    assert not check_made_by(info, run)
-    assert not check_made_by(info, tmp_path / "nothing")

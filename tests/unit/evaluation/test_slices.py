@@ -40,14 +40,6 @@ def test_a_group_is_measured_against_all_rows_of_the_other_label() -> None:
     assert lines["all"].metrics["correct"] == lines["all"].metrics["accuracy"]
 
 
-def test_a_group_with_both_labels_is_two() -> None:
-    found = evaluate(_sample([0.9, 0.1], [1, 0], ["x", "x"]), 0.5, graded=True)
-    assert [(line.label, line.name) for line in found.of_kind("group")] == [
-        ("others", "x"),
-        ("virus", "x"),
-    ]
-
-
 def test_lengths_are_not_pooled() -> None:
     scores = [0.9, 0.1, 0.2, 0.8]
     found = evaluate(_sample(scores, [1, 0, 1, 0], lengths=[500, 500, 150, 150]), 0.5, graded=True)
@@ -55,13 +47,6 @@ def test_lengths_are_not_pooled() -> None:
         (150, 0),
         (500, 1),
     ]
-
-
-def test_one_class_is_said_and_not_made_up() -> None:
-    found = evaluate(_sample([0.9, 0.1, 0.3], [1, 1, 1], ["a", "a", "b"]), 0.5, graded=True)
-    assert all(line.metrics["auroc"] is None for line in found.slices)
-    assert all(line.notes == (ONE_CLASS,) for line in found.slices)
-    assert all(line.intervals["auroc"] is None for line in found.slices)
 
 
 def _clustered(genomes: int, rows: int, seed: int = 0) -> Sample:
@@ -136,3 +121,10 @@ def test_stated_and_realised_rates_of_false_discoveries() -> None:
     assert rows == [(0.01, 1, 0), (0.05, 3, 1), (0.1, 3, 1), (0.2, 4, 2)]
     assert found.false_discoveries[1]["realised"] == pytest.approx(1 / 3)
     assert evaluate(_sample([0.9, 0.1], [1, 0]), 0.5, graded=True).false_discoveries == []
+
+
+def test_one_class_is_said_and_not_made_up() -> None:
+    found = evaluate(_sample([0.9, 0.1, 0.3], [1, 1, 1], ["a", "a", "b"]), 0.5, graded=True)
+    assert all(line.metrics["auroc"] is None for line in found.slices)
+    assert all(line.notes == (ONE_CLASS,) for line in found.slices)
+    assert all(line.intervals["auroc"] is None for line in found.slices)

@@ -17,7 +17,6 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
-from virnucpro.executors.failures import WorkFailure
 from virnucpro.executors.pool import HandleEvent, Work, WorkEnded, WorkerPool
 
 
@@ -67,8 +66,7 @@ def result_of(task: Task) -> TaskResult:
 Behaviour = Callable[[int, Task | None], str]
 """What happens when a worker (number) does a task, or opens the stage (None).
 
-``ok``, ``ok after a halving``, ``exits``, ``exits writing``, ``silent``, ``lost`` with its device, or
-a kind of failure.
+``ok``, ``exits``, ``exits writing``, ``silent``, or ``lost`` with its device.
 """
 
 
@@ -135,16 +133,12 @@ class FakePool(WorkerPool):
             handle(Progressed(number, task.count, 10 * task.count))
         if behaviour == "exits" or (behaviour == "exits writing" and not self._overlapping):
             handle(WorkerDied(number, device, "signal 9"))
-        elif behaviour not in ("ok", "ok after a halving", "exits writing"):
-            failure = WorkFailure(behaviour, "FakeError", f"{behaviour} failure")  # type: ignore[arg-type]
-            handle(WorkEnded(number, task, failure, self.STEP))
         elif task is None:
             handle(WorkerReady(number, device, "fake", self.STEP))
         elif self._overlapping:
             self.writing[number] = task
         else:
-            halvings = int(behaviour == "ok after a halving")
-            handle(WorkEnded(number, task, result_of(task), self.STEP, halvings))
+            handle(WorkEnded(number, task, result_of(task), self.STEP))
 
     def _start(self, worker: int) -> None:
         self.work[worker] = deque()

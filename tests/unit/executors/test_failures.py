@@ -11,7 +11,7 @@ import torch._inductor.exc
 import torch.distributed
 
 from virnucpro.errors import OutputError
-from virnucpro.executors.failures import describe_failure, failure_kind
+from virnucpro.executors.retry import describe_failure, failure_kind
 
 
 class OutOfResources(Exception):

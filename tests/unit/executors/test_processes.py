@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from multiprocessing.connection import Connection
 
 import pytest
@@ -37,14 +35,6 @@ def _describe(connection: Connection, greeting: str) -> None:
     connection.send((greeting, ignored, {name: os.environ.get(name) for name in VARIABLES}))
 
 
-def _wait(connection: Connection) -> None:
-    connection.recv()
-
-
-def _exit(connection: Connection) -> None:
-    os._exit(7)
-
-
 def test_a_child_is_settled_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -59,43 +49,11 @@ def test_a_child_is_settled_on_its_device(monkeypatch: pytest.MonkeyPatch) -> No
     child.kill()
 
 
-def test_how_a_child_ended() -> None:
-    children = [ChildProcess("child", Device("cpu"), 1, target) for target in (_exit, _wait)]
-    children[1].process.kill()
-    children[0].process.join(200)  # it is slow to start on a busy machine
-    assert [child.exit_reason() for child in children] == ["exit code 7", "signal 9"]
-    for child in children:
-        child.kill()
-
-
-def test_what_a_child_imports_first_does_not_import_torch() -> None:
-    """torch reads the number of threads, and CUDA its devices, when they are imported."""
-    modules = "virnucpro.executors.processes, virnucpro.training.processes"
-    program = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
-
-
 def test_this_process_can_be_settled_on_a_gpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a training on a single GPU."""
-    before = torch.get_num_threads()
     for name in VARIABLES:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    try:
-        settle_on_device(GPU, tokenizer_threads=5)
-        assert {name: os.environ[name] for name in VARIABLES} == SETTLED
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_an_allocator_that_the_user_configured_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before = torch.get_num_threads()
-    for name in VARIABLES:
-        monkeypatch.setenv(name, "")
-    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:512")
-    settle_on_device(GPU, tokenizer_threads=1)
-    torch.set_num_threads(before)
-    assert os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "max_split_size_mb:512"
+    settle_on_device(GPU, tokenizer_threads=5)
+    assert {name: os.environ[name] for name in VARIABLES} == SETTLED
+    assert torch.get_num_threads() == 2

@@ -10,20 +10,19 @@ import pytest
 import virnucpro.executors.ray_pool as ray_pool
 from virnucpro.contracts import Device, OutputFile
 from virnucpro.events import Progressed
-from virnucpro.executors.ray_pool import await_files
-from virnucpro.executors.ray_worker import RayWorker, reserved_gpu, software
+from virnucpro.executors.ray_pool import VirNucProWorker, await_files, reserved_gpu, software
 
 
 @pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> RayWorker:
+def worker(monkeypatch: pytest.MonkeyPatch) -> VirNucProWorker:
     """A worker that serves nobody, on the CPU of this process."""
-    monkeypatch.setattr("virnucpro.executors.ray_worker.settle_on_device", lambda *_: None)
-    monkeypatch.setattr(RayWorker, "_serve", lambda *_: None)
-    return RayWorker(0, Device("cpu"), 1)
+    monkeypatch.setattr("virnucpro.executors.ray_pool.settle_on_device", lambda *_: None)
+    monkeypatch.setattr(VirNucProWorker, "_serve", lambda *_: None)
+    return VirNucProWorker(0, Device("cpu"), 1)
 
 
 def test_a_worker_joins_where_files_and_versions_are_those_of_the_command(
-    worker: RayWorker, tmp_path: Path
+    worker: VirNucProWorker, tmp_path: Path
 ) -> None:
     (tmp_path / "a").write_bytes(b"1234")
     assert worker.join(software(), {tmp_path / "a": 4}) == Device("cpu")
@@ -37,18 +36,18 @@ def test_a_worker_joins_where_files_and_versions_are_those_of_the_command(
 
 def test_a_gpu_has_its_number_on_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     visible = Device("cuda", 0, uuid="GPU-5")  # the only one that this process sees
-    monkeypatch.setattr("virnucpro.executors.ray_worker.visible_gpus", lambda: [visible])
+    monkeypatch.setattr("virnucpro.executors.ray_pool.visible_gpus", lambda: [visible])
     for mask, index in (("5", 5), ("GPU-5", 0)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
         assert reserved_gpu() == replace(visible, index=index)
 
 
 def test_a_node_without_its_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("virnucpro.executors.ray_worker.visible_gpus", lambda: [])
-    assert isinstance(RayWorker(0, None, 1).join({}, {}), str)
+    monkeypatch.setattr("virnucpro.executors.ray_pool.visible_gpus", lambda: [])
+    assert isinstance(VirNucProWorker(0, None, 1).join({}, {}), str)
 
 
-def test_events_are_fetched_in_their_order_and_once(worker: RayWorker) -> None:
+def test_events_are_fetched_in_their_order_and_once(worker: VirNucProWorker) -> None:
     events = [Progressed(0, n, n) for n in range(3)]
     for event in events:
         worker._end.send(event)

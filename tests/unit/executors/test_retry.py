@@ -6,11 +6,11 @@ import pytest
 
 from tests.unit.executors.fake_pool import FakeStage
 from virnucpro.contracts import FailedRow, Task
-from virnucpro.executors.failures import WorkFailure
 from virnucpro.executors.retry import (
     MAX_EXITS_ON_DEVICE,
     MAX_FAILURES_IN_A_ROW,
     RetryPolicy,
+    WorkFailure,
     search_records,
 )
 

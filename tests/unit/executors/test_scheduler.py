@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.executors.fake_pool import Behaviour, FakePool, FakeStage, sequences_of
 from virnucpro.contracts import Task, TaskResult
-from virnucpro.errors import DeviceError, OutputError, RunInterruptedError, VirNucProError
+from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
     Event,
     Notice,
@@ -18,11 +18,9 @@ from virnucpro.events import (
     TaskFinished,
     TaskStarted,
     WorkerDied,
-    WorkerReady,
     WorkerReport,
 )
-from virnucpro.executors.retry import MAX_EXITS_ON_DEVICE, MAX_FAILURES_IN_A_ROW
-from virnucpro.executors.scheduler import MAX_OPENINGS, Scheduler, TimeLimits
+from virnucpro.executors.scheduler import Scheduler, TimeLimits
 from virnucpro.executors.signals import Interruption
 
 STAGE = FakeStage()
@@ -147,33 +145,6 @@ def test_the_last_tasks_go_heaviest_first() -> None:
     assert [task.weight for _, task in trial.pool.attempts] == [*range(8), 11, 10, 9, 8]
 
 
-def test_a_task_whose_worker_was_killed_is_retried_by_another_one() -> None:
-    exits = iter(["exits"])
-
-    def behaviour(worker: int, task: Task | None) -> str:
-        return next(exits, "ok") if holds(task, 5) else "ok"
-
-    trial = run(behaviour, STAGE.tasks(6))
-    first, second = (worker for worker, task in trial.pool.attempts if holds(task, 5))
-    assert first != second
-    assert trial.of(WorkerDied, "reason") == ["signal 9"]
-    assert trial.of(WorkerDied, "worker") == [first]
-    assert "a new worker takes its place" in trial.warnings
-
-
-def test_a_worker_that_dies_over_a_task_while_it_writes_another() -> None:
-    """Both are carried out again, each alone, and only the task that ends its worker is searched."""
-
-    def behaviour(worker: int, task: Task | None) -> str:
-        return "exits" if holds(task, 13) else "ok"
-
-    trial = run(behaviour, STAGE.tasks(6), workers=1, overlapping=True)
-    assert trial.failed == [("WorkerDied", ("13",))]
-    trials = {task.trial for _, task in trial.pool.attempts if task.trial}
-    assert trials == {(0, 2), (2, 4), (0, 1), (1, 2)}
-    assert all(holds(task, 12, 13, 14, 15) for _, task in trial.pool.attempts if task.trial)
-
-
 @pytest.mark.parametrize("behaviour", ["exits", "exits writing"])
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("size", [1, 2])
@@ -194,57 +165,11 @@ def test_only_what_ends_its_worker_is_given_up(
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_after_a_death_no_other_task_goes_to_the_worker_of_a_task_that_it_had(
-    workers: int,
-) -> None:
-    submitted: list[list[Task]] = []
-
-    class WatchedPool(FakePool):
-        def submit(self, worker: int, task: Task) -> None:
-            super().submit(worker, task)
-            at_work = [self.writing.get(worker), *self.work[worker]]
-            submitted.append([task for task in at_work if isinstance(task, Task)])
-
-    pool = WatchedPool(
-        workers, lambda w, task: "exits" if holds(task, 5) else "ok", overlapping=True
-    )
-    events: list[Event] = []
-    tasks = STAGE.tasks(24, size=1)
-    scheduler = Scheduler(STAGE, tasks, pool, events.append, Interruption(), LIMITS, pool.clock)
-    list(scheduler.outcomes())
-    deaths = [event for event in events if isinstance(event, WorkerDied)]
-    assert len(deaths) == 4  # together with its neighbour, alone, and twice in the search
-    groups = [[task.receipt for task in group] for group in submitted]
-    with_five = [group for group in groups if tasks[5].receipt in group]
-    assert with_five[-2:] == [[tasks[5].receipt]] * 2
-
-
-@pytest.mark.parametrize("workers", [1, 3])
 def test_a_task_that_ends_its_worker_twice_is_searched(workers: int) -> None:
     trial = run(lambda w, task: "exits" if holds(task, 5) else "ok", STAGE.tasks(6), workers)
     assert trial.failed == [("WorkerDied", ("5",))]
     assert attempts_over(trial, 5) == [[4, 5, 6, 7], [4, 5, 6, 7], [4, 5], [5], [5]]
     assert [4, 6, 7] in [sequences_of(task) for _, task in trial.pool.attempts]
-
-
-def test_a_device_that_does_not_answer_is_an_exit() -> None:
-    trial = run(lambda w, task: "device" if holds(task, 5) else "ok", STAGE.tasks(6))
-    assert trial.failed == [("WorkerDied", ("5",))]
-    assert len(trial.of(WorkerDied, "reason")) == 5
-
-
-def test_a_device_that_dies_over_tasks_that_others_finish_is_given_up() -> None:
-    trial = run(lambda worker, task: "exits" if task and worker == 1 else "ok", STAGE.tasks(30), 2)
-    assert trial.failed == []
-    assert "died over tasks that others finished; its device is given up" in trial.warnings
-    assert "goes on with 1 other worker" in trial.warnings
-    assert MAX_EXITS_ON_DEVICE <= len(trial.of(WorkerDied, "worker")) <= MAX_EXITS_ON_DEVICE + 1
-    assert set(trial.pool.workers) == {0}
-
-
-def test_a_worker_that_is_out_of_memory_is_replaced_and_its_task_searched() -> None:
-    trial = run(lambda w, task: "memory" if holds(task, 5) else "ok", STAGE.tasks(6))
-    assert trial.failed == [("WorkerDied", ("5",))]
 
 
 def test_a_file_that_only_ends_its_worker_as_a_whole_ends_the_run() -> None:
@@ -253,19 +178,6 @@ def test_a_file_that_only_ends_its_worker_as_a_whole_ends_the_run() -> None:
     )
     assert isinstance(trial.error, DeviceError)
     assert "no part of it does" in str(trial.error)
-
-
-def test_halved_batches_are_told() -> None:
-    trial = run(lambda w, task: "ok after a halving" if holds(task, 1) else "ok", STAGE.tasks(6))
-    assert "its batches are 2 times smaller now" in trial.warnings
-
-
-def test_a_silent_worker_is_replaced_after_a_warning() -> None:
-    trial = run(lambda w, task: "silent" if holds(task, 5) else "ok", STAGE.tasks(6))
-    assert trial.failed == [("WorkerDied", ("5",))]
-    assert "stalled: no sign of life for 10 s; it is ended after 20 s" in trial.warnings
-    assert set(trial.of(WorkerDied, "reason")) == {"no sign of life for 20 s"}
-    assert trial.pool.now >= 5 * LIMITS.silence
 
 
 def test_a_worker_without_tasks_may_be_silent() -> None:
@@ -279,86 +191,6 @@ def test_a_worker_without_tasks_may_be_silent() -> None:
     assert trial.of(WorkerDied, "worker") == []
 
 
-@pytest.mark.parametrize(("opening", "seconds"), [("silent", LIMITS.opening), ("exits", 0)])
-def test_a_device_on_which_the_stage_does_not_open_is_given_up(
-    opening: str, seconds: float
-) -> None:
-    trial = run(
-        lambda worker, task: opening if task is None and worker == 1 else "ok", STAGE.tasks(900)
-    )
-    assert trial.failed == []
-    deaths = trial.of(WorkerDied, "worker")
-    assert deaths == [1] * min(len(deaths), MAX_OPENINGS)
-    assert trial.pool.now >= seconds
-    if opening == "exits":
-        assert set(trial.pool.workers) == {0}
-
-
-def test_a_spare_device_takes_over() -> None:
-    trial = run(
-        lambda worker, task: "data" if task is None and worker == 0 else "ok",
-        STAGE.tasks(1),
-        workers=2,
-    )
-    assert trial.pool.calls == ["start 0", "end 0", "start 1"]
-    assert trial.error is None
-
-
-def test_when_no_device_is_left_the_run_ends() -> None:
-    trial = run(lambda w, task: "ok" if task else "data", STAGE.tasks(5))
-    assert isinstance(trial.error, DeviceError)
-    assert "no device is left" in str(trial.error)
-    assert "data failure" in str(trial.error)
-
-
-def test_too_many_failures_in_a_row_end_the_run() -> None:
-    trial = run(lambda w, task: "exits" if task else "ok", STAGE.tasks(100, 100))
-    assert isinstance(trial.error, DeviceError)
-    assert f"{MAX_FAILURES_IN_A_ROW} attempts in a row failed" in str(trial.error)
-    assert len(trial.of(WorkerDied, "worker")) <= MAX_FAILURES_IN_A_ROW + 1
-
-
-def test_an_error_of_the_run_lets_the_tasks_in_flight_finish() -> None:
-    trial = run(lambda w, task: "run" if holds(task, 0) else "ok", STAGE.tasks(40), workers=3)
-    assert isinstance(trial.error, OutputError)  # the error's class is unknown to the program
-    started = trial.of(TaskStarted, "task")
-    assert len(started) < 10
-    assert len(trial.finished) >= 8
-    assert "stopping: up to 5 s for the tasks in flight" in trial.warnings
-
-
-def test_a_signal_lets_the_tasks_in_flight_finish() -> None:
-    interruption = Interruption()
-
-    def behaviour(worker: int, task: Task | None) -> str:
-        if holds(task, 13):
-            interruption.number = 15
-        return "ok"
-
-    trial = run(behaviour, STAGE.tasks(40), interruption=interruption)
-    assert isinstance(trial.error, RunInterruptedError)
-    assert trial.error.exit_code == 143
-    assert 13 in trial.finished
-    assert len(trial.finished) < 40
-    assert len(trial.of(WorkerReady, "worker")) == 2
-
-
-def test_a_task_that_takes_longer_than_the_grace_period_is_abandoned() -> None:
-    interruption = Interruption()
-
-    def behaviour(worker: int, task: Task | None) -> str:
-        if holds(task, 13):
-            interruption.number = 2
-            return "silent"
-        return "ok"
-
-    trial = run(behaviour, STAGE.tasks(40), interruption=interruption)
-    assert isinstance(trial.error, RunInterruptedError)
-    assert trial.error.exit_code == 130
-    assert 13 not in trial.finished
-    assert trial.pool.now < 2 * LIMITS.grace
-
-
 def test_a_worker_that_dies_after_a_signal_is_not_replaced() -> None:
     interruption = Interruption()
 
@@ -370,10 +202,6 @@ def test_a_worker_that_dies_after_a_signal_is_not_replaced() -> None:
     trial = run(behaviour, STAGE.tasks(40), interruption=interruption)
     assert isinstance(trial.error, RunInterruptedError)
     assert sum(call.startswith("start") for call in trial.pool.calls) <= 3
-
-
-def test_a_pool_without_devices_is_an_error() -> None:
-    assert isinstance(run(always_ok, STAGE.tasks(2), workers=0).error, DeviceError)
 
 
 def test_a_worker_that_is_lost_with_its_node_costs_none_of_its_tasks_an_attempt() -> None:
@@ -393,12 +221,6 @@ def test_a_worker_that_is_lost_with_its_node_costs_none_of_its_tasks_an_attempt(
     assert set(trial.pool.workers) == {0}
     assert "worker 1 on device 1 is lost (node 7 is gone)" in trial.warnings
     assert trial.of(WorkerDied, "worker") == [1] * len(lost)
-
-
-def test_without_any_node_the_run_ends() -> None:
-    trial = run(lambda w, task: "lost" if holds(task, 9) else "ok", STAGE.tasks(6), workers=2)
-    assert isinstance(trial.error, DeviceError)
-    assert "no device is left" in str(trial.error)
 
 
 def test_a_node_that_joins_gets_work() -> None:
@@ -425,3 +247,25 @@ def test_a_task_that_cannot_be_divided_ends_the_run_at_its_second_exit() -> None
     with pytest.raises(DeviceError, match="cannot be computed"):
         list(scheduler.outcomes())
     assert not any(task.trial for _, task in pool.attempts)
+
+
+def test_a_task_whose_worker_was_killed_is_retried_by_another_one() -> None:
+    exits = iter(["exits"])
+
+    def behaviour(worker: int, task: Task | None) -> str:
+        return next(exits, "ok") if holds(task, 5) else "ok"
+
+    trial = run(behaviour, STAGE.tasks(6))
+    first, second = (worker for worker, task in trial.pool.attempts if holds(task, 5))
+    assert first != second
+    assert trial.of(WorkerDied, "reason") == ["signal 9"]
+    assert trial.of(WorkerDied, "worker") == [first]
+    assert "a new worker takes its place" in trial.warnings
+
+
+def test_a_silent_worker_is_replaced_after_a_warning() -> None:
+    trial = run(lambda w, task: "silent" if holds(task, 5) else "ok", STAGE.tasks(6))
+    assert trial.failed == [("WorkerDied", ("5",))]
+    assert "stalled: no sign of life for 10 s; it is ended after 20 s" in trial.warnings
+    assert set(trial.of(WorkerDied, "reason")) == {"no sign of life for 20 s"}
+    assert trial.pool.now >= 5 * LIMITS.silence

@@ -96,14 +96,6 @@ def test_a_device_never_waits_for_the_host() -> None:
     assert [_number(e.task) for e in events if isinstance(e, WorkEnded)] == [0, 1, 2, 3]
 
 
-def test_the_events_of_two_tasks_never_mix() -> None:
-    """So that the scheduler knows what progress belongs to."""
-    kinds = [
-        type(e) for e in _run_four(Recording(waits=True), GPU) if not isinstance(e, WorkerReady)
-    ]
-    assert kinds == [Progressed, WorkEnded] * 4
-
-
 def test_a_cpu_does_one_thing_after_the_other() -> None:
     stage = Recording(waits=False)
     events = _run_four(stage, CPU)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virnucpro.io.chunks import chunk_id, chunk_spans, record_of
+from virnucpro.io.frames import chunk_id, chunk_spans, record_of
 
 
 def original(length: int, chunk_length: int) -> list[tuple[int, int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,16 +22,7 @@ def test_round_trip(tmp_path_factory, pairs, start, stop):
     assert list(read_fasta(path, start)) == pairs[start:]
 
 
-def test_format():
-    assert fasta_bytes([("é x", "AC"), ("b", "")]) == ">é x\nAC\n>b\n\n".encode()
-
-
 def test_wrapped(tmp_path):
     path = tmp_path / "wrapped.fa"
     path.write_bytes(b">a\nAC\nGT\n\n>b\nG")
     assert list(read_fasta(path)) == [("a", "ACGT"), ("b", "G")]
-
-
-def test_missing(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        list(read_fasta(tmp_path / "none"))

@@ -7,7 +7,16 @@ from Bio.Data.CodonTable import standard_dna_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virnucpro.io.frames import FRAME_LABELS, ChunkFrames, Frame, chunk_of, open_frames
+from virnucpro.io.frames import (
+    FRAME_LABELS,
+    WHOLE_LABEL,
+    ChunkFrames,
+    Frame,
+    chunk_of,
+    open_frames,
+    whole_chunks,
+)
+from virnucpro.settings import SHORTEST_WHOLE
 
 CODE = {**standard_dna_table.forward_table, **dict.fromkeys(standard_dna_table.stop_codons, "*")}
 
@@ -79,3 +88,32 @@ def test_no_chunks():
 
 def test_chunk_of():
     assert chunk_of("a_chunk_1F1_chunk_12R3") == "a_chunk_1F1_chunk_12"
+
+
+CLOSED = "TAATTAGTTGACTAACTAGTCA" * 5  # a stop codon in every frame
+
+
+def test_a_chunk_without_an_open_frame_is_read():
+    assert open_frames([CLOSED])[0].status == "no_open_frame"
+    (chunk,) = whole_chunks([CLOSED.lower()])
+    assert chunk.status == "framed"
+    assert [(f.label, f.nucleotide, f.protein) for f in chunk.frames] == [(WHOLE_LABEL, CLOSED, "")]
+
+
+def test_what_says_nothing_is_not_read():
+    short, known = "ACGTA" * 5, "ACGTA" * 6
+    results = whole_chunks([short, known, "N" * 500, known[1:] + "N" * 99, known + "N" * 99, ""])
+    assert SHORTEST_WHOLE == 30
+    assert [chunk.status for chunk in results] == [
+        "too_short",
+        "framed",
+        "ambiguous",
+        "ambiguous",
+        "framed",
+        "too_short",
+    ]
+    assert whole_chunks([]) == []
+
+
+def test_the_chunk_of_its_id():
+    assert chunk_of("c_chunk_3" + WHOLE_LABEL) == "c_chunk_3"

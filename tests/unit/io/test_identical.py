@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-import virnucpro.io.identical as identical
-from virnucpro.io.identical import digest, first_places
+import virnucpro.stages.splitting as identical
+from virnucpro.stages.splitting import digest, first_places
 
 
 @pytest.mark.parametrize("at_a_time", [3, 50, 1 << 22])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pytest
 
 from virnucpro.errors import UsageError
-from virnucpro.io.chunks import chunk_spans, record_spans
+from virnucpro.io.frames import chunk_spans, record_spans
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles, pair_id
 from virnucpro.io.records import Record
@@ -38,22 +37,6 @@ def test_mates_share_an_id_without_their_numbers(tmp_path: Path, first: str, sec
     assert pair.lengths == (4, 2)
 
 
-def test_an_interleaved_file_has_the_pairs_of_two_files(tmp_path: Path) -> None:
-    first, second = (
-        (_fastq(f"r{n}/1") for n in (1, 2)),
-        (_fastq(f"r{n}/2", bases="GU") for n in (1, 2)),
-    )
-    mates = list(zip(first, second, strict=True))
-    files = _files(tmp_path, *("".join(reads) for reads in zip(*mates, strict=True)))
-    (tmp_path / "both.fq").write_text("".join(read for pair in mates for read in pair))
-    both = InputFiles(tmp_path / "both.fq", interleaved=True)
-    assert both.paired
-    assert list(both.records()) == list(files.records())
-    records = both.records()
-    assert len(list(records)) == 2
-    assert records.uracil
-
-
 def test_only_the_numbers_of_mates_are_taken_off() -> None:
     ids = ("r/3", "/1", "r.1", "r/1/2")
     assert [pair_id(id, id) for id in ids] == ["r/3", "/1", "r.1", "r/1"]
@@ -64,35 +47,18 @@ def test_only_the_numbers_of_mates_are_taken_off() -> None:
     assert pair_id(".1", ".2") is None
 
 
-def test_one_file_may_be_compressed_and_the_other_not(tmp_path: Path) -> None:
-    files = _files(tmp_path, _fastq("r1", "r2"), "")
-    files.paths[1].write_bytes(gzip.compress(_fastq("r1", "r2", bases="GGGU").encode()))
-    pairs = files.records()
-    assert [pair.mate.sequence for pair in pairs if pair.mate] == ["GGGT", "GGGT"]
-    assert pairs.uracil
-
-
-def test_other_ids_are_an_error_that_names_both_files_and_ids(tmp_path: Path) -> None:
-    files = _files(tmp_path, _fastq("r1/1", "r2/1"), _fastq("r1/2", "r3/2"))
-    with pytest.raises(UsageError) as error:
-        list(files.records())
-    for text in (*map(str, files.paths), "pair 2", "'r2/1'", "'r3/2'", "seqkit pair"):
-        assert text in str(error.value)
-
-
-@pytest.mark.parametrize("longer", [0, 1])
-def test_a_read_without_a_mate_is_an_error(tmp_path: Path, longer: int) -> None:
-    texts = [_fastq("r1"), _fastq("r1")]
-    texts[longer] += _fastq("r2")
-    files = _files(tmp_path, *texts)
-    with pytest.raises(UsageError) as error:
-        list(files.records())
-    assert f"{files} do not hold pairs: 'r2', read 2, has no mate" in str(error.value)
-
-
-def test_files_of_two_formats_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not of one format"):
-        list(_files(tmp_path, _fastq("r1"), ">r1\nACGT\n").records())
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        (_fastq("r1/1", "r2/1"), _fastq("r1/2", "r3/2"), "pair 2"),
+        (_fastq("r1"), _fastq("r1", "r2"), "'r2', read 2, has no mate"),
+        (_fastq("r1", "r2"), _fastq("r1"), "'r2', read 2, has no mate"),
+        (_fastq("r1"), ">r1\nACGT\n", "not of one format"),
+    ],
+)
+def test_what_is_no_pair(tmp_path: Path, first: str, second: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        list(_files(tmp_path, first, second).records())
 
 
 def test_the_summary_counts_pairs_and_the_bases_of_both_mates(tmp_path: Path) -> None:
@@ -126,12 +92,6 @@ def test_no_chunk_spans_both_mates() -> None:
 def test_first_mates_twice_are_no_pairs(tmp_path: Path, first: str, second: str) -> None:
     with pytest.raises(UsageError, match="the first mates are there again"):
         list(_files(tmp_path, first, second).records())
-    mates = zip(*(text.splitlines(keepends=True) for text in (first, second)), strict=False)
-    lines = [[*some] for some in zip(*[iter(mates)] * 4, strict=True)]
-    both = "".join("".join(line[side] for line in four) for four in lines for side in (0, 1))
-    (tmp_path / "both.fq").write_text(both)
-    with pytest.raises(UsageError, match="the first mates are there again"):
-        list(InputFiles(tmp_path / "both.fq", interleaved=True).records())
 
 
 @pytest.mark.parametrize("header", ["r1/{}", "r1 {}:N:0:ACGT"])

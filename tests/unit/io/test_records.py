@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virnucpro.errors import InputError, UsageError
-from virnucpro.io import compression
+from virnucpro.io import text
 from virnucpro.io.records import LONGEST_HEADER, Record, holds_qualities, read_records
 
 if sys.version_info >= (3, 14):
@@ -82,7 +82,7 @@ def test_accepted(tmp_path, data, expected, monkeypatch):
     assert pairs(read(tmp_path, data)) == expected
     assert pairs(read(tmp_path, data, "in.fq.gz")) == expected  # whatever the name says: 45, 50
     for size in (1, 2, 7):
-        monkeypatch.setattr(compression, "BLOCK", size)
+        monkeypatch.setattr(text, "BLOCK", size)
         assert len(data) > 10_000 or pairs(read(tmp_path, data)) == expected
 
 
@@ -225,7 +225,7 @@ def test_small_blocks_change_neither_records_nor_messages(tmp_path_factory, data
     data = b">a\nACGT\n" + data if data[:1] != b"@" else data
     whole = outcome(path, data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compression, "BLOCK", size)
+        patch.setattr(text, "BLOCK", size)
         assert outcome(path, data) == whole
 
 

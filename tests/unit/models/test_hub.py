@@ -11,8 +11,7 @@ from tests.unit.models.serving import checkpoint
 from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import HubModel
 from virnucpro.models.fetch import fetch_model
-from virnucpro.models.records import read_model_records
-from virnucpro.models.store import verify_model
+from virnucpro.models.store import read_model_records, verify_model
 
 NAME = "someone/tiny"
 OLD, NEW = "a" * 40, "b" * 40

@@ -12,11 +12,11 @@ import pytest
 from tests.unit.models.serving import checkpoint
 from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import model_named
-from virnucpro.models.records import read_model_records
 from virnucpro.models.store import (
     check_digest,
     find_model,
     locate_model,
+    read_model_records,
     record_model,
     verify_model,
 )
@@ -144,23 +144,6 @@ def test_a_hub_model_may_be_put_into_the_own_folder(cache):
 
 
 # --- records
-
-
-def test_a_file_put_there_by_hand_is_recorded_once_and_checked_ever_after(cache):
-    file = put(cache / "virnucpro/models/500_model.pth")
-    model = model_named("500_model.pth")
-    assert not is_recorded(file)
-    assert verify_model(model) == "recorded"
-    assert verify_model(model) == "verified"
-    assert is_recorded(file, hashlib.sha256(file.read_bytes()).hexdigest())
-    data = bytearray(file.read_bytes())
-    data[50] ^= 1
-    file.write_bytes(data)
-    with pytest.raises(ModelError, match="checksum differs") as error:
-        verify_model(model)
-    assert "virnucpro models fetch 500_model.pth" in str(error.value)
-    record_model(model, file)
-    assert verify_model(model) == "verified"
 
 
 def test_files_of_a_snapshot_are_known_by_their_links(cache):

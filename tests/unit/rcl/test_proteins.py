@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from virnucpro.rcl.splits import (
 )
 
 HEADER = "id,rcl_start,rcl_end,Sequence\n"
+QUIET = SimpleNamespace(begin=lambda title, total: None, advance=lambda amount: None)
 
 
 def test_rows_that_cannot_be_used_are_counted(tmp_path):
@@ -80,7 +82,7 @@ def test_similar_proteins_are_in_one_part():
             region = (10, 20) if family % 2 else (0, 0)
             made.append(AnnotatedProtein(f"P{family}.{member}", sequence, *region))
     made.append(AnnotatedProtein("again", made[4].sequence, 10, 20))
-    parts, clusters = cluster_split(made, 0.6, 42)
+    parts, clusters = cluster_split(made, 0.6, 42, QUIET)
     assert set(parts) == {"train", "validation", "test"}
     assert parts[-1] == parts[4]
     assert clusters[-1] == clusters[4]
@@ -89,9 +91,9 @@ def test_similar_proteins_are_in_one_part():
             if parts[one] != parts[two]:
                 share = identity(made[one].sequence, made[two].sequence)
                 assert share <= IDENTITY
-    again, _ = cluster_split(made[::-1], 0.6, 42)
+    again, _ = cluster_split(made[::-1], 0.6, 42, QUIET)
     assert again[::-1] == parts
-    assert cluster_split(made, 0.6, 43)[0] != parts
+    assert cluster_split(made, 0.6, 43, QUIET)[0] != parts
 
 
 def test_a_split_is_read_again(tmp_path):

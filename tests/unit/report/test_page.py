@@ -11,12 +11,8 @@ import pytest
 
 from tests.report_data import Shown, mixed, write_run
 from virnucpro.errors import InputError
-from virnucpro.events import Event, Progressed, ReportFinished, ReportStarted
-from virnucpro.report import content
 from virnucpro.report.page import report_page
-from virnucpro.report.writing import write_report
 from virnucpro.results import open_run
-from virnucpro.store.disk import Disk
 
 VOID = {"meta", "link", "br", "input", "img", "hr"}
 SECTIONS = ["answer", "counts", "table", "figures", "tracks", "run", "next"]
@@ -63,20 +59,6 @@ def page_of(folder: Path, records: list[Shown], **changes: object) -> Page:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     return page_of(tmp_path_factory.mktemp("report"), mixed())
-
-
-def test_progress_is_told_while_the_table_of_records_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(content, "ROWS_PER_EVENT", 20)
-    write_run(tmp_path, mixed(50))
-    events: list[Event] = []
-    write_report(open_run(tmp_path), Disk(), events.append)
-    assert events[0] == ReportStarted(103)
-    assert isinstance(events[-1], ReportFinished)
-    assert [e.sequences for e in events if isinstance(e, Progressed)] == [20] * 5 + [3]
-    write_report(open_run(tmp_path), Disk(), events.append)
-    assert len(events) == 8, "it is up to date"
 
 
 def test_sections_tiles_and_rows_are_in_order(page: Page) -> None:

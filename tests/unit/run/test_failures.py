@@ -9,7 +9,7 @@ import pytest
 from virnucpro.layout import RunLayout
 from virnucpro.run.failures import update_failure_table
 from virnucpro.store.disk import Disk
-from virnucpro.store.receipts import FileFailure
+from virnucpro.store.ledger import FileFailure
 
 FAILURE = FileFailure("NumericalError", "not finite", ("r1_chunk_1F1",), "merging", "output_1.fa")
 

@@ -14,9 +14,9 @@ from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import RunLayout
 from virnucpro.run.failures import with_failed_copies
 from virnucpro.stages.prediction import with_copies
-from virnucpro.stages.splitting import SplittingFigures, SplittingStage
+from virnucpro.stages.splitting import MOST_FILES, SplittingFigures, SplittingStage, frames_per_file
 from virnucpro.store.disk import Disk
-from virnucpro.store.receipts import FileFailure
+from virnucpro.store.ledger import FileFailure
 from virnucpro.tables import COPIES
 
 NUCLEOTIDES = ["ACGT", "ACGT", "CCCC", "ACGT", "CCCC", "GGGG", "ACGT"]
@@ -78,13 +78,6 @@ def test_a_frame_is_left_out_where_both_sequences_are_the_same(
     assert result.figures == SplittingFigures(copies=len(table))
 
 
-def test_without_dedup_every_frame_is_in_a_split_file(layout: RunLayout) -> None:
-    result = _split(layout, dedup=False)
-    assert len(_embedded(layout)) == len(PROTEINS)
-    assert not layout.copies_table.exists()
-    assert not isinstance(result.figures, SplittingFigures)
-
-
 @pytest.mark.parametrize("at_a_time", [1, 2, 4096])
 def test_copies_have_the_scores_of_the_first(
     layout: RunLayout, monkeypatch: pytest.MonkeyPatch, at_a_time: int
@@ -114,3 +107,25 @@ def test_copies_of_a_failed_frame_are_listed_as_failed(layout: RunLayout) -> Non
     assert with_failed_copies(layout, []) == []
     (found,) = with_failed_copies(layout, [failure])
     assert found.ids == ("f1", "f2", "f7", "f4")
+
+
+@pytest.mark.parametrize(
+    ("frames", "proteins", "most", "size"),
+    [
+        (0, True, None, 500),
+        (1000, True, None, 500),
+        (320_001, True, None, 501),
+        (1_000_000, True, None, 1563),
+        (9_000_000, True, None, 2000),
+        (10**8, True, None, 10_000),
+        (1000, False, None, 2500),
+        (10**8, False, None, 10_000),
+        (10**8, True, 25, 25),
+        (1000, True, 10_000, 500),
+    ],
+)
+def test_the_size_follows_from_the_number_of_frames(
+    frames: int, proteins: bool, most: int | None, size: int
+) -> None:
+    assert frames_per_file(frames, proteins=proteins, most=most) == size
+    assert most or -(-frames // size) <= MOST_FILES

@@ -13,14 +13,13 @@ from virnucpro.encoders.registry import locate
 from virnucpro.encoders.toy import ToyEncoder
 from virnucpro.errors import DeviceError
 from virnucpro.events import Event, SequencesFailed
-from virnucpro.executors.executor import Executor
-from virnucpro.executors.local import LocalPool
+from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import RunLayout
 from virnucpro.stages.embedding import EmbeddingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
-from virnucpro.store.receipts import read_receipt
+from virnucpro.store.ledger import read_receipt
 
 COUNT = 620
 

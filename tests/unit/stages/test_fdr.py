@@ -9,6 +9,7 @@ from virnucpro.stages.fdr import (
     FEWEST,
     at_share,
     contig_fdr,
+    rates_by_chance,
     running_mean_of_errors,
     virus_share,
 )
@@ -42,10 +43,6 @@ def test_few_contigs_keep_the_trained_share() -> None:
     assert fdr[0] == pytest.approx(0.2)  # mean of 0.9 and 0.7
     assert np.isnan(fdr[1])
     assert fdr[2] == pytest.approx((0.2 + 0.8) / 2)
-
-
-def test_nothing_scored() -> None:
-    assert np.isnan(contig_fdr(np.empty(0), np.zeros(3, np.int64))).all()
 
 
 def test_the_share_of_training_changes_nothing_and_certainty_stays() -> None:
@@ -116,3 +113,29 @@ def test_length_does_not_weigh() -> None:
     assert virus_share(p, np.ones(len(p))) < 0.05
     called = contig_fdr(p, counts) <= 0.05
     assert called[virus].mean() > 0.5
+
+
+# Hosts whose chances are as expected, and others whose chances are smaller.
+@pytest.mark.parametrize(("share", "shift"), [(0.01, 1.0), (0.1, 1.0), (0.5, 1.0), (0.5, 0.4)])
+def test_rates_by_chance_hold_without_a_share_of_virus(share: float, shift: float) -> None:
+    rng = np.random.default_rng(5)
+    virus = np.arange(20_000) < 20_000 * share
+    chances = np.where(virus, 1e-5 * rng.random(len(virus)), rng.random(len(virus)) ** (1 / shift))
+    fdr = rates_by_chance(chances)
+    assert (fdr[virus] <= 0.2).mean() > 0.9
+    for stated in (0.05, 0.1, 0.2):
+        called = fdr <= stated
+        assert not called.any() or (~virus[called]).mean() <= 1.5 * stated
+
+
+def test_rates_by_chance_by_hand() -> None:
+    assert rates_by_chance(np.array([0.2, 0.01, 0.2, 0.9])).tolist() == [
+        0.8 / 3,
+        0.04,
+        0.8 / 3,
+        0.9,
+    ]
+
+
+def test_where_nearly_all_looks_viral_no_rate_is_known() -> None:
+    assert np.isnan(rates_by_chance(np.full(FEWEST, 0.01))).all()

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from virnucpro.contracts import Device, ReportProgress, Stage, Task, TaskResult
+from virnucpro.contracts import Device, ReportProgress, Task, TaskResult
 from virnucpro.errors import OutputError
-from virnucpro.events import Event, Progressed, TaskFinished, TaskStarted
-from virnucpro.executors.executor import HOST_TASKS, Executor
-from virnucpro.executors.local import LocalPool
+from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.stages.merging import IncompleteFeaturesError, MergingStage
@@ -96,26 +94,6 @@ EXECUTORS = pytest.mark.parametrize(
     [Executor(LocalPool(Device("cpu")), host_threads=threads) for threads in (1, 3)],
     ids=["one thread", "three"],
 )
-
-
-def _run(executor: Any, stage: Stage, tasks: list[Task]) -> tuple[list[TaskResult], list[Event]]:
-    events: list[Event] = []
-    before = torch.get_num_threads()
-    try:
-        return list(executor.run(stage, tasks, events.append)), events
-    finally:
-        torch.set_num_threads(before)
-
-
-@EXECUTORS
-def test_files_are_merged_in_order_on_any_number_of_threads(layout: Layout, executor: Any) -> None:
-    tasks = [_file(layout, n, IDS, IDS[::-1]) for n in range(1, 3 * HOST_TASKS)]
-    outcomes, events = _run(executor, MergingStage(layout, Disk()), tasks)
-    assert [outcome.task for outcome in outcomes] == tasks
-    kinds = (TaskStarted, Progressed, TaskFinished)
-    assert [type(event) for event in events] == [*kinds] * len(tasks)
-    for number, task in enumerate(tasks, 1):
-        assert load_features(task.outputs[0], "merged").data[0, 0] == number * 100
 
 
 @EXECUTORS

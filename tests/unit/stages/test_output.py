@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -120,26 +119,6 @@ def test_the_ranked_table_has_the_surest_records_first(
             contig["chunks_scored"],
         )
         assert (row["evidence"] == "one chunk") == (row["chunks_scored"] == "1")
-
-
-def test_a_run_goes_on_with_other_cuts_and_writes_only_the_tables_anew(
-    request_of: Callable[[Path], PredictionRequest], calibrated: Path
-) -> None:
-    request = replace(request_of(calibrated), cuts=CutSettings(min_score=-1.0))
-    _computed(request)
-    layout = request.layout
-    before = layout.contigs_table.read_bytes()
-    assert len(_table(layout.virus_table)) == RECORDS
-    lengths = CutSettings(min_score=-1.0, min_length=480)
-    assert _computed(replace(request, cuts=lengths, resume=True)) == ["output"]
-    found = _table(layout.virus_table)
-    assert {int(row["length"]) >= 480 for row in found} == {True}
-    assert layout.virus_fasta.read_text().count(">") == len(found) < RECORDS
-    record = json.loads(layout.run_json.read_bytes())
-    assert record["settings"]["cuts"] == {"min_score": -1.0, "max_fdr": 1.0, "min_length": 480}
-    assert record["counts"]["calls"]["virus"] == len(found)
-    assert _computed(replace(request, resume=True)) == ["output"]
-    assert layout.contigs_table.read_bytes() == before
 
 
 def test_a_rate_that_is_asked_for_is_kept(

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier, load_classifier
-from virnucpro.classifier.scoring import INNER_BATCH
+from virnucpro.classifier.files import (
+    INNER_BATCH,
+    classifier_to_bytes,
+    inspect_classifier,
+    load_classifier,
+)
 from virnucpro.contracts import Task
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.stages.prediction import PredictionStage
@@ -44,12 +48,8 @@ def _predicted(layout: Layout, threads: int, rows: int) -> bytes:
     out = layout.root / "scores.txt"
     task = Task("prediction", 1, files, (out,), out.with_suffix(".done"))
     reported: list[int] = []
-    before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    try:
-        done = stage.run(task, lambda n, t: reported.append(n))
-    finally:
-        torch.set_num_threads(before)
+    done = stage.run(task, lambda n, t: reported.append(n))
     assert sum(reported) == done.outputs[0].rows == sum(ROWS)
     return out.read_bytes()
 

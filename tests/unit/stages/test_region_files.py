@@ -9,9 +9,9 @@ import pytest
 from BCBio import GFF
 from Bio import Align
 
-from virnucpro.io.gff3 import HEADER
-from virnucpro.stages.region_files import bed_row, gff3_rows, region_id, table_row
+from virnucpro.columns import GFF3_HEADER
 from virnucpro.stages.regions import Region
+from virnucpro.stages.results import bed_row, gff3_rows, region_id, table_row
 from virnucpro.tables import REGIONS
 
 HOSTILE = [
@@ -36,7 +36,7 @@ def written(tmp_path: Path) -> dict[str, Path]:
     texts = {
         "tsv": REGIONS.header + "".join(table_row(*row) for row in rows),
         "bed": "".join(bed_row(*row) for row in rows),
-        "gff3": HEADER + "".join(gff3_rows(name, 12000, (REGION, EDGE)) for name in HOSTILE),
+        "gff3": GFF3_HEADER + "".join(gff3_rows(name, 12000, (REGION, EDGE)) for name in HOSTILE),
     }
     for name, text in texts.items():
         (tmp_path / f"r.{name}").write_text(text, encoding="utf-8")
@@ -75,10 +75,6 @@ def test_bcbio_gff_reads_the_gff3_file(written: dict[str, Path]) -> None:
         assert first.qualifiers["score"] == ["0.987654"]
         assert (first.qualifiers["at_edge"], second.qualifiers["at_edge"]) == (["false"], ["true"])
         assert "flank_score" not in second.qualifiers
-
-
-def test_a_record_without_regions_has_no_line() -> None:
-    assert gff3_rows("a", 100, ()) == ""
 
 
 def test_the_score_of_a_bed_file_stays_between_0_and_1000() -> None:

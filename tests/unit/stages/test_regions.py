@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from virnucpro.io.chunks import chunk_spans
+from virnucpro.io.frames import chunk_spans
 from virnucpro.stages.calls import Chunk
 from virnucpro.stages.regions import Region, find_regions
 
@@ -114,6 +114,12 @@ def test_a_region_at_the_edge_reaches_it_across_chunks_without_a_score() -> None
     region = only(find_regions(length, chunks))
     assert (region.start, region.at_edge) == (0, True)
     assert region.chunks == region.chunks_scored + 3
+
+
+def test_a_virus_has_no_region_for_two_chunks_that_look_like_a_host() -> None:
+    for seed in range(5):
+        assert find_regions(*record((2, HOST), (40, VIRUS), seed=seed)) == []
+        assert find_regions(*record((8, HOST), (40, VIRUS), seed=seed)) != []
 
 
 def test_regions_that_are_placed_anew_stay_apart() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -21,16 +20,6 @@ from virnucpro.store.features import (
 )
 
 ROWS = torch.arange(6, dtype=torch.float32).reshape(2, 3)
-
-
-class Evil:
-    """Creates a file when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, tuple[str, str]]:
-        return open, (str(self.path), "w")
 
 
 def test_reading_in_threads_leaves_warnings_as_they_were(tmp_path: Path, monkeypatch) -> None:
@@ -123,20 +112,3 @@ def test_damage_is_refused(tmp_path: Path, document: object, message: str) -> No
     torch.save(document, tmp_path / "x.pt")
     with pytest.raises(DamagedFeaturesError, match=message):
         load_features(tmp_path / "x.pt", "nucleotide")
-
-
-@pytest.mark.parametrize("keep", [0, 1, 10, 200, 500])
-def test_truncated_files_are_refused(tmp_path: Path, keep: int) -> None:
-    data = encode_features(Features(["a", "b"], ROWS), "merged")
-    (tmp_path / "x.pt").write_bytes(data[:keep])
-    with pytest.raises(DamagedFeaturesError, match="cannot be read"):
-        load_features(tmp_path / "x.pt", "merged")
-
-
-def test_nothing_in_a_feature_file_is_run(tmp_path: Path) -> None:
-    (tmp_path / "x.pt").write_bytes(pickle.dumps({"ids": [], "data": Evil(tmp_path / "pwned")}))
-    torch.save({"ids": ["a"], "data": Evil(tmp_path / "pwned")}, tmp_path / "y.pt")
-    for name in ("x.pt", "y.pt"):
-        with pytest.raises(DamagedFeaturesError):
-            load_features(tmp_path / name, "merged")
-    assert not (tmp_path / "pwned").exists()

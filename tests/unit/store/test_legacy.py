@@ -154,16 +154,6 @@ def test_what_proves_wrong_is_computed_again_with_the_reason(
     assert not (layout.root / "pwned").exists()
 
 
-def test_features_of_other_sequences_are_computed_again(
-    interrupted: tuple[Path, Layout], expected: dict[str, bytes]
-) -> None:
-    source, layout = interrupted
-    _sequence(layout.features("protein", 2))
-    shown = predict(source, layout.root, resume=True)
-    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (0, 2)
-    assert results(layout) == expected
-
-
 def test_a_file_that_changed_after_its_receipt_is_computed_again(
     interrupted: tuple[Path, Layout], expected: dict[str, bytes]
 ) -> None:
@@ -190,13 +180,6 @@ def test_without_the_state_file_features_are_nobodys(interrupted: tuple[Path, La
         assert all(path.read_bytes() == data for path, data in before.items())
     shown = predict(source, layout.root, force=True)
     assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (3, 3)
-
-
-def test_a_damaged_state_file_is_one_all_the_same(interrupted: tuple[Path, Layout]) -> None:
-    source, layout = interrupted
-    layout.legacy_state.write_bytes(layout.legacy_state.read_bytes()[:200])
-    shown = predict(source, layout.root, resume=True)
-    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (0, 1)
 
 
 def test_the_state_file_of_another_input_says_nothing(interrupted: tuple[Path, Layout]) -> None:
@@ -259,3 +242,13 @@ def test_a_stop_at_any_moment_loses_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.legacy_run", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_features_of_other_sequences_are_computed_again(
+    interrupted: tuple[Path, Layout], expected: dict[str, bytes]
+) -> None:
+    source, layout = interrupted
+    _sequence(layout.features("protein", 2))
+    shown = predict(source, layout.root, resume=True)
+    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (0, 2)
+    assert results(layout) == expected

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from virnucpro.errors import LockedError, OutputError, ResumeRefusedError, UsageError
+from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState, check_run, write_state
+from virnucpro.store.work import RunState, check_run, write_state
 
 STATE = RunState("/data/s.fa", {"input": "a" * 64, "chunk length": 500, "precision": "fp32"})
 
@@ -35,18 +33,6 @@ def _check(layout: Layout, state: RunState = STATE, **flags: bool) -> str | None
     return check_run(layout, Disk(), state, **flags).notice
 
 
-def test_another_stem_in_the_folder_is_no_hindrance(begun: Layout) -> None:
-    assert _check(RunLayout(begun.root, "t", 500)) is None
-
-
-def test_our_own_run_goes_on_with_and_without_resume(begun: Layout) -> None:
-    for resume in (False, True):
-        assert _check(begun, resume=resume) == "going on with the run of /data/s.fa"
-    begun.run_json.write_text("{}")
-    for resume in (False, True):
-        assert "is finished" in str(_check(begun, resume=resume))
-
-
 def test_receipts_without_a_state_are_a_run_of_ours(begun: Layout) -> None:
     begun.run_state.unlink()
     assert "going on" in str(_check(begun))
@@ -55,25 +41,6 @@ def test_receipts_without_a_state_are_a_run_of_ours(begun: Layout) -> None:
     folder.mkdir()
     (folder / "output_1_ESM.pt.done").write_text("{}")
     assert "going on" in str(_check(begun))
-
-
-FOREIGN = ["s_protein.faa", "s_chunked500.fa", "s_nucleotide/notes.txt", "s_failed_sequences.fa"]
-
-
-@pytest.mark.parametrize("resume", [False, True])
-@pytest.mark.parametrize("name", FOREIGN)
-def test_files_that_no_run_of_ours_wrote_are_refused_and_named(
-    layout: Layout, name: str, resume: bool
-) -> None:
-    path = layout.root / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("mine")
-    with pytest.raises(UsageError, match=f"{name}.*--force"):
-        _check(layout, resume=resume)
-    assert path.read_text() == "mine"
-    assert not layout.checkpoints.exists()
-    assert "starting over" in str(_check(layout, force=True))
-    assert [p.read_text() for p in layout.checkpoints.rglob(path.name)] == ["mine"]
 
 
 def test_a_file_that_came_after_a_refused_input_is_not_ours(layout: Layout) -> None:
@@ -115,25 +82,3 @@ def test_state_of_another_schema_is_refused(begun: Layout, schema: int, age: str
         _check(begun, resume=True)
     assert caught.value.exit_code == 3
     assert "starting over" in str(_check(begun, force=True))
-
-
-@pytest.mark.parametrize("name", ["state", "input", ".", "..", "lock"])
-@pytest.mark.parametrize("stem", ["s", "s.lock"])
-def test_a_link_in_a_kept_folder_is_refused(tmp_path: Path, name: str, stem: str) -> None:
-    layout = RunLayout(tmp_path, stem, 500)
-    link = Path(os.path.normpath(layout.home / name))
-    link.parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / "elsewhere").mkdir()
-    link.symlink_to(tmp_path / "elsewhere")
-    expected = OutputError if name == "lock" else ResumeRefusedError
-    with pytest.raises(expected, match="symbolic link"), locked(layout.lock):
-        pass
-    assert not list((tmp_path / "elsewhere").iterdir())
-
-
-def test_a_lock_excludes_and_names_its_owner(layout: Layout) -> None:
-    message = r"process \d+ on .+, running since"
-    with locked(layout.lock), pytest.raises(LockedError, match=message), locked(layout.lock):
-        pass
-    with locked(layout.lock):
-        pass

@@ -9,7 +9,7 @@ import pytest
 
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.store.disk import Disk
-from virnucpro.store.work import Decision, ExistingWork, WorkIdentity, check_work, files_in
+from virnucpro.store.work import Decision, ExistingWork, WorkIdentity, check_work
 
 WANTED = WorkIdentity("the run of s.fa", {"input": "a" * 64, "chunk length": 500, "lengths": [1]})
 
@@ -55,10 +55,6 @@ def test_unfinished_work_goes_on_and_finished_work_is_checked(
     finished = _check(replace(own, finished=True), resume=resume)
     assert finished.decision == "finished"
     assert "the run of s.fa is finished" in str(finished.notice)
-
-
-def test_work_without_a_readable_identity_goes_on(own: ExistingWork) -> None:
-    assert _check(replace(own, identity=None)).decision == "continue"
 
 
 LONG = ["x" * 300]
@@ -133,14 +129,3 @@ def test_force_goes_on_with_a_move_that_was_cut_short(own: ExistingWork) -> None
     _check(own, force=True)
     assert (own.previous / "s_protein/output_1.fa").read_text() == "own"
     assert not moving.exists()
-
-
-def test_links_count_as_files_and_are_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder/file").touch()
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "folder")
-    (tmp_path / "dead").symlink_to(tmp_path / "nowhere")
-    names = ("folder", "empty", "link", "dead", "missing")
-    found = files_in([tmp_path / name for name in names])
-    assert [path.name for path in found] == ["file", "link", "dead"]

@@ -38,7 +38,7 @@ def write_fasta(path: Path, records: Iterable[tuple[str, str]]) -> Path:
 
 def write_table(path: Path, rows: Iterable[Mapping[str, str]]) -> Path:
     """A table for ``train prepare``."""
-    columns = ("file", "label", "group", "split", "genome", "match")
+    columns = ("file", "label", "group", "split", "genome", "taxon", "match")
     lines = ["\t".join(columns)]
     lines += ["\t".join(row.get(column, "") for column in columns) for row in rows]
     path.write_text("\n".join(lines) + "\n")

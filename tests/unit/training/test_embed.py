@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.contract.poisoned import PoisonedExecutor
 from tests.training_data import make_dataset
 from virnucpro.contracts import Device
-from virnucpro.executors.local import LocalPool
+from virnucpro.executors.executor import LocalPool
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.features import load_features
 from virnucpro.training.data.dataset import read_embedding_record

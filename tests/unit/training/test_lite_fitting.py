@@ -60,10 +60,7 @@ def small_batches():
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    before = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -148,9 +145,11 @@ def test_regions_of_viruses_are_not_masked(dataset, tmp_path):
     with table.open("a") as stream:
         stream.writelines(REGION.format(record=r, start=s, end=e) for r, s, e in rows)
     assert read_mask(table, dataset) == {
-        "train_others_0": [(0, 700), (1000, 1500)],
-        "train_others_1": [(2, 4)],
+        "train_others_0": [(0, 700, ""), (1000, 1500, "")],
+        "train_others_1": [(2, 4, "")],
     }
+    table.write_text("record\tgroup\tstart\tend\ntrain_others_0\trRNA\t1\t700\n")
+    assert read_mask(table, dataset) == {"train_others_0": [(0, 700, "rRNA")]}
 
 
 @pytest.mark.parametrize(
@@ -187,26 +186,6 @@ def test_a_second_run_computes_nothing(dataset, done):
     torch.set_num_threads(2)  # another machine
     assert fit(dataset, done) is None
     assert contents(done) == before
-
-
-def test_others_are_refused_and_moved_aside(dataset, done, tmp_path):
-    fit(dataset, tmp_path)
-    before = contents(tmp_path)
-    other = replace(SETTINGS, steps=4)
-    with pytest.raises(ResumeRefusedError, match="steps: was 5, is 4"):
-        fit(dataset, tmp_path, other)
-    assert contents(tmp_path) == before
-    with pytest.raises(RunInterruptedError):
-        fit(dataset, tmp_path, other, Stops(2), force=True)
-    assert contents(training_files(tmp_path).previous) == before
-    with pytest.raises(ResumeRefusedError, match="steps: was 4, is 5"):
-        fit(dataset, tmp_path)
-    again = Stops()
-    fit(dataset, tmp_path, other, again)
-    assert again.seen == [3, 4]
-    (tmp_path / "lite.json").write_text("[]")
-    with pytest.raises(UsageError, match=r"not its own: lite\.json"):
-        fit(dataset, tmp_path, other)
 
 
 def test_without_validation_and_without_a_label(tmp_path):

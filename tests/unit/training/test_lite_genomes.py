@@ -12,7 +12,11 @@ from virnucpro.encoders.lite_network import UNKNOWN
 from virnucpro.errors import InputError
 from virnucpro.training.data.dataset import LabelledRecord
 from virnucpro.training.lite.genomes import (
+    MOST_WEIGHT,
+    GcShares,
+    GroupLosses,
     WindowSampler,
+    gc_of,
     genome_set,
     measured_windows,
     mutated,
@@ -46,14 +50,17 @@ def test_windows_are_pieces_of_their_records():
     assert places.max() <= 600
 
 
-def test_masked_parts_are_left_out():
+def test_masked_parts_are_left_out_or_a_group():
     rows = [record("v", "virus", 400), record("o", "others", 1000)]
-    genomes = genome_set(rows, {"o": [(700, 800), (150, 400)]})
-    assert genomes.lengths.tolist() == [400, 150, 300, 200]
-    assert genomes.genomes.tolist() == [0, 1, 1, 1]
-    assert genomes.virus.tolist() == [True, False, False, False]
+    genomes = genome_set(rows, {"o": [(700, 800, ""), (150, 400, "rRNA")]})
+    assert genomes.lengths.tolist() == [400, 150, 300, 200, 250]
+    assert genomes.genomes.tolist() == [0, 1, 1, 1, 1]
+    assert genomes.virus.tolist() == [True, False, False, False, False]
+    assert [genomes.group_names[n] for n in genomes.groups[1:]] == ["g", "g", "g", "rRNA"]
     sequence = rows[1].sequence
-    for number, part in enumerate((sequence[:150], sequence[400:700], sequence[800:]), 1):
+    for number, part in enumerate(
+        (sequence[:150], sequence[400:700], sequence[800:], sequence[150:400]), 1
+    ):
         windows = genomes.windows(np.array([number]), np.array([0]), len(part))
         assert text(windows[0]) == part
 
@@ -71,6 +78,7 @@ def test_masked_parts_are_left_out():
 )
 def test_what_is_left_of_a_record(masked, lengths):
     rows = [record("v", "virus", 400), record("o", "others", 1000)]
+    masked = [(start, end, "") for start, end in masked]
     assert genome_set(rows, {"o": masked}).lengths.tolist() == [400, *lengths]
 
 
@@ -142,3 +150,36 @@ def test_mutations():
     same = mutated(windows.copy(), 0.1, np.random.default_rng(2))
     assert (same == changed).all()
     assert (mutated(windows.copy(), 0.0, np.random.default_rng(2)) == windows).all()
+
+
+def windows_of(gc, count):
+    """Windows of 100 bases with that many G and C."""
+    window = np.array([1, 2] * (gc // 2) + [0] * (100 - gc), np.uint8)
+    return np.tile(window, (count, 1))
+
+
+def test_a_group_with_twice_the_loss_is_wanted_twice_as_often():
+    losses = GroupLosses(3)
+    groups = np.repeat(np.array([0, 1], np.int32), 5000)
+    for _ in range(5):
+        losses.note(groups, np.repeat(np.array([0.2, 0.4], np.float32), 5000))
+    factors = losses.factors()
+    assert np.isclose(factors.mean(), 1)
+    assert np.isclose(factors[1], 2 * factors[0], rtol=1e-3)
+    assert factors[2] > factors[1]  # nothing is known of it yet
+
+
+def test_a_window_counts_by_how_rare_its_label_is_at_its_gc():
+    """Nine of ten viruses have 32 % GC, nine of ten others 62 %."""
+    shares = GcShares()
+    windows = np.concatenate([windows_of(gc, n) for gc, n in ((32, 900), (62, 1000), (32, 100))])
+    labels = np.repeat([1, 0], 1000).astype(np.int64)
+    windows[900:1000] = windows_of(62, 100)
+    windows[1000:1900] = windows_of(62, 900)
+    for _ in range(200):
+        weights = shares.weights(gc_of(windows), labels)
+    usual_virus, rare_virus = weights[0], weights[950]
+    usual_other, rare_other = weights[1000], weights[1950]
+    assert np.isclose(usual_virus, 0.5 / 0.9, rtol=1e-3)
+    assert np.isclose(usual_other, 0.5 / 0.9, rtol=1e-3)
+    assert rare_virus == rare_other == MOST_WEIGHT

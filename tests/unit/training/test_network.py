@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from virnucpro.classifier.scoring import Classifier
+from tests.unit.training.loops import ALONE
+from virnucpro.classifier.files import Classifier
 from virnucpro.training.classifier.trainer import (
     EPS,
     RECIPES,
@@ -19,9 +20,7 @@ from virnucpro.training.classifier.trainer import (
     dropout_mask,
     fold_standardisation,
 )
-from virnucpro.training.group import TrainingGroup
 
-ALONE = TrainingGroup(0, 1, torch.device("cpu"))
 SMALL = dataclasses.replace(RECIPES["original"], hidden=8)
 
 

@@ -18,9 +18,8 @@ from tests.unit.training.made_genomes import (
     write_table,
 )
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
-from virnucpro.io.chunks import chunk_spans, record_of
 from virnucpro.io.fasta import read_fasta
-from virnucpro.io.frames import chunk_of, open_frames
+from virnucpro.io.frames import chunk_of, chunk_spans, open_frames, record_of
 from virnucpro.layout import MOLECULES
 from virnucpro.store.disk import Disk
 from virnucpro.training.data.dataset import PARTS, Dataset

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from tests.unit.training.made_genomes import RecordedProgress, coding, write_fas
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.training.data.prepare import DatasetSettings, prepare_dataset
-from virnucpro.training.embed import EmbedRequest, embed
 
 VIRUSES = [(f"P{n} phage host=Genus{n % 4}", coding(n, 600)) for n in range(12)]
 BACTERIA = [(f"B{n} Genus{n % 5} coli", coding(100 + n, 900)) for n in range(10)]
@@ -26,19 +24,12 @@ ROWS = [
 ]
 
 
-def write_taxa_table(path: Path, rows: list[dict[str, str]]) -> Path:
-    columns = ("file", "label", "group", "split", "genome", "taxon", "match")
-    lines = ["\t".join(columns), *("\t".join(row.get(c, "") for c in columns) for row in rows)]
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> DatasetSettings:
     folder = tmp_path_factory.mktemp("genomes")
     for name, records in (("v.fa.gz", VIRUSES), ("b.fa", BACTERIA), ("odd.fa", ODD)):
         write_fasta(folder / name, records)
-    table = write_taxa_table(folder / "t.tsv", ROWS)
+    table = write_table(folder / "t.tsv", ROWS)
     return DatasetSettings(table, folder, (500, 150), "records", test=0.3, validation=0.3, seed=2)
 
 
@@ -94,41 +85,6 @@ def test_every_record_of_a_part_is_read_back_and_counted(dataset: Dataset) -> No
     assert not {"shard_size", "balance", "stride"} & set(dataset.description)
 
 
-def test_the_part_of_a_row_is_that_of_its_taxa(settings: DatasetSettings, tmp_path: Path) -> None:
-    """Where rows contradict each other about a taxon, each is right about its own records."""
-    notices = {}
-    for name, second in (("followed", {}), ("divided", {"split": "train"})):
-        made = [ROWS[0] | {"split": "test"}, ROWS[1] | second]
-        table = write_taxa_table(tmp_path / f"{name}.tsv", made)
-        dataset = Dataset(tmp_path / name)
-        prepared = prepare_dataset(
-            replace(settings, table=table, test=0.0), dataset, RecordedProgress()
-        )
-        texts = prepared.description["notices"]
-        notices[name] = [text for text in texts if "several parts" in text]
-        held_out = {row["taxon"] for row in rows(dataset) if row["label"] == "virus"}
-        for row in rows(dataset):
-            held = row["label"] == "virus" if second else row["taxon"] in held_out
-            assert (row["part"] == "test") == held
-    assert notices["followed"] == []
-    assert notices["divided"][0].startswith("4 taxa are in several parts")
-
-
-def test_a_genome_has_one_taxon_and_a_pattern_finds_one(
-    settings: DatasetSettings, tmp_path: Path
-) -> None:
-    both = [ROWS[0] | {"genome": "(phage)"}]
-    for table_rows, message in (
-        (both, "'phage' has taxon 'Genus0' by one record and 'Genus1' by another"),
-        ([ROWS[2] | {"taxon": r"host=(\w+)"}], "line 2: taxon finds no name in the header"),
-        ([ROWS[2] | {"taxon": "host"}], "line 2: taxon has no group"),
-        ([ROWS[2] | {"match": "empty"}], "no record of the genome files has any bases"),
-    ):
-        wrong = replace(settings, table=write_taxa_table(tmp_path / "wrong.tsv", table_rows))
-        with pytest.raises(InputError, match=message):
-            prepare_dataset(wrong, Dataset(tmp_path / "wrong"), RecordedProgress())
-
-
 def test_records_and_frames_do_not_take_each_other_for_their_own(
     dataset: Dataset, settings: DatasetSettings, tmp_path: Path
 ) -> None:
@@ -148,28 +104,6 @@ def test_records_and_frames_do_not_take_each_other_for_their_own(
     with pytest.raises(UsageError, match=r"not its own"):
         prepare_dataset(settings, fresh, RecordedProgress())
     assert fresh.records_file("train").read_text() == "mine"
-
-
-def test_the_other_content_is_refused_with_one_sentence(dataset: Dataset) -> None:
-    message = r"is a data set of records, and this command reads frames: make .*--content frames$"
-    with pytest.raises(UsageError, match=message):
-        list(dataset.frames("train"))
-    from virnucpro.settings import AnalysisSettings, MachineSettings
-    from virnucpro.training.classifier.fitting import embedding_records
-
-    with pytest.raises(UsageError, match=message):
-        embedding_records(dataset)
-    request = EmbedRequest(
-        dataset.root, AnalysisSettings(model_type="toy").resolved(), MachineSettings(device="cpu")
-    )
-    with pytest.raises(UsageError, match=message):
-        embed(request, lambda event: None)
-    # The first data sets did not name their content: it is frames.
-    dataset.description_file.write_text(json.dumps({"schema": 1, "lengths": [500], "parts": {}}))
-    old = Dataset(dataset.root)
-    assert old.content == "frames"
-    with pytest.raises(UsageError, match="this command reads records"):
-        list(old.records("train"))
 
 
 @pytest.mark.parametrize(
@@ -194,18 +128,4 @@ def test_damage_is_named(dataset: Dataset, name: str, old: bytes, new: bytes) ->
     assert old in content
     path.write_bytes(content.replace(old, new, 1))
     with pytest.raises(InputError, match=f"{dataset.root}/(train_records.fa|{name})"):
-        list(dataset.records("train"))
-
-
-def test_files_that_are_missing_and_parts_without_records(
-    settings: DatasetSettings, tmp_path: Path
-) -> None:
-    dataset = Dataset(tmp_path / "one")
-    rows = [{"file": "odd.fa", "label": "virus", "group": "g", "split": "train"}]
-    table = write_table(tmp_path / "one.tsv", rows)
-    prepared = prepare_dataset(replace(settings, table=table), dataset, RecordedProgress())
-    assert any(text.startswith("test has no records") for text in prepared.description["notices"])
-    assert list(dataset.records("test")) == []
-    dataset.records_file("train").unlink()
-    with pytest.raises(InputError, match=r"train_records\.fa cannot be read"):
         list(dataset.records("train"))

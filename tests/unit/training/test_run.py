@@ -48,13 +48,6 @@ def moved(files):
     return [path.read_text() for path in folder.rglob("model") if path.is_file()]
 
 
-def test_nothing_is_there(files, begin):
-    point, notices = begin(resume=True)
-    assert (point.identity, point.begun) == (IDENTITY, False)
-    assert load_savepoint(files.savepoint) == point
-    assert "nothing to resume" in notices[0]
-
-
 def test_an_unfinished_training_goes_on_and_another_one_does_not(files, begin):
     save(files, epoch=3)
     point, notices = begin()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from virnucpro.errors import InputError, UsageError
+from virnucpro.errors import InputError
 from virnucpro.training.data.table import read_genome_table
 
 HEADER = "file\tlabel\tgroup\tsplit\tgenome\tmatch\n"
@@ -93,8 +93,3 @@ def test_labels_and_splits(table, label, split, expected):
 def test_mistakes(table, text, line):
     with pytest.raises(InputError, match=r"genomes\.tsv" + (f": line {line}: " if line else "")):
         table(text)
-
-
-def test_a_table_that_is_not_there(tmp_path):
-    with pytest.raises(UsageError, match="cannot be read"):
-        read_genome_table(tmp_path / "none.tsv", tmp_path)

@@ -8,9 +8,12 @@ from pathlib import Path
 from rich.console import Console
 
 from virnucpro.contracts import Device, Task
+from virnucpro.devices import GpuReader, GpuReading
 from virnucpro.events import Progressed, StageStarted, TaskFinished, TaskStarted, WorkerReady
+from virnucpro.layout import Layout
+from virnucpro.settings import DisplaySettings
+from virnucpro.ui.dashboard import RunScreen
 from virnucpro.ui.progress import StageProgress
-from virnucpro.ui.readings import GpuReader, GpuReading
 
 STAGE = "protein_embeddings"
 FULL = GpuReading(34 * 2**30, 140 * 2**30, 99, 61, 612.0)
@@ -34,16 +37,13 @@ class Terminal(io.StringIO):
 
 
 class FixedReader(GpuReader):
-    """Readings that are given; remembers whether it was closed."""
+    """Readings that are given."""
 
     def __init__(self, reading: GpuReading | None = None) -> None:
-        self.reading, self.closed = reading, False
+        self.reading = reading
 
     def read(self, device: Device) -> GpuReading | None:
         return self.reading
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def terminal(width: int = 80, **options: object) -> Console:
@@ -95,3 +95,10 @@ class Worked:
             self.hand.now += seconds / steps
             self.update(Progressed(worker, 100 // steps, 7000 // steps))
         self.update(TaskFinished(worker, file_task(number), seconds))
+
+
+def screen_of(progress: StageProgress, readings: dict[int, GpuReading] | None = None) -> RunScreen:
+    """Return a screen that shows given figures."""
+    screen = RunScreen(DisplaySettings(), Layout(Path(), "x"), clock=progress.clock)
+    screen.progress, screen.readings = progress, readings or {}
+    return screen

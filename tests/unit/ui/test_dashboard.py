@@ -7,14 +7,14 @@ import io
 import pytest
 from rich.console import Console
 
-from tests.unit.ui.simulated import FULL, Worked, begin, file_task, gpu, host_stage
+from tests.unit.ui.simulated import FULL, Worked, begin, file_task, gpu, host_stage, screen_of
 from virnucpro.contracts import Device, FailedSequences
+from virnucpro.devices import GpuReading
 from virnucpro.events import Progressed, SequencesFailed, TaskFinished, TaskStarted, WorkerDied
-from virnucpro.ui.dashboard import Dashboard
-from virnucpro.ui.readings import GpuReading
+from virnucpro.ui.dashboard import RunScreen
 
 
-def lines_of(board: Dashboard, width: int = 80, encoding: str = "utf-8") -> list[str]:
+def lines_of(board: RunScreen, width: int = 80, encoding: str = "utf-8") -> list[str]:
     stream = io.TextIOWrapper(io.BytesIO(), encoding)
     console = Console(file=stream, width=width, color_system=None, legacy_windows=False)
     console.print(board.picture(width))
@@ -37,9 +37,9 @@ def running(*devices: Device, tasks: int = 12, scale: int = 1, done: int = 1) ->
     return stage
 
 
-def board_of(count: int = 8, scale: int = 1) -> Dashboard:
+def board_of(count: int = 8, scale: int = 1) -> RunScreen:
     stage = running(*map(gpu, range(count)), scale=scale)
-    return Dashboard(stage.progress, dict.fromkeys(range(count), FULL))
+    return screen_of(stage.progress, dict.fromkeys(range(count), FULL))
 
 
 def cluster(nodes: int, gpus: int, name: str = "node") -> Worked:
@@ -77,8 +77,8 @@ def test_no_line_is_wider_than_the_terminal(width: int, encoding: str) -> None:
     boards = [
         (board_of(8), "GPU", 8),
         (board_of(16, 10_000), "GPU", 16),  # more than eight of one machine keep their rows
-        (Dashboard(cluster(2, 4, name).progress), "gpu-no", 8),
-        (Dashboard(cluster(20, 4, name).progress), "gpu-no", 20),
+        (screen_of(cluster(2, 4, name).progress), "gpu-no", 8),
+        (screen_of(cluster(20, 4, name).progress), "gpu-no", 20),
     ]
     for board, start, rows in boards:
         lines = lines_of(board, width, encoding)
@@ -88,7 +88,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, encoding: str) -> None:
 
 def test_the_state_of_a_worker_and_failures_are_seen() -> None:
     stage = running(*map(gpu, range(3)))
-    board = Dashboard(stage.progress)
+    board = screen_of(stage.progress)
     failures = (FailedSequences("E", "m", ("a", "b", "c")),)
     stage.update(WorkerDied(1, gpu(1), "signal 9"), SequencesFailed(2, file_task(11), failures))
     stage.update(TaskFinished(2, file_task(11), 5.0))
@@ -107,7 +107,7 @@ def test_the_state_of_a_worker_and_failures_are_seen() -> None:
 
 def test_a_host_stage_is_a_single_bar() -> None:
     stage = Worked()
-    board = Dashboard(stage.progress)
+    board = screen_of(stage.progress)
     assert (lines_of(board), board.line_parts()) == ([], [])
     stage.update(host_stage("Chunking", 1))
     stage.hand.now += 65
@@ -122,14 +122,9 @@ def test_a_host_stage_is_a_single_bar() -> None:
     assert second.rstrip().endswith(" 50.0 %    500 of 1,000     25/s")
 
 
-def test_a_cpu_worker_is_named_by_its_number() -> None:
-    words = Dashboard(Worked(Device("cpu"), Device("cpu")).progress).line_parts()
-    assert words[-1] == "CPU 1: tasks 0, sequences 0, part 0 %, seq/s idle"
-
-
 def test_many_workers_are_shown_as_one_row_per_node() -> None:
     stage = cluster(3, 4)
-    board = Dashboard(stage.progress)
+    board = screen_of(stage.progress)
     lines = lines_of(board)
     assert lines[3].split() == ["busy", "tasks", "sequences", "part", "seq/s", "tok/s"]
     assert [line.split()[0] for line in lines[4:]] == ["node0", "node1", "node2"]
@@ -140,6 +135,6 @@ def test_many_workers_are_shown_as_one_row_per_node() -> None:
     assert board.line_parts()[3].startswith("node1: busy 3/4, tasks 16, sequences 16,000")
     stage.hand.now += 3
     assert lines_of(board)[4].split()[-1] == "idle"
-    few = lines_of(Dashboard(cluster(2, 4).progress))
+    few = lines_of(screen_of(cluster(2, 4).progress))
     names = [f"node{node} GPU {number}" for node in range(2) for number in range(4)]
     assert [line[:11] for line in few[4:]] == names

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.ui.simulated import STAGE, Worked, begin, file_task, gpu, host_stage
+from tests.unit.ui.simulated import STAGE, Worked, begin, file_task, gpu, host_stage, screen_of
 from virnucpro.contracts import FailedSequences
 from virnucpro.events import (
     Progressed,
@@ -19,7 +19,6 @@ from virnucpro.events import (
     WorkerDied,
     WorkerReady,
 )
-from virnucpro.ui.dashboard import Dashboard
 from virnucpro.ui.progress import WINDOW, RecentRate, Work
 
 
@@ -99,24 +98,6 @@ def test_the_next_stage_knows_the_workers_but_not_the_dead() -> None:
     assert stage.progress.workers == []
 
 
-def test_a_stage_of_the_host() -> None:
-    stage = Worked()
-    stage.update(
-        host_stage("Translation", 2, sequences=1000), TaskStarted(0, file_task(0, 1000, 0))
-    )
-    stage.hand.now += 10
-    stage.update(*[Progressed(0, 1, 0)] * 250)
-    progress = stage.progress
-    assert (progress.title, progress.workers, progress.share) == ("[2/9] Translation", [], 0.25)
-    assert progress.remaining == pytest.approx(30)
-    stage.update(host_stage("Chunking", 1))
-    assert (progress.share, progress.remaining) == (None, None)
-    stage.update(host_stage("Merging", 6, todo=4), TaskStarted(0, file_task(0)))
-    stage.hand.now += 10
-    stage.update(TaskFinished(0, file_task(0), 10))
-    assert (progress.share, progress.remaining) == (0.25, 30)
-
-
 def test_a_rate_is_of_the_last_half_minute_or_of_rare_reports() -> None:
     rate = RecentRate(0.0)
     for second in range(1, 161):
@@ -136,14 +117,14 @@ def test_the_report_is_counted_by_records_behind_the_last_stage() -> None:
         stage.update(replace(output, ahead=ahead))
         stage.hand.now += 10
         stage.update(Progressed(0, 500, 0))
-        assert Dashboard(stage.progress).heading == ["[9/9] Output", f"{left}0:30 left"]
+        assert screen_of(stage.progress).heading == ["[9/9] Output", f"{left}0:30 left"]
         stage.update(StageFinished("output", 9, 20.0), ReportStarted(1000))
         stage.hand.now += 15
         stage.update(Progressed(0, 750, 0))
-        assert Dashboard(stage.progress).heading == ["[9/9] Report", f"{left}0:05 left"]
+        assert screen_of(stage.progress).heading == ["[9/9] Report", f"{left}0:05 left"]
     stage.update(Progressed(0, 250, 0))  # no time is told while it goes on and counts nothing
     stage.hand.now += 60
-    assert Dashboard(stage.progress).heading == ["[9/9] Report", "1:15 so far"]
+    assert screen_of(stage.progress).heading == ["[9/9] Report", "1:15 so far"]
 
 
 def test_the_time_left_is_that_of_the_whole_command() -> None:
@@ -154,7 +135,7 @@ def test_the_time_left_is_that_of_the_whole_command() -> None:
     assert progress.run_remaining == (None, True)
     stage.work(0, 0, 20)
     assert progress.run_remaining == (pytest.approx(187), False)  # proteins are not measured yet
-    assert "at least 3:07 left" in Dashboard(progress).heading
+    assert "at least 3:07 left" in screen_of(progress).heading
     stage.update(replace(begin(), ahead=(host,)), WorkerReady(0, gpu(0), STAGE, 1.0))
     for number in range(10):
         stage.work(0, number, 10)
@@ -164,4 +145,4 @@ def test_the_time_left_is_that_of_the_whole_command() -> None:
     stage.update(replace(nucleotides, ahead=ahead), WorkerReady(0, gpu(0), "nucleotides", 1.0))
     stage.work(0, 0, 20)
     assert progress.run_remaining == (pytest.approx(180 + 50 + 7), True)
-    assert "3:57 left" in Dashboard(progress).heading
+    assert "3:57 left" in screen_of(progress).heading

@@ -6,8 +6,6 @@ import io
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,24 +22,21 @@ from tests.unit.ui.simulated import (
     host_stage,
     terminal,
 )
-from virnucpro.contracts import FailedSequences, SessionFigures
+from virnucpro.contracts import FailedSequences
 from virnucpro.errors import OutputError
 from virnucpro.events import (
     Event,
     Notice,
     Progressed,
     SequencesFailed,
-    StageFinished,
     TaskFinished,
     TaskStarted,
     WorkerDied,
     WorkerReady,
-    WorkerReport,
 )
 from virnucpro.layout import RunLayout
 from virnucpro.settings import DisplaySettings
-from virnucpro.ui.log import LogFile, describe
-from virnucpro.ui.run_screen import RunScreen
+from virnucpro.ui.dashboard import RunScreen
 
 SHOW_CURSOR = "\x1b[?25h"
 EVENTS: tuple[Event, ...] = (
@@ -139,7 +134,6 @@ def test_the_dashboard_is_drawn_without_events_and_leaves_the_terminal_fine(tmp_
     assert "34/140 GiB" in text
     assert text.rindex(SHOW_CURSOR) > text.rindex("GPU 0")
     assert text.index(SHOW_CURSOR) < text.index("ESM-2")  # visible at all times
-    assert reader.closed
     time.sleep(0.3)
     assert threading.active_count() == before
     assert "ended by OutputError: full" in layout.log.read_text()
@@ -176,33 +170,3 @@ def test_a_stall_is_on_the_screen_and_in_the_log_once(shown: Shown) -> None:
     events = (*EVENTS, TaskStarted(0, file_task(100)))
     for text in shown(*events, level="WARNING", ticks=(61,) * 5):
         assert text.count("warning: GPU 0 NVIDIA H200 has made no progress for 1:01") == 1
-
-
-def test_a_long_stage_leaves_a_line(shown: Shown) -> None:
-    assert shown(begin(), StageFinished(STAGE, 5, 3723))[0] == "[5/9] ESM-2 took 1:02:03\n"
-
-
-@pytest.mark.parametrize(
-    ("event", "text"),
-    [
-        (
-            WorkerReport(0, gpu(2), STAGE, 90, 10, 7, SessionFigures(peak_memory=2**31)),
-            "GPU 2 NVIDIA H200: 7 tasks of protein_embeddings, idle 10.0 % of 100.0 s, peak memory 2.0 GiB",
-        ),
-(replace(begin(3), reasons=("input changed (3x)",)), f"stage 5 {STAGE}: 3 tasks to do because input changed (3x)"),
-        (Progressed(0, 1, 1), None),
-    ],
-)  # fmt: skip
-def test_events_in_words(event: Event, text: str | None) -> None:
-    assert describe(event, {}) == text
-
-
-def test_a_full_disk_is_an_error_with_advice() -> None:
-    full = Path("/dev/full")
-    if not full.exists():
-        pytest.skip("no /dev/full")
-    with (
-        pytest.raises(OutputError, match="free some space"),
-        closing(LogFile(full, open_now=True)) as log,
-    ):
-        log.line("a")

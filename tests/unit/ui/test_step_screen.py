@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import time
 
-import pytest
 from rich.console import Console
 
 from tests.unit.ui.simulated import Hand, Terminal
@@ -50,12 +49,3 @@ def test_a_bar_on_a_terminal_that_is_gone_afterwards() -> None:
     assert "50 %" in text
     assert text.rsplit("\x1b[2K", 1)[1].strip() == ""  # the line is gone, the cursor is not
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
-
-
-def test_a_step_that_failed_is_not_said_to_have_ended() -> None:
-    stream, hand = io.StringIO(), Hand()
-    with pytest.raises(ValueError, match="full"), screen_on(stream, hand) as screen:  # noqa: PT012
-        screen.begin("reading", 4)
-        hand.now += 30
-        raise ValueError("full")
-    assert stream.getvalue() == ""

@@ -9,7 +9,7 @@ from rich.console import Console
 from virnucpro.events import Notice
 from virnucpro.settings import DisplaySettings
 from virnucpro.training.progress import EpochEnded, EpochProgress
-from virnucpro.ui.training_screen import TrainingScreen
+from virnucpro.ui.step_screen import TrainingScreen
 
 
 def shown(events, **display):
@@ -25,9 +25,8 @@ def shown(events, **display):
 
 
 def epoch(number, best=None, seconds=6.0):
-    return EpochEnded(
-        number, 20, 0.5, {"validation_loss": 0.4, "auroc": 0.9}, 2e-4, best or number, seconds
-    )
+    row = {"epoch": number, "epochs": 20, "loss": 0.5, "validation_loss": 0.4, "auroc": 0.9}
+    return EpochEnded({**row, "rate": 2e-4, "seconds": seconds}, best or number)
 
 
 EVENTS = [

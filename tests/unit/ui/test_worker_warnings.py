@@ -7,7 +7,7 @@ import pytest
 from tests.unit.ui.simulated import Worked, begin, file_task, gpu
 from virnucpro.contracts import Device
 from virnucpro.events import Progressed, TaskFinished, TaskStarted
-from virnucpro.ui.worker_warnings import SLOW_SECONDS, WorkerWatch, slow_workers, stalled_workers
+from virnucpro.ui.progress import SLOW_SECONDS, WorkerWatch, slow_workers, stalled_workers
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from virnucpro.columns import open_table
 from virnucpro.contracts import Json
 from virnucpro.formatting import counted
 from virnucpro.layout import MOLECULES
@@ -22,7 +23,7 @@ from virnucpro.metrics.classification import auroc, call_metrics, metric_text
 from virnucpro.metrics.temperature import log_loss
 from virnucpro.settings import SHIPPED_MODELS, AnalysisSettings
 from virnucpro.training.classifier.trainer import TrainingSettings
-from virnucpro.training.data.dataset import PARTS, Dataset, Part
+from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.version import __version__
 
 
@@ -30,18 +31,15 @@ from virnucpro.version import __version__
 class TrainingReport:
     """What is known of a finished classifier.
 
-    ``digest`` is the SHA-256 of ``dataset.json``, ``devices`` has one name per process, ``models``
-    and ``precision`` are those of the encoders as in the record of embedding, ``width`` is the
-    numbers per frame, and ``metrics`` are those of :func:`frame_metrics`, by part.
+    ``record`` is what ``train embed`` recorded, ``devices`` has one name per process, ``width`` is
+    the numbers per frame, and ``metrics`` are those of :func:`frame_metrics`, by part.
     """
 
     dataset: Dataset
-    digest: str
+    record: Mapping[str, Json]
     settings: TrainingSettings
     command: str
     devices: Sequence[str]
-    models: Mapping[str, Mapping[str, Json]]
-    precision: str
     width: int
     temperature: float
     best_epoch: int
@@ -53,10 +51,9 @@ class TrainingReport:
 def frame_metrics(
     logits: npt.NDArray[np.float64], labels: npt.NDArray[np.int64], temperature: float
 ) -> dict[str, float | None]:
-    """Return the metrics of single frames, which are called as the likelier class.
+    """Return the metrics of frames, called as the likelier class; None for an undefined one.
 
-    ``logits`` are ``[n, 2]`` (others, virus), ``labels`` are ``[n]`` (0 or 1). A metric that these
-    frames do not define, such as the AUROC of one class only, is None.
+    ``logits`` are ``[n, 2]`` (others, virus), ``labels`` are ``[n]`` (0 or 1).
     """
     margins, virus = (logits[:, 1] - logits[:, 0]) / temperature, labels == 1
     found = call_metrics(virus, margins > 0)
@@ -75,7 +72,7 @@ def predict_commands(report: TrainingReport, classifier: Path) -> list[str]:
     commands writes.
     """
     name, length = shlex.quote(str(classifier)), report.dataset.lengths()[0]
-    nucleotide, protein = (report.models[molecule] for molecule in MOLECULES)
+    nucleotide, protein = (report.record["models"][molecule] for molecule in MOLECULES)
     if nucleotide["name"] == protein["name"] in SHIPPED_MODELS:
         return [f"virnucpro predict contigs.fa -m {nucleotide['name']} -p {name} -e {length}"]
     command = f"virnucpro predict contigs.fa -m custom -p {name} -e {length}"
@@ -96,7 +93,7 @@ def card_text(report: TrainingReport, name: str) -> str:
     lengths = " or ".join(map(str, report.dataset.lengths()))
     inputs = ", then ".join(
         f"the {model['dim']} numbers of {_plain(model['name'])} ({_plain(model['family'])})"
-        for model in (report.models[molecule] for molecule in MOLECULES)
+        for model in (report.record["models"][molecule] for molecule in MOLECULES)
     )
     lines = [
         f"# {_plain(name)}",
@@ -132,22 +129,21 @@ def _training_data(report: TrainingReport) -> list[str]:
     for source in report.dataset.description.get("sources", ()):
         file, digest = _plain(Path(str(source["file"])).name), str(source["sha256"])[:16]
         lines.append(f"- {file} (sha256 {digest}...)")
-    counts: dict[tuple[str, str], dict[Part, tuple[set[str], list[int]]]] = {}
-    for part in PARTS:
-        for frame in report.dataset.frames(part) if report.dataset.shards(part) else ():
-            for group in ((frame.label, frame.group), ("all", "")):
-                genomes, frames = counts.setdefault(group, {}).setdefault(part, (set(), [0]))
-                genomes.add(frame.genome)
-                frames[0] += 1
+    counts: dict[tuple[str, ...], list[tuple[str, int]]] = {}
+    names = ("label", "group", "part", "genome", "frames")
+    for _, (*kind, part, genome, frames) in open_table(report.dataset.genomes_table).rows(*names):
+        for key in ((*kind, part), ("all", "", part)) if frames != "0" else ():
+            counts.setdefault(key, []).append((genome, int(frames)))
     rows = []
-    for group in sorted(counts, key=lambda group: (group[0] == "all", group)):
-        found = [counts[group].get(part) for part in PARTS]
-        rows.append((*group, *(f"{len(f[0]):,} ({f[1][0]:,})" if f else "-" for f in found)))
+    for group in sorted({key[:2] for key in counts}, key=lambda group: (group[0] == "all", group)):
+        found = [counts.get((*group, part), []) for part in PARTS]
+        amounts = [(len({g for g, _ in records}), sum(n for _, n in records)) for records in found]
+        rows.append((*group, *(f"{g:,} ({n:,})" if n else "-" for g, n in amounts)))
     lines += ["", "Genomes (open frames), by part; no genome is in two parts:", ""]
     lines += _table(("class", "group", *PARTS), rows)
     if report.left_out:
         lines += ["", f"{report.left_out:,} of these frames could not be embedded: left out."]
-    return [*lines, "", f"Data set (sha256 of dataset.json): {report.digest}"]
+    return [*lines, "", f"Data set (sha256 of dataset.json): {report.record['data_set']}"]
 
 
 def _training(report: TrainingReport) -> list[str]:
@@ -157,7 +153,7 @@ def _training(report: TrainingReport) -> list[str]:
     return [
         f"Best of {report.epochs} epochs by validation loss: epoch {report.best_epoch}. "
         f"Trained on {devices} ({counted(len(report.devices), 'process', 'processes')}). "
-        f"The encoders computed in {report.precision}.",
+        f"The encoders computed in {report.record['precision']}.",
         "",
         f"    {report.command}",
         "",

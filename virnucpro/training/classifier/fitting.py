@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
+from virnucpro.classifier.files import Classifier, classifier_to_bytes, inspect_classifier
 from virnucpro.classifier.fit import entry_of
-from virnucpro.classifier.scoring import Classifier
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, ModelError, UsageError
 from virnucpro.events import Notice
@@ -35,7 +34,7 @@ from virnucpro.training.classifier.trainer import (
     TrainingSettings,
     fold_standardisation,
 )
-from virnucpro.training.data.dataset import LABELS, PARTS, Dataset, Part, read_embedding_record
+from virnucpro.training.data.dataset import PARTS, Dataset, Part, read_embedding_record
 from virnucpro.training.packages import require_packages
 from virnucpro.training.progress import Show
 from virnucpro.training.run import TrainingFiles, begin_training, run_training
@@ -63,13 +62,33 @@ def fit_classifier(
     There is one process per device. ``tensorboard`` is the folder for TensorBoard scalars; None
     writes none. Returns None if an earlier start had finished it.
     """
-    disk, dataset = Disk(), Dataset(folder.absolute())
-    files = training_files(output.absolute())
-    records = embedding_records(dataset)
     if output.suffix != ".safetensors" or output.is_dir():
         raise UsageError(f"--output {output}: name a file whose name ends in .safetensors")
+    disk, dataset, output = Disk(), Dataset(folder.absolute()), output.absolute()
+    place = output.parent
+    files = TrainingFiles(
+        f"the training of {output.name}",
+        place,
+        (output.with_suffix(".md"), output),
+        checkpoint_folder(place) / f"{output.name}.training.pt",
+        lock_file(place, output.name),
+        checkpoint_folder(place) / f"{output.name}.previous",
+        option="--output",
+    )
+    records = embedding_records(dataset)
     require_packages(["sklearn", "tensorboard"] if tensorboard else ["sklearn"])
-    identity = training_identity(settings, dataset, records)
+    record = records["train"]
+    identity: dict[str, Json] = {
+        "data set": record["data_set"],
+        **{f"{m} model": record["models"][m]["sha256"] for m in MOLECULES},
+        "precision of the encoders": record["precision"],
+        "truncation": record["truncation"],
+        **{
+            f"{part} frames": records[part]["counts"]["frames"] - records[part]["counts"]["failed"]
+            for part in ("train", "validation")
+        },
+        **{name.replace("_", " "): value for name, value in asdict(settings).items()},
+    }
     with locked(files.lock, "this classifier", state=[files.savepoint, files.previous]):
         try:
             earlier = parse_json(inspect_classifier(output).extra.get("training", "null"))
@@ -81,34 +100,28 @@ def fit_classifier(
             return None
         show(Notice("info", "reading the features"))
         parts = {part: find_features(dataset, part) for part in PARTS if dataset.shards(part)}
-        plan = _make_plan(settings, parts, files.savepoint)
+        train, validation = parts["train"], parts["validation"]
+        if not 0 < train.labels.mean() < 1 or not 0 < validation.labels.mean() < 1:
+            raise InputError(
+                "train or validation has frames of one class only: prepare the data with more "
+                "genomes of the other class"
+            )
+        mean, deviation = np.zeros(train.width), np.ones(train.width)
+        if settings.standardise:
+            mean, deviation = moments(train)
+        plan = TrainingPlan(settings, train, validation, mean, deviation, files.savepoint)
         sizes = ", ".join(f"{part} {len(features):,}" for part, features in parts.items())
-        show(Notice("info", f"frames: {sizes}; {parts['train'].width:,} numbers each"))
+        show(Notice("info", f"frames: {sizes}; {train.width:,} numbers each"))
         if left_out := sum(features.left_out for features in parts.values()):
             show(Notice("warning", f"{left_out:,} frames could not be embedded and are left out"))
         if point.begun:
             show(Notice("info", f"going on in epoch {point.epoch + 1}"))
         point = run_training(plan, devices, show, interruption, disk, tensorboard)
-        report, classifier = _finished(point, plan, dataset, records, identity, parts, devices)
-        card, output = files.results
-        disk.save(card, card_text(report, output.name).encode())
+        report, classifier = _finished(point, plan, dataset, record, parts, devices)
+        disk.save(output.with_suffix(".md"), card_text(report, output.name).encode())
         disk.save(output, classifier)
         disk.remove(files.savepoint)
         return report
-
-
-def training_files(output: Path) -> TrainingFiles:
-    """Return the files of a training whose classifier is written to ``output``."""
-    checkpoints = checkpoint_folder(output.parent)
-    return TrainingFiles(
-        f"the training of {output.name}",
-        output.parent,
-        (output.with_suffix(".md"), output),
-        checkpoints / f"{output.name}.training.pt",
-        lock_file(output.parent, output.name),
-        checkpoints / f"{output.name}.previous",
-        option="--output",
-    )
 
 
 def embedding_records(dataset: Dataset) -> Records:
@@ -118,14 +131,12 @@ def embedding_records(dataset: Dataset) -> Records:
     again = f"make them with virnucpro train embed {dataset.root}"
     records: dict[str, Mapping[str, Json]] = {}
     ways: set[str] = set()
-    for part in PARTS:
+    for part in [part for part in PARTS if part != "test" or dataset.shards(part)]:
         if not dataset.shards(part):
-            if part != "test":
-                raise UsageError(
-                    f"{dataset.root} has no frames of part {part}, which training needs: prepare "
-                    f"it with more genomes, or a larger --validation"
-                )
-            continue
+            raise UsageError(
+                f"{dataset.root} has no frames of part {part}, which training needs: prepare it "
+                f"with more genomes, or a larger --validation"
+            )
         record = read_embedding_record(dataset.layout(part))
         if record is None or record.get("data_set") != digest:
             raise UsageError(
@@ -143,50 +154,11 @@ def embedding_records(dataset: Dataset) -> Records:
     return records
 
 
-def training_identity(
-    settings: TrainingSettings, dataset: Dataset, records: Records
-) -> dict[str, Json]:
-    """Return everything that decides the weights. It is compared before a training continues."""
-    record = records["train"]
-    frames = {
-        f"{part} frames": records[part]["counts"]["frames"] - records[part]["counts"]["failed"]
-        for part in ("train", "validation")
-    }
-    return {
-        "data set": sha256_of(dataset.description_file),
-        "nucleotide model": record["models"]["nucleotide"]["sha256"],
-        "protein model": record["models"]["protein"]["sha256"],
-        "precision of the encoders": record["precision"],
-        "truncation": record["truncation"],
-        **frames,
-        **{name.replace("_", " "): value for name, value in asdict(settings).items()},
-    }
-
-
-def _make_plan(
-    settings: TrainingSettings, parts: Mapping[Part, PartFeatures], savepoint: Path
-) -> TrainingPlan:
-    """Return what the training processes need; InputError where a class has no frames."""
-    for part in ("train", "validation"):
-        for class_number, label in enumerate(LABELS):
-            if not (parts[part].labels == class_number).any():
-                raise InputError(
-                    f"part {part} has no frames of class {label}: prepare the data with more "
-                    f"genomes of it"
-                )
-    train, validation = parts["train"], parts["validation"]
-    mean, deviation = np.zeros(train.width), np.ones(train.width)
-    if settings.standardise:
-        mean, deviation = moments(train)
-    return TrainingPlan(settings, train, validation, mean, deviation, savepoint)
-
-
 def _finished(
     point: Savepoint,
     plan: TrainingPlan,
     dataset: Dataset,
-    records: Records,
-    identity: Mapping[str, Json],
+    record: Mapping[str, Json],
     parts: Mapping[Part, PartFeatures],
     devices: Sequence[Device],
 ) -> tuple[TrainingReport, bytes]:
@@ -207,17 +179,12 @@ def _finished(
         f"--{name.replace('_', '-')} {getattr(settings, name)}" for name in (*names, "precision")
     )
     temperature = fit_temperature(logits["validation"], parts["validation"].labels)
-    models: dict[str, Json] = {
-        molecule: records["train"]["models"][molecule] for molecule in MOLECULES
-    }
     report = TrainingReport(
         dataset=dataset,
-        digest=str(identity["data set"]),
+        record=record,
         settings=settings,
         command=f"virnucpro train classifier DATASET --output FILE.safetensors {words}",
         devices=tuple(device.name for device in devices),
-        models=models,
-        precision=str(records["train"]["precision"]),
         width=plan.train.width,
         temperature=temperature,
         best_epoch=point.best_epoch,
@@ -228,16 +195,17 @@ def _finished(
             for part, own in logits.items()
         },
     )
+    models = [record["models"][molecule] for molecule in MOLECULES]
     content = classifier_to_bytes(
         state,
-        encoders=[entry_of(model["name"], model["family"]) for model in models.values()],
+        encoders=[entry_of(model["name"], model["family"]) for model in models],
         chunk_lengths=dataset.lengths(),
         extra={
             "made_by": f"virnucpro {__version__}",
             "command": report.command,
             "seed": str(settings.seed),
-            "data_set": report.digest,
-            "training": json.dumps(identity, sort_keys=True),
+            "data_set": record["data_set"],
+            "training": json.dumps(point.identity, sort_keys=True),
         },
         temperature=temperature,
     )

@@ -26,7 +26,6 @@ from virnucpro.training.classifier.features import (
 )
 from virnucpro.training.group import TrainingGroup
 from virnucpro.training.loop import EpochPlan, TrainingLoop, cosine_rate, random_seed
-from virnucpro.training.progress import ReportEvent, StopRequested
 
 RecipeName = Literal["original", "modern"]
 STEP_EPOCHS, STEP_FACTOR = 10, 0.85  # train.py of the original: StepLR(step_size=10, gamma=0.85)
@@ -34,18 +33,21 @@ STEP_EPOCHS, STEP_FACTOR = 10, 0.85  # train.py of the original: StepLR(step_siz
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Everything that decides the weights, beside the data."""
+    """Everything that decides the weights, beside the data.
 
-    recipe: RecipeName  # the settings that these started from
-    optimizer: Literal["sgd", "adamw"]
-    schedule: Literal["step", "cosine"]  # of the learning rate; the cosine has a warm-up
+    The defaults are those of train.py of https://github.com/Li-Jing-1997/VirNucPro.
+    """
+
+    recipe: RecipeName = "original"  # the settings that these started from
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    schedule: Literal["step", "cosine"] = "step"  # of the learning rate; the cosine has a warm-up
     # Inputs get mean 0 and variance 1. At the end this is folded into the first layer, so that the
     # finished classifier takes embeddings as they are.
-    standardise: bool
-    epochs: int  # the most
-    batch_size: int  # frames per step, over all processes together
-    learning_rate: float  # its highest value
-    momentum: float = 0.0  # of SGD
+    standardise: bool = False
+    epochs: int = 200  # the most
+    batch_size: int = 32  # frames per step, over all processes together
+    learning_rate: float = 0.0002  # its highest value
+    momentum: float = 0.9  # of SGD
     weight_decay: float = 0.0  # of AdamW, on the two matrices
     hidden: int = 512
     dropout: float = 0.5
@@ -61,18 +63,7 @@ class TrainingSettings:
 
 
 RECIPES: dict[RecipeName, TrainingSettings] = {
-    # train.py of https://github.com/Li-Jing-1997/VirNucPro: 512 hidden units, dropout 0.5, SGD
-    # with these numbers, batches of 32, at most 200 epochs, early stopping after 5.
-    "original": TrainingSettings(
-        recipe="original",
-        optimizer="sgd",
-        schedule="step",
-        standardise=False,
-        epochs=200,
-        batch_size=32,
-        learning_rate=0.0002,
-        momentum=0.9,
-    ),
+    "original": TrainingSettings(),
     # Batches of 512 keep a GPU busy. With them, AdamW at its usual rate needs some tens of epochs.
     # There is weight decay and no label smoothing, because smoothed labels bend the scores, which
     # are calibrated afterwards.
@@ -84,6 +75,7 @@ RECIPES: dict[RecipeName, TrainingSettings] = {
         epochs=40,
         batch_size=512,
         learning_rate=0.001,
+        momentum=0.0,
         weight_decay=0.01,
     ),
 }
@@ -194,11 +186,9 @@ class TrainingPlan:
     deviation: npt.NDArray[np.float64]
     savepoint: Path
 
-    def loop(
-        self, group: TrainingGroup, report: ReportEvent, stop_requested: StopRequested
-    ) -> ClassifierLoop:
+    def loop(self, group: TrainingGroup) -> ClassifierLoop:
         """Return the loop of one process."""
-        return ClassifierLoop(self, group, report, stop_requested)
+        return ClassifierLoop(self, group)
 
 
 class FrameBatch(NamedTuple):
@@ -212,13 +202,7 @@ class FrameBatch(NamedTuple):
 class ClassifierLoop(TrainingLoop):
     """Trains the classifier on merged features. The lowest validation loss is the best."""
 
-    def __init__(
-        self,
-        plan: TrainingPlan,
-        group: TrainingGroup,
-        report: ReportEvent,
-        stop_requested: StopRequested,
-    ) -> None:
+    def __init__(self, plan: TrainingPlan, group: TrainingGroup) -> None:
         """Load the savepoint, and open the features."""
         self._plan, self._settings = plan, plan.settings
         settings = plan.settings
@@ -235,8 +219,6 @@ class ClassifierLoop(TrainingLoop):
             optimizer,
             (settings.epochs, settings.patience),
             group,
-            report,
-            stop_requested,
             precision=settings.precision,
         )
         self._train = FeatureReader(plan.train)

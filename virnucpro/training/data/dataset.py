@@ -30,9 +30,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from virnucpro.columns import open_table
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
-from virnucpro.io.delimited import open_table
 from virnucpro.layout import Layout, ShardLayout, checkpoint_folder, lock_file
 from virnucpro.store.documents import parse_json, upgraded
 from virnucpro.tables import GENOMES, LABELLED_FRAMES
@@ -114,10 +114,8 @@ class Dataset:
                 f"{self.root} is not a data set ({path.name}: {error.strerror}): make one with "
                 f"virnucpro train prepare"
             ) from error
-        except ValueError as error:
-            raise InputError(f"{path} is damaged: make the data set again") from error
-        except ResumeRefusedError as error:
-            raise InputError(f"{path} was written by a newer virnucpro: update this one") from error
+        except (ValueError, ResumeRefusedError) as error:
+            raise InputError(f"{path} is damaged, or newer than this program: {error}") from error
 
     @property
     def content(self) -> Content:
@@ -163,7 +161,7 @@ class Dataset:
         except OSError as error:
             raise InputError(f"{path} cannot be read ({error.strerror}): {_AGAIN}") from error
         with stream:
-            for record, label, group, genome, taxon, bases in self._genomes(part):
+            for record, label, group, genome, taxon, bases in self.genomes(part):
                 header, sequence = stream.readline(), stream.readline()
                 letters = sequence.translate(None, b"ACGTN")
                 if (header, len(sequence), letters) != (f">{record}\n".encode(), bases + 1, b"\n"):
@@ -174,12 +172,7 @@ class Dataset:
             if stream.read(1):
                 raise InputError(f"{path} has more records than the table of genomes: {_AGAIN}")
 
-    def record_lengths(self, part: Part, label: Label) -> dict[str, int]:
-        """Return the bases of each record of ``part`` that has ``label``, by its id."""
-        rows = self._genomes(part)
-        return {record: bases for record, known, *_, bases in rows if known == label}
-
-    def _genomes(self, part: Part) -> Iterator[tuple[str, Label, str, str, str, int]]:
+    def genomes(self, part: Part) -> Iterator[tuple[str, Label, str, str, str, int]]:
         """Yield record, label, group, genome, taxon and bases of the records of ``part``."""
         table = open_table(self.genomes_table)
         names = ("part", "bases", "record", "label", "group", "genome", "taxon")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import io
 import warnings
-from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from virnucpro.errors import InputError
-from virnucpro.io.compression import expanded_blocks
-from virnucpro.io.text import text_blocks
+from virnucpro.io.text import expanded_blocks, text_blocks
 from virnucpro.training.packages import require_packages
 
 if TYPE_CHECKING:
@@ -23,23 +22,18 @@ NUCLEOTIDES = frozenset("ACGTRYSWKMBDHVN")  # the codes of IUPAC
 
 
 class CodingSequences:
-    """The annotated proteins of a record, ordered by their position."""
+    """The annotated proteins of a record."""
 
     def __init__(self, proteins: list[tuple[int, int, str]]) -> None:
         """Take the first base (from 0), the end and the residues of each coding sequence."""
-        self._proteins = sorted(proteins)
-        self._starts = [start for start, _, _ in self._proteins]
-        # Ends do not ascend with the starts. Their running maximum does, so a binary search in
-        # it finds the first protein that can reach a position.
-        self._furthest_ends = list(accumulate((end for _, end, _ in self._proteins), max))
+        self._residues = [residues for _, _, residues in proteins]
+        places = np.array([place for *place, _ in proteins], np.int64)
+        self._starts, self._ends = places.reshape(-1, 2).T
 
     def contains(self, protein: str, start: int, stop: int) -> bool:
         """Return whether ``protein`` is part of one that overlaps the bases ``start:stop``."""
-        first = bisect_left(self._furthest_ends, start + 1)
-        last = bisect_left(self._starts, stop)
-        return any(
-            end > start and protein in residues for _, end, residues in self._proteins[first:last]
-        )
+        overlapping = np.flatnonzero((self._starts < stop) & (self._ends > start))
+        return any(protein in self._residues[number] for number in overlapping)
 
 
 class GenomeRecord(NamedTuple):

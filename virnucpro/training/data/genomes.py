@@ -17,13 +17,11 @@ import numpy.typing as npt
 
 from virnucpro.errors import InputError
 from virnucpro.events import StepProgress
-from virnucpro.io.chunks import chunk_spans
-from virnucpro.io.frames import FRAME_LABELS, open_frames
+from virnucpro.io.frames import FRAME_LABELS, chunk_spans, open_frames
 from virnucpro.io.records import read_records
 from virnucpro.io.text import shortened
 from virnucpro.stages.chunking import changed_input_error, hashed_input, refuse_changed_input
-from virnucpro.store.disk import Disk
-from virnucpro.store.stamps import HashedFile
+from virnucpro.store.disk import Disk, HashedFile
 from virnucpro.training.data.genbank import GenomeRecord, is_genbank, read_genbank
 from virnucpro.training.data.relatives import sketch
 from virnucpro.training.data.table import SourceRow

@@ -13,9 +13,8 @@ import numpy.typing as npt
 
 from virnucpro.contracts import Json
 from virnucpro.events import StepProgress
-from virnucpro.io.chunks import chunk_id
 from virnucpro.io.fasta import fasta_bytes
-from virnucpro.io.frames import FRAME_LABELS
+from virnucpro.io.frames import FRAME_LABELS, chunk_id
 from virnucpro.io.text import shortened
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.stages.splitting import frames_per_file

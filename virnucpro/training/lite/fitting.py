@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from virnucpro.classifier.contigs import ContigModel, contig_terms, fit_contig_model
+from virnucpro.classifier.contigs import ContigModel, contig_terms, fit_contig_model, with_tail
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.contracts import Device
 from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
@@ -25,7 +25,7 @@ from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import SCHEMAS, parse_json, upgraded
 from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import Dataset, Part
-from virnucpro.training.lite.genomes import GenomeSet, load_genomes, measured_windows, read_mask
+from virnucpro.training.lite.genomes import GenomeSet, genome_set, measured_windows, read_mask
 from virnucpro.training.lite.trainer import (
     LiteModel,
     LitePlan,
@@ -38,8 +38,7 @@ from virnucpro.version import __version__
 
 MEASURED_PARTS: tuple[Part, ...] = ("validation", "test")
 MEASURED_WINDOWS = 4000  # per part and chunk length
-CHUNKS_PER_CONTIG = (1, 2, 3, 4, 6, 10, 16)
-CONTIGS_PER_COUNT = 600
+CONTIGS = {1: 2000, 2: 1600, 4: 1600, 8: 800, 16: 400, 32: 300}  # by their number of chunks
 
 
 def training_files(root: Path) -> TrainingFiles:
@@ -103,7 +102,7 @@ def fit_lite(
         if point is None:
             return None
         progress.begin("reading genomes", 1)
-        genomes = load_genomes(dataset, "train", masked)
+        genomes = genome_set(dataset.records("train"), masked)
         progress.advance(1)
         plan = LitePlan(settings, genomes, dataset.lengths(), files.savepoint, first)
         point = run_training(plan, [Device("cpu", threads=threads)], show, interruption, disk)
@@ -130,12 +129,13 @@ def _write_results(
 ) -> Mapping[str, Any]:
     """Write the encoder, calibrate and measure on its rounded weights, and write the rest."""
     settings, (encoder, report_file, classifier) = identity["settings"], files.results
-    lengths = dataset.lengths()
+    lengths, default = dataset.lengths(), LiteTrainingSettings.learning_rate
     origin = {
         # Without paths, so that the same training gives the same files.
         "command": f"virnucpro train lite DATASET --output-dir DIR --steps {settings['steps']} "
         f"--seed {settings['seed']}"
         + (" --start-from ENCODER" if "started from" in settings else "")
+        + (f" --learning-rate {rate:g}" if (rate := settings["learning_rate"]) != default else "")
         + (" --mask REGIONS" if "mask" in settings else ""),
         "version": __version__,
         "data_set": identity["data_set"],
@@ -146,7 +146,7 @@ def _write_results(
     areas: dict[str, dict[str, Any]] = {part: {} for part in MEASURED_PARTS}
     temperature, contigs = None, {}
     for part in MEASURED_PARTS:
-        genomes, measured = load_genomes(dataset, part), []
+        genomes, measured = genome_set(dataset.records(part)), []
         for length in lengths:
             records, offsets = measured_windows(genomes, length, MEASURED_WINDOWS, 0)
             if len(records):
@@ -189,14 +189,15 @@ def _contig_models(
     models = {}
     for length in lengths:
         terms: list[tuple[float, ...]] = []
-        virus: list[bool] = []
-        for count in CHUNKS_PER_CONTIG:
-            records, starts = measured_windows(genomes, count * length, CONTIGS_PER_COUNT, 1)
+        labels: list[bool] = []
+        for count, contigs in CONTIGS.items():
+            records, starts = measured_windows(genomes, count * length, contigs, 1)
             offsets = (starts[:, None] + np.arange(count) * length).ravel()
             margins = window_margins(model, genomes, np.repeat(records, count), offsets, length)
             rows = (margins.reshape(-1, count).astype(np.float64) / temperature).tolist()
             terms += map(contig_terms, rows)
-            virus += genomes.virus[records].tolist()
+            labels += genomes.virus[records].tolist()
         if terms:
-            models[length] = fit_contig_model(np.array(terms), np.array(virus))
+            known, virus = np.array(terms), np.array(labels)
+            models[length] = with_tail(fit_contig_model(known, virus), known, virus)
     return models

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from virnucpro.columns import open_table
 from virnucpro.encoders.lite_network import UNKNOWN, base_numbers
 from virnucpro.errors import InputError
-from virnucpro.io.delimited import open_table
-from virnucpro.training.data.dataset import Dataset, LabelledRecord, Part
+from virnucpro.training.data.dataset import Dataset, LabelledRecord
 
 Bases = npt.NDArray[np.uint8]
 
@@ -53,36 +53,32 @@ class GenomeSet:
         return np.asarray(self.bases[places])
 
 
-MaskedRegions = Mapping[str, Sequence[tuple[int, int]]]
-"""Regions by the id of their record: the first base and the one after the last, counted from 0."""
-
-
-def load_genomes(dataset: Dataset, part: Part, masked: MaskedRegions | None = None) -> GenomeSet:
-    """Read the records of ``part`` without ``masked`` regions. A base takes a byte of memory."""
-    return genome_set(dataset.records(part), masked)
+MaskedRegions = Mapping[str, Sequence[tuple[int, int, str]]]
+"""Regions by the id of their record: the first base and the one after the last, counted from 0, and
+the group that they are drawn as, or an empty name where they are not trained on."""
 
 
 def genome_set(records: Iterable[LabelledRecord], masked: MaskedRegions | None = None) -> GenomeSet:
-    """Put labelled records together; one that is too short for any window is left out.
+    """Read labelled records; one that is too short for any window is left out.
 
-    Each part of a record that is left between its ``masked`` regions counts as a record.
+    Each part of a record that is left between its ``masked`` regions counts as a record, and so
+    does a region with a group of its own.
     """
     numbers: dict[str, dict[str, int]] = {"group": {}, "taxon": {}, "genome": {}}
     bases: list[Bases] = []
     columns: list[tuple[int, ...]] = []
     for record in records:
-        if len(record.sequence) < SHORTEST:
-            continue
-        ids = [
-            known.setdefault(getattr(record, name), len(known)) for name, known in numbers.items()
-        ]
         regions = sorted((masked or {}).get(record.record, ()))
-        starts = [0, *accumulate((end for _, end in regions), max)]
-        ends = [*(start for start, _ in regions), len(record.sequence)]
-        for start, end in zip(starts, ends, strict=True):
-            if end - start >= SHORTEST:
-                bases.append(base_numbers([record.sequence[start:end]])[0])
-                columns.append((end - start, record.label == "virus", *ids))
+        starts = [0, *accumulate((end for _, end, _ in regions), max)]
+        ends = [*(start for start, _, _ in regions), len(record.sequence)]
+        parts = [(*ends_of, record.group) for ends_of in zip(starts, ends, strict=True)]
+        for start, end, group in [*parts, *(region for region in regions if region[2])]:
+            if end - start < SHORTEST:
+                continue
+            names = {"group": group, "taxon": record.taxon, "genome": record.genome}
+            ids = [known.setdefault(names[kind], len(known)) for kind, known in numbers.items()]
+            bases.append(base_numbers([record.sequence[start:end]])[0])
+            columns.append((end - start, record.label == "virus", *ids))
     lengths, virus, groups, taxa, genomes = np.array(columns, np.int64).reshape(-1, 5).T
     return GenomeSet(
         np.concatenate([np.empty(0, np.uint8), *bases]),
@@ -246,21 +242,23 @@ def read_mask(path: Path, dataset: Dataset) -> MaskedRegions:
     """Return the regions of a table that lie in records labelled others.
 
     The table has the columns ``record``, ``start`` and ``end``, as ``STEM_regions.tsv`` has them
-    among others. Bases are counted from 1, and ``end`` is the last one.
+    among others. Bases are counted from 1, and ``end`` is the last one. It may have the column
+    ``group``, with the group that a region is drawn as.
     """
-    lengths = dataset.record_lengths("train", "others")
-    viruses = dataset.record_lengths("train", "virus")
+    known = {record: (label, bases) for record, label, *_, bases in dataset.genomes("train")}
     table = open_table(path)
-    regions: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for line, (record, *ends) in table.rows("record", "start", "end"):
-        if record in viruses:
+    columns = ("record", "start", "end", *({"group"} & set(table.columns)))
+    regions: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for line, (record, *ends, group) in ((n, [*row, ""][:4]) for n, row in table.rows(*columns)):
+        label, bases = known.get(record, ("others", 0))
+        if label == "virus":
             continue
         first, last = (int(end) if end.isdecimal() else 0 for end in ends)
-        if not 1 <= first <= last <= lengths.get(record, 0):
+        if not 1 <= first <= last <= bases:
             raise table.error(
                 line,
                 f"bases {ends[0]} to {ends[1]} do not lie in a record {record!r} of the training "
                 f"part of {dataset.root}",
             )
-        regions[record].append((first - 1, last))
+        regions[record].append((first - 1, last, group))
     return dict(regions)

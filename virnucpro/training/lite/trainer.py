@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,6 @@ from virnucpro.training.lite.genomes import (
     mutated,
 )
 from virnucpro.training.loop import EpochPlan, TrainingLoop
-from virnucpro.training.progress import ReportEvent, StopRequested
 
 BATCH_BASES = 64_000
 MEASURED_BASES = 64_000  # per batch without gradients
@@ -104,11 +102,9 @@ class LitePlan:
     savepoint: Path
     start: LiteNetwork | None = None
 
-    def loop(
-        self, group: TrainingGroup, report: ReportEvent, stop_requested: StopRequested
-    ) -> LiteLoop:
+    def loop(self, group: TrainingGroup) -> LiteLoop:
         """Return the loop of the one process."""
-        return LiteLoop(self, group, report, stop_requested)
+        return LiteLoop(self, group)
 
 
 Windows = tuple[Bases, npt.NDArray[np.int64]]
@@ -118,18 +114,13 @@ Windows = tuple[Bases, npt.NDArray[np.int64]]
 class LiteLoop(TrainingLoop):
     """Trains a model on windows of genomes: the windows of a batch have one length.
 
-    A training is one epoch, whose batches are drawn as they are trained on. It multiplies in bf16
+    A training is one epoch, which is not validated, but measured when it is finished. Its batches
+    are drawn as they are trained on. It multiplies in bf16
     where the processor has instructions for it, else in fp32. The same plan gives the same weights
     on one machine with the same number of threads, also if it was interrupted.
     """
 
-    def __init__(
-        self,
-        plan: LitePlan,
-        group: TrainingGroup,
-        report: ReportEvent,
-        stop_requested: StopRequested,
-    ) -> None:
+    def __init__(self, plan: LitePlan, group: TrainingGroup) -> None:
         """Draw the first weights, and load the savepoint."""
         settings, genomes = plan.settings, plan.genomes
         self._settings, self._genomes = settings, genomes
@@ -150,8 +141,6 @@ class LiteLoop(TrainingLoop):
             torch.optim.AdamW(groups, lr=settings.learning_rate),
             (1, 1),
             group,
-            report,
-            stop_requested,
             averaged=settings.steps / AVERAGED,
             precision="fp32" if emulated_on_cpu("bf16") else "bf16",
         )
@@ -202,14 +191,6 @@ class LiteLoop(TrainingLoop):
         if (number + 1) % REWEIGHED == 0:
             self._reweigh(self._group_losses.factors())
         return loss.detach()
-
-    def validate(self) -> Mapping[str, float]:
-        """Return nothing: the finished model is measured, not its only epoch."""
-        return {}
-
-    def rank(self, metrics: Mapping[str, float]) -> float:
-        """Return 0: there is one epoch."""
-        return 0.0
 
     def _reweigh(self, factors: npt.NDArray[np.float64]) -> None:
         self._factors = factors

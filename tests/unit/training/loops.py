@@ -1,0 +1,36 @@
+"""Training of a plan in this process, and results that are the same."""
+
+from __future__ import annotations
+
+import torch
+
+from virnucpro.training.group import TrainingGroup
+from virnucpro.training.loop import train_network
+from virnucpro.training.progress import EpochEnded
+
+ALONE = TrainingGroup(0, 1, torch.device("cpu"))
+
+
+def run(plan, stop=lambda: False):
+    """Train; returns whether it came to its end, and its epochs."""
+    events = []
+    torch.set_num_threads(1)
+    finished = train_network(plan, ALONE, events.append, stop)
+    return finished, [event for event in events if isinstance(event, EpochEnded)]
+
+
+def in_pieces(plan):
+    """Train, stopped whenever it asks for the third time; returns how often that was."""
+    stops, finished = 0, False
+    while not finished:
+        answers = iter([False, False])
+        finished, _ = run(plan, lambda answers=answers: next(answers, True))
+        stops += not finished
+    return stops
+
+
+def same(one, two, atol=0, rtol=0):
+    """The weights are the same, or near each other."""
+    assert one.keys() == two.keys()
+    for key in one:
+        assert torch.allclose(one[key], two[key], atol=atol, rtol=rtol), key
