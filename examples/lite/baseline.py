@@ -23,7 +23,7 @@ from virnucpro.encoders.lite_network import UNKNOWN, base_numbers
 from virnucpro.io.frames import chunk_spans
 from virnucpro.io.records import read_records
 from virnucpro.training.data.dataset import Dataset
-from virnucpro.training.lite.genomes import GenomeSet, load_genomes, measured_windows
+from virnucpro.training.lite.genomes import GenomeSet, genome_set, measured_windows
 
 WORD = 5
 WINDOWS = 60_000
@@ -72,7 +72,7 @@ def main() -> None:
     with (args.pieces / "labels.tsv").open(encoding="utf-8", newline="") as stream:
         rows = csv.DictReader(stream, delimiter="\t")
         labels = {row["record"]: row["label"] == "virus" for row in rows}
-    genomes = load_genomes(Dataset(args.dataset), "train")
+    genomes = genome_set(Dataset(args.dataset).records("train"))
     for chunk_length, piece_lengths in CHUNK_LENGTHS.items():
         model = model_for(genomes, chunk_length)
         for length in piece_lengths:

@@ -32,7 +32,7 @@ from torch import nn
 from virnucpro.encoders.lite_network import UNKNOWN, base_numbers
 from virnucpro.io.records import read_records
 from virnucpro.training.data.dataset import Dataset
-from virnucpro.training.lite.genomes import WindowSampler, load_genomes, mutated
+from virnucpro.training.lite.genomes import WindowSampler, genome_set, mutated
 from virnucpro.training.lite.trainer import LiteModel, LiteTrainingSettings
 
 BATCH_BASES = 64_000
@@ -97,7 +97,7 @@ def network_called(name: str) -> nn.Module:
 
 def train(network: nn.Module, dataset: Dataset, steps: int) -> None:
     """Train on batches of windows, with a rise and a cosine of the rate."""
-    genomes = load_genomes(dataset, "train")
+    genomes = genome_set(dataset.records("train"))
     samplers = {length: WindowSampler(genomes, length) for length in LENGTHS}
     random = np.random.default_rng(0)
     optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, weight_decay=0.01)

@@ -319,9 +319,11 @@ def _draw_comparison(evaluations: Sequence[RclEvaluation]) -> bytes:
         shift = (number - (len(evaluations) - 1) / 2) * width
         values = np.array([evaluation.metrics[name] for name in TITLES], float)
         ends = np.array([evaluation.intervals[name] or (np.nan, np.nan) for name in TITLES])
-        style = {"color": colours[number % len(colours)], "label": evaluation.label}
+        colour = colours[number % len(colours)]
         errors = np.maximum([values - ends[:, 0], ends[:, 1] - values], 0)
-        axes.bar(places + shift, values, width * 0.9, yerr=errors, **style)
+        axes.bar(
+            places + shift, values, width * 0.9, yerr=errors, color=colour, label=evaluation.label
+        )
     axes.set_xticks(range(len(TITLES)), list(TITLES.values()))
     axes.set_ylim(0, 1.02)
     axes.spines[["top", "right"]].set_visible(False)

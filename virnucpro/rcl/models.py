@@ -222,8 +222,8 @@ def read_rcl_model(path: Path) -> RclModel:
     told = ENCODING_OF_WIDTH.get(width)
     if told is None or encoding not in (None, told):
         raise ModelError(f"{path}: no encoding of a model has {width} numbers per residue: {AGAIN}")
-    facts = (metadata.padding, metadata.threshold, metadata.training)
-    return RclModel(network, kind, settings, told, *facts, sha256_of(path))
+    kept = (metadata.padding, metadata.threshold, metadata.training)
+    return RclModel(network, kind, settings, told, *kept, sha256_of(path))
 
 
 def _network(weights: Weights, dropout: Any) -> tuple[nn.Module, str, dict[str, Any], int]:
