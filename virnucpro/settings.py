@@ -45,30 +45,19 @@ MEASURED = "measured on the device"
 
 @dataclass(frozen=True)
 class Setting:
-    """A declared setting; its annotation decides which values it accepts.
+    """A declared setting; its annotation decides which values it accepts."""
 
-    Attributes:
-        key: the key of the configuration file with the groups it stands in, separated by dots.
-        options: the names of the option, then the word that stands for its value in help texts
-            where the type does not say it; empty where there is no option.
-        description: a sentence for people.
-        unset: what None means.
-        choices: the accepted words, where not all are.
-        name: unique among all settings; the keyword of ``virnucpro.predict``.
-        group: the class that it is declared in, which says what depends on it.
-        type: the annotation without None, which ``msgspec`` checks values against.
-        default: where it is None, the key also accepts null and ``auto``.
-    """
-
-    key: str
+    key: str  # of the configuration file, with the groups it stands in, separated by dots
+    # The names of the option, then the word for its value in help texts where the type does not
+    # say it; empty where there is no option.
     options: str
-    description: str
-    unset: str = ""
-    choices: tuple[str, ...] = ()
-    name: str = ""
-    group: type = object
-    type: Any = str
-    default: Any = None
+    description: str  # a sentence for people
+    unset: str = ""  # what None means
+    choices: tuple[str, ...] = ()  # the accepted words, where not all are
+    name: str = ""  # unique among all settings; the keyword of ``virnucpro.predict``
+    group: type = object  # the class that it is declared in, which says what depends on it
+    type: Any = str  # the annotation without None, which ``msgspec`` checks values against
+    default: Any = None  # where it is None, the key also accepts null and ``auto``
 
     @property
     def shown_choices(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The command line: one small module a command, loaded when it is called."""
+"""The command line: modules of commands, loaded when they are called."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ COMMANDS = (
     *("predict", "demo", "call", "status", "report", "plot", "models", "train", "evaluate", "rcl"),
     *("profile", "utils"),
 )
+OF_RESULTS = ("call", "report", "plot", "evaluate")  # in one module
 TRAIN_COMMANDS = ("download", "prepare", "embed", "classifier", "lite")
 RCL_COMMANDS = ("predict", "embed", "train", "evaluate", "plot", "profile", "validate")
 EPILOG = """\b
@@ -63,7 +64,7 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
-    modules={name: name for name in COMMANDS},
+    modules={name: "results" if name in OF_RESULTS else name for name in COMMANDS},
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,

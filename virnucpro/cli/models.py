@@ -10,7 +10,7 @@ import click
 import virnucpro.cli.shared as shared
 from virnucpro.errors import UsageError
 from virnucpro.formatting import aligned, byte_size
-from virnucpro.models.catalogue import KNOWN, SETS, HubModel, Model, model_named, models_for
+from virnucpro.models.catalogue import KNOWN, SETS, HubModel, model_named, models_for
 
 OUTCOMES = {
     "fetched": "fetched, and its checksum is right",
@@ -34,7 +34,26 @@ def list_models(as_json: bool) -> None:
       virnucpro models list
       virnucpro models list --json
     """
-    rows = [_row(model) for model in KNOWN]
+    from virnucpro.models.store import locate_model, model_files, read_model_records
+
+    recorded = read_model_records()
+    rows: list[dict[str, Any]] = []
+    for model in KNOWN:
+        path = locate_model(model)
+        count = None if isinstance(model, HubModel) else model.bytes
+        if path is not None:
+            count = sum(file.stat().st_size for file in model_files(model, path).values())
+        rows.append(
+            {
+                "name": model.name,
+                "what": model.what,
+                "bytes": count,
+                "state": "missing" if path is None else "here",
+                "path": None if path is None else str(path),
+                "recorded": model.name in recorded,
+                "address": model.address,
+            }
+        )
     if as_json:
         click.echo(json.dumps(rows, indent=1))
         return
@@ -42,28 +61,10 @@ def list_models(as_json: bool) -> None:
         (row["name"], byte_size(row["bytes"]), row["state"], row["what"], row["path"] or "")
         for row in rows
     ]
-    for line in aligned([("name", "size", "state", "what", "where"), *cells]):
-        click.echo(line)
-    click.echo(f"Fetch what a model type needs: virnucpro models fetch {' | '.join(SETS)}")
-    click.echo("Model type lite needs nothing: its models are part of the package.")
-
-
-def _row(model: Model) -> dict[str, Any]:
-    from virnucpro.models.store import locate_model, model_files, read_model_records
-
-    path = locate_model(model)
-    count = None if isinstance(model, HubModel) else model.bytes
-    if path is not None:
-        count = sum(file.stat().st_size for file in model_files(model, path).values())
-    return {
-        "name": model.name,
-        "what": model.what,
-        "bytes": count,
-        "state": "missing" if path is None else "here",
-        "path": None if path is None else str(path),
-        "recorded": model.name in read_model_records(),
-        "address": model.address,
-    }
+    lines = [*aligned([("name", "size", "state", "what", "where"), *cells])]
+    lines.append(f"Fetch what a model type needs: virnucpro models fetch {' | '.join(SETS)}")
+    lines.append("Model type lite needs nothing: its models are part of the package.")
+    click.echo("\n".join(lines))
 
 
 @models.command(short_help="Fetch the models that predict needs.")

@@ -80,9 +80,9 @@ shortest_option = shared.option(
     "Proteins that are read before they are computed; more take more memory.",
     default=2000,
 )
-@shared.setting_option("--duplicate-ids", "duplicate_ids")
+@shared.setting_option("duplicate_ids")
 @shared.device_options
-@shared.setting_option("--cpu-workers", "cpu_workers")
+@shared.setting_option("cpu_workers")
 @shared.threads_option
 @shared.force_option
 @shared.no_progress_option
@@ -190,9 +190,9 @@ def plot(
     "Proteins per file; a finished file is not computed again.",
     default=64,
 )
-@shared.setting_option("--esm-batch-size", "protein_batch")
+@shared.setting_option("protein_batch")
 @shared.device_options
-@shared.setting_option("--cpu-workers", "cpu_workers")
+@shared.setting_option("cpu_workers")
 @shared.precision_option
 @shared.threads_option
 @shared.resume_option

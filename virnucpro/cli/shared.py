@@ -192,9 +192,9 @@ def option(words: str, kind: Any, text: str, **more: Any) -> Callable[[F], F]:
     return click.option(*names, help=text, **more)
 
 
-def setting_option(*names: str) -> Callable[[F], F]:
-    """Return the option that fills the setting of the last name, as the setting declares it."""
-    declared = SETTINGS[names[-1]]
+def setting_option(name: str) -> Callable[[F], F]:
+    """Return the option that fills a setting, as the setting declares it."""
+    declared = SETTINGS[name]
     default = declared.unset or declared.default
     text = declared.description + (f"  [default: {default}]" if default else "")
     more = {"metavar": f"[{'|'.join(declared.shown_choices)}]"} if declared.choices else {}

@@ -494,8 +494,8 @@ def _classifier_lines(report: TrainingReport | None, output: Path) -> Iterator[s
     "Begin with the weights of the lite encoder of an earlier training.",
 )
 @shared.option(
-    "--learning-rate X",
-    click.FloatRange(min=0, min_open=True),
+    "--learning-rate",
+    Annotated[float, Meta(gt=0)],
     "Highest learning rate.  [default: that of model type lite]",
 )
 @shared.option(
