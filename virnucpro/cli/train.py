@@ -261,6 +261,8 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
                 f"--{name.replace('_', '-')} is about frames, and --content records writes none: "
                 f"leave it out"
             )
+    if genomes is not None and not genomes.is_dir():
+        raise UsageError(f"--genomes {genomes} is not a folder: name where the paths start from")
     settings = DatasetSettings(table, genomes or table.parent, lengths, **options)
     loaded, dataset = shared.configuration(), Dataset(output_dir)
     screen = StepScreen(loaded.display)
