@@ -31,8 +31,8 @@ def write_run(folder: Path, stem: str, ids: list[str] = IDS, **changes: object) 
     record = {"counts": COUNTS, "settings": {}, "input": {}, "notice": "lite", **changes}
     (folder / f"{stem}_run.json").write_text(json.dumps(record))
     gaps = {column.name: None for column in CONTIGS.columns if column.optional}
-    lines = [line_of(CONTIGS, record=ids[0], **gaps)]
-    lines += [line_of(CONTIGS, record=name) for name in ids[1:]]
+    lines = [line_of(CONTIGS, record=ids[0], call="virus", **gaps)]
+    lines += [line_of(CONTIGS, record=name, call="virus") for name in ids[1:]]
     path = folder / CONTIGS.place(stem)
     path.write_text(CONTIGS.header + "".join(lines), encoding="utf-8", newline="\n")
 
