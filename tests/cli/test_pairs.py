@@ -152,7 +152,7 @@ def test_failed_pairs_are_an_input_of_their_own(tmp_path: Path) -> None:
     headers = [line for line in failed.read_text().splitlines() if line.startswith(">")]
     assert headers == [">p3/1 1:N:0", ">p3/2 2:N:0"]
     again = PredictionRequest(str(failed), tmp_path / "again", analysis, machine)
-    assert run_prediction(again, lambda _: None).records == 2
+    assert run_prediction(again, lambda _: None).results.records == 2
 
 
 def test_pairs_of_fasta_come_out_as_fasta(call: Calling, tmp_path: Path) -> None:

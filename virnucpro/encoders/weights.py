@@ -47,6 +47,8 @@ _DAMAGED = (
 )
 # The pickle of the largest ESM-2, without its tensors, has 300 kB; 100 MB of pickle take minutes.
 MOST_PICKLE_BYTES = 16 << 20
+# What a file of torch.save that is not a zip file begins with: its magic number, pickled.
+_OLD_FORMAT = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 _WHOLE = ("model.safetensors", "pytorch_model.bin")
 
 
@@ -127,6 +129,21 @@ def as_sizes(config: Mapping[str, Any], sizes: type[Sizes], path: Path) -> Sizes
 _ALLOWING = Lock()
 
 
+def _check_pickle(path: Path) -> None:
+    """Raise ValueError or OSError for a file that would take minutes and is no model."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            sizes = [
+                entry.file_size for entry in archive.infolist() if entry.filename.endswith(".pkl")
+            ]
+        if sum(sizes) > MOST_PICKLE_BYTES:
+            raise ValueError("the pickle is too large")
+        return
+    with path.open("rb") as file:
+        if file.read(len(_OLD_FORMAT)) != _OLD_FORMAT:
+            raise ValueError("not a file of torch.save")
+
+
 def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     """Read a ``torch.save`` file, its tensors mapped from the disk where possible.
 
@@ -138,11 +155,7 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     """
     check_file(path)
     try:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                sizes = [e.file_size for e in archive.infolist() if e.filename.endswith(".pkl")]
-            if sum(sizes) > MOST_PICKLE_BYTES:
-                raise zipfile.BadZipFile("the pickle is too large")
+        _check_pickle(path)
         # A remark for developers on the pickle; what cannot be read is an error anyway.
         with (
             _ALLOWING,
