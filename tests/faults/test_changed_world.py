@@ -56,8 +56,11 @@ SETTINGS = _table("setting")[2:]
 
 
 def save_classifier(path: Path, width: int, seed: int) -> Path:
-    torch.manual_seed(seed)
     state = MLPClassifier(width, 4).eval().state_dict()
+    torch.manual_seed(seed)
+    for layer in ("hidden_layer", "output_layer"):  # scores on both sides of the cut
+        for name in (f"{layer}.weight", f"{layer}.bias"):
+            state[name] = torch.randn_like(state[name])
     path.write_bytes(classifier_to_bytes(state, encoders=[], chunk_lengths=[], extra={}))
     return path
 

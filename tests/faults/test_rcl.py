@@ -54,13 +54,12 @@ def _tables(inputs: Path) -> tuple[object, ...]:
 
 
 def _results(out: Path) -> dict[str, bytes]:
-    """The content of all files; scalars and records have the time in them."""
+    """The content of all files, except that of records, which have the time in them."""
     files = {str(path.relative_to(out)): path for path in out.rglob("*") if path.is_file()}
-    kept = {name: path for name, path in files.items() if ".checkpoints" not in name}
-    timed = ("tfevents", "_run.json")
     return {
-        name: b"" if any(word in name for word in timed) else path.read_bytes()
-        for name, path in kept.items()
+        name: b"" if "_run.json" in name else path.read_bytes()
+        for name, path in files.items()
+        if ".checkpoints" not in name and "tfevents" not in name
     }
 
 

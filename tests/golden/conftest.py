@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 
-def reference_options(reference: Path, folder: Path, *, dedup: bool = False) -> list[str]:
+def reference_options(reference: Path, folder: Path, *, dedup: str = "false") -> list[str]:
     """Return options that make ``predict`` use them; the configuration is written to ``folder``.
 
     Every frame is embedded, as the original does, so that split files and features can be compared.

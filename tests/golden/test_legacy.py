@@ -23,7 +23,7 @@ def arguments(reference: Path, tmp_path: Path) -> list[object]:
     """The command line of a user who has moved to this version, on the models of the old run."""
     source = tmp_path / "sample.fa"
     shutil.copyfile(reference / "original_500/sample.fa", source)
-    chosen = reference_options(reference, tmp_path, dedup=True)
+    chosen = reference_options(reference, tmp_path, dedup="null")
     return ["predict", "--input", source, "--resume", *chosen, "-d", "cpu", "-v"]
 
 
