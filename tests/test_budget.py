@@ -22,7 +22,7 @@ LINES = {
     "classifier": 589,
     "cli": 2958,
     "compute": 952,
-    "encoders": 2330,
+    "encoders": 2336,
     "evaluation": 1224,
     "executors": 1886,
     "io": 879,
@@ -37,8 +37,8 @@ LINES = {
     "ui": 1032,
 }
 # Of the whole package; code is without docstrings, comments and blank lines.
-WHOLE = {"files": 181, "lines": 30_504, "code": 21_115, "functions": 1531, "classes": 321}
-OUTSIDE = {"tests": 23_762, "benchmarks and tools": 3_455, "words of docs": 31_373}
+WHOLE = {"files": 181, "lines": 30_510, "code": 21_121, "functions": 1531, "classes": 321}
+OUTSIDE = {"tests": 23_764, "benchmarks and tools": 3_455, "words of docs": 31_374}
 # Words of the two pages at the top.
 PAGES = {"README.md": 1_059, "GPU_OPTIMIZATION.md": 4_439}
 # Of `predict X -m lite` on one contig: own functions entered, their modules and calls, and what

@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from msgspec import Struct, field
+from msgspec import Meta, Struct, ValidationError, convert, field
 from tokenizers import Tokenizer
 from torch import nn
 
@@ -37,6 +38,7 @@ from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenO
 from virnucpro.encoders.weights import (
     Count,
     Epsilon,
+    Layers,
     as_sizes,
     assign,
     moved,
@@ -46,11 +48,13 @@ from virnucpro.encoders.weights import (
 )
 from virnucpro.errors import ModelError
 
+Token = Annotated[int, Meta(ge=0, lt=1 << 32)]  # the number of a token
+
 
 class DnabertSizes(Struct, frozen=True):
     """What a model is built from; ``eps`` is that of its layer norms."""
 
-    layers: Count = field(name="num_hidden_layers")
+    layers: Layers = field(name="num_hidden_layers")
     width: Count = field(name="hidden_size")
     heads: Count = field(name="num_attention_heads")
     feed_forward: Count = field(name="intermediate_size")
@@ -264,9 +268,10 @@ def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
         ModelError: damaged, without ``[CLS] ... [SEP]``, or of more than ``vocabulary`` tokens.
     """
     content = read_json(path)
-    # The library raises a bare Exception on a file it does not understand: look before.
-    if not isinstance(content.get("model"), dict) or "vocab" not in content["model"]:
-        raise ModelError(f"{path} has no vocabulary: it is not a tokenizer file, fetch it again")
+    try:  # the library raises a bare Exception on a file it does not understand: look before
+        convert(content["model"]["vocab"], dict[str, Token])
+    except (LookupError, TypeError, ValidationError) as error:
+        raise ModelError(f"{path} has no vocabulary ({error}): fetch it again") from error
     tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
     tokenizer.no_padding()
     tokenizer.no_truncation()

@@ -12,7 +12,7 @@ from torch import nn
 
 from virnucpro.compute.compiled import Network, Stack
 from virnucpro.compute.layers import Linear, attend, fuses, merge_heads
-from virnucpro.encoders.weights import Count, Epsilon
+from virnucpro.encoders.weights import Count, Epsilon, Layers
 
 VOCABULARY = 33  # <cls> <pad> <eos> <unk>, 27 letters, a null and <mask>
 # Training masked 15 % of the tokens, 80 % of these by <mask>, and scaled the embeddings for it.
@@ -25,7 +25,7 @@ Rotary = tuple[torch.Tensor, torch.Tensor]
 class Esm2Sizes(Struct, frozen=True):
     """What an ESM-2 is built from. ``eps`` is that of its layer norms."""
 
-    layers: Count = field(name="num_hidden_layers")
+    layers: Layers = field(name="num_hidden_layers")
     width: Count = field(name="hidden_size")
     heads: Count = field(name="num_attention_heads")
     feed_forward: Count = field(name="intermediate_size")

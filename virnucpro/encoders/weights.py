@@ -112,6 +112,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 Count = Annotated[int, Meta(ge=1)]
+Layers = Annotated[int, Meta(ge=1, le=1000)]  # the largest ESM-2 has 48; ten million take minutes
 Epsilon = Annotated[float, Meta(gt=0)]
 Sizes = TypeVar("Sizes")
 
