@@ -81,8 +81,6 @@ def test_other_models_are_refused(call, dataset, reference):
     assert call("train", "embed", dataset.root, *TOY).code == 0
     other = ("--protein-model", reference / "models" / "esm2_t3_tiny_UR50D.pt")
     assert call("train", "embed", dataset.root, *TOY, *other).code == 3
-    partly = ("--parts", "train", "--force")
-    assert call("train", "embed", dataset.root, *TOY, *other, *partly).code == 3
     assert load_features(dataset.layout("train").merged(1), "merged").data.shape[1] == 32
     forced = call("train", "embed", dataset.root, *TOY, *other, "--force")
     assert forced.code == 0, forced.err
