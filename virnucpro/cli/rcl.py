@@ -90,7 +90,7 @@ shortest_option = shared.option(
 def predict(proteins: str, model: str, **options: Any) -> None:
     """Find the reactive center loop (RCL) in each protein of PROTEINS.
 
-    PROTEINS is FASTA or FASTQ, plain, gzip, bz2 or xz; - is standard input. Every protein has a row
+    PROTEINS is FASTA or FASTQ, compressed or not; - is standard input. Every protein has a row
     in STEM_rcl.tsv, with its RCL or the reason why none was found.
 
     All visible GPUs compute, or the GPUs of --gpus, a block of --chunk-size proteins at a time. The
