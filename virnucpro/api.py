@@ -139,7 +139,7 @@ def rcl_predict(
     A script whose call uses several devices has to make it below ``if __name__ == "__main__":``.
 
     Args:
-        source: a FASTA or FASTQ file of proteins, plain, gzip, bz2 or xz.
+        source: a FASTA or FASTQ file of proteins, compressed or not.
         output_dir: folder of the results; None is ``STEM_rcl``.
         model: name of a shipped model, a model file, or the folder of a training; None is
             ``hmm``.
