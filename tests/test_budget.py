@@ -20,7 +20,7 @@ PACKAGE = ROOT / "virnucpro"
 LINES = {
     ".": 3101,
     "classifier": 589,
-    "cli": 2958,
+    "cli": 2964,
     "compute": 952,
     "encoders": 2336,
     "evaluation": 1224,
@@ -33,12 +33,12 @@ LINES = {
     "run": 2275,
     "stages": 2178,
     "store": 1650,
-    "training": 3899,
+    "training": 3906,
     "ui": 1032,
 }
 # Of the whole package; code is without docstrings, comments and blank lines.
-WHOLE = {"files": 181, "lines": 30_510, "code": 21_121, "functions": 1531, "classes": 321}
-OUTSIDE = {"tests": 23_764, "benchmarks and tools": 3_455, "words of docs": 31_091}
+WHOLE = {"files": 181, "lines": 30_523, "code": 21_134, "functions": 1531, "classes": 321}
+OUTSIDE = {"tests": 23_770, "benchmarks and tools": 3_455, "words of docs": 31_094}
 # Words of the two pages at the top.
 PAGES = {"README.md": 1_059, "GPU_OPTIMIZATION.md": 4_439}
 # Of `predict X -m lite` on one contig: own functions entered, their modules and calls, and what

@@ -6,13 +6,15 @@
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 genomes="$1" work="$2" start=()
-if [ $# -gt 2 ]; then start=(--start-from "$3" --learning-rate 0.001 --steps 5800); fi
+if [ $# -gt 2 ]; then start=(--start-from "$3" --learning-rate 0.001 --steps 12000); fi
 
 virnucpro train prepare "$here/genomes.tsv" --genomes "$genomes" -o "$work/data" \
     --content records -e 500,300,150 --test 0.05 --validation 0.05
 # mask.tsv is what stretches.py printed, with the regions that the previous lite found in these records.
 virnucpro train lite "$work/data" -o "$work/model" --threads 1 --mask "$here/mask.tsv" \
-    ${start[@]+"${start[@]}"}
+    --more-of phages --more-of "phage genomes" --more-of "phages of many hosts" --more-of coliphages \
+    --more-of "tailed phages" --more-of Microviridae --more-of "mock virome" \
+    --more-of "archaeal viruses" ${start[@]+"${start[@]}"}
 
 # To ship it: cp "$work"/model/*.safetensors virnucpro/data/
 python "$here/heldout.py" "$work/data" "$work/pieces"

@@ -507,6 +507,12 @@ def _classifier_lines(report: TrainingReport | None, output: Path) -> Iterator[s
     "proviruses. It has the columns record, start and end, as STEM_regions.tsv of predict. With a "
     "column group, regions that have a name there are drawn as a group of that name.",
 )
+@shared.option(
+    "--more-of GROUP",
+    str,
+    "Draw pieces of this group of genomes three times as often. Can be repeated.",
+    multiple=True,
+)
 @shared.seed_option
 @shared.threads_option
 @shared.force_option
@@ -546,7 +552,7 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
     loaded, force = shared.configuration(), options["force"]
     given = {
         name: options[name]
-        for name in ("seed", "steps", "learning_rate")
+        for name in ("seed", "steps", "learning_rate", "more_of")
         if options[name] is not None
     }
     advice = f"run the same command again{' without --force' if force else ''} to continue"

@@ -14,7 +14,7 @@ from tests.unit.encoders.small import open_path, quiet
 from virnucpro.classifier.files import classifier_to_bytes, load_classifier
 from virnucpro.encoders.lite import lite_to_bytes
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
-from virnucpro.errors import ModelError
+from virnucpro.errors import InputError, ModelError
 from virnucpro.store.disk import Disk
 from virnucpro.training.data.dataset import LabelledRecord
 from virnucpro.training.group import TrainingGroup
@@ -146,6 +146,12 @@ def test_a_group_that_is_told_apart_worse_is_drawn_more_often(plan):
     )
     assert losses["hidden"] > losses["clear"]
     assert factors["hidden"] > max(1, factors["clear"], factors["host"])
+    more = plan(replace(SETTINGS, more_of=("clear",)), genomes=genome_set(rows))
+    records, _ = loop_of(more)._samplers[0][1].draw(4000, 300, np.random.default_rng(0))
+    shares = np.bincount(genome_set(rows).groups[records], minlength=3) / 4000
+    assert shares == pytest.approx([3 / 8, 1 / 8, 1 / 2], abs=0.03)
+    with pytest.raises(InputError, match="no group 'missing'"):
+        loop_of(plan(replace(SETTINGS, more_of=("missing",))))
 
 
 def test_it_learns_what_differs(plan, genomes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -136,7 +137,8 @@ def _write_results(
         f"--seed {settings['seed']}"
         + (" --start-from ENCODER" if "started from" in settings else "")
         + (f" --learning-rate {rate:g}" if (rate := settings["learning_rate"]) != default else "")
-        + (" --mask REGIONS" if "mask" in settings else ""),
+        + (" --mask REGIONS" if "mask" in settings else "")
+        + "".join(f" --more-of {shlex.quote(group)}" for group in settings["more_of"]),
         "version": __version__,
         "data_set": identity["data_set"],
     }

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
-from virnucpro.errors import ModelError
+from virnucpro.errors import InputError, ModelError
 from virnucpro.precision import emulated_on_cpu
 from virnucpro.training.classifier.trainer import weight_decay_groups
 from virnucpro.training.group import TrainingGroup
@@ -37,6 +37,7 @@ AVERAGED = 20  # the result is a running mean of the weights over the last twent
 # From this share of the steps on, the batch norms use these in training, too.
 SETTLED = 0.7
 REWEIGHED = 100  # steps from one change of the shares of groups to the next
+OFTENER = 3.0  # a factor for groups that matter more than their bases say
 SHORTENED = 0.3  # how often the windows of a length are cut to between 70 and 100 % of it
 
 
@@ -60,6 +61,7 @@ class LiteTrainingSettings:
     weight_decay: float = 0.01
     label_smoothing: float = 0.02  # some genes of a phage are bacterial, and the reverse
     mutation_rate: float = 0.05  # mean fraction of bases that are replaced in half of the windows
+    more_of: tuple[str, ...] = ()  # groups that are drawn ``OFTENER`` times as often
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step: a short rise, then a cosine."""
@@ -146,8 +148,10 @@ class LiteLoop(TrainingLoop):
         )
         self._random = np.random.default_rng(settings.seed)
         self._group_losses = GroupLosses(len(genomes.group_names))
-        self._factors = np.ones(len(genomes.group_names))
         self._gc_shares = GcShares()
+        if unknown := set(settings.more_of) - set(genomes.group_names):
+            raise InputError(f"the training part has no group {min(unknown)!r} to draw more of")
+        self._reweigh(np.ones(len(genomes.group_names)))
         if extra := self.savepoint.extra:
             torch.set_rng_state(extra["torch"])
             self._random.bit_generator.state = extra["numpy"]
@@ -194,8 +198,9 @@ class LiteLoop(TrainingLoop):
 
     def _reweigh(self, factors: npt.NDArray[np.float64]) -> None:
         self._factors = factors
+        more = np.isin(self._genomes.group_names, self._settings.more_of)
         for _, sampler in self._samplers:
-            sampler.reweigh(factors)
+            sampler.reweigh(np.where(more, OFTENER, 1.0) * factors)
 
     def _settle_norms(self, step: int) -> None:
         """Let the batch norms use the statistics of their batch, or later those of all lengths."""
