@@ -171,8 +171,8 @@ def test_stopped_at_random_moments_it_goes_on(
             break
         except Stopped:
             stops += 1
-            (state,) = statuses(out)
-            assert state.state in ("interrupted", "finished")  # and not yet tidied up
+            (status,) = statuses(out)
+            assert status["state"] in ("interrupted", "finished")  # and not yet tidied up
     assert stops > 1
     assert _results(out) == _results(kept)
     summary = run_prediction(_request(source, out), lambda _: None)
@@ -207,11 +207,10 @@ def test_what_has_scores_is_not_embedded_again(source: Path, kept: Path, tmp_pat
     request = _request(source, tmp_path / "out")
     _stopped_in(request, "protein_embeddings", 2)
     (status,) = statuses(tmp_path / "out")
-    stages = {stage.name: stage for stage in status.stages}
-    assert stages["merging"].files_done == 3
-    assert stages["nucleotide_embeddings"].files_done == 6
-    files = stages["merging"].files
-    assert files is not None
+    stages = {stage["stage"]: stage for stage in status["stages"]}
+    assert stages["merging"]["files_done"] == 3
+    assert stages["nucleotide_embeddings"]["files_done"] == 6
+    files = stages["merging"]["files"]
     todo = _computed(request)
     assert (todo["protein_embeddings"], todo["scoring"]) == (files - 3, files - 3)
     assert todo["nucleotide_embeddings"] == files - 6
