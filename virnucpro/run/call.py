@@ -58,23 +58,10 @@ def call_again(
 ) -> list[CalledRun]:
     """Write the tables of all runs with other cuts; a run that has these cuts is left alone.
 
-    The table and the overview of several inputs have the new counts, too. Runs that are not
-    finished are left out, and named.
-
-    Args:
-        folders: output directories of ``predict``.
-        stems: names of runs in them; empty for all.
-        inputs: files that runs were made from, where they are not in their places any more.
-        cuts: what a record needs to be called virus.
-        command: the command line, for the records of the runs.
-        progress: gets a step for each run and its report.
-        emit: gets what is done.
-
-    Raises:
-        UsageError: a directory holds no finished run of ``predict``, or one that was asked for by
-            its name, or the only one, is not finished.
-        InputError: the input of a run is not there, or it is another file now.
-        LockedError: another process works on a run.
+    ``stems`` are the names of runs, empty for all, and ``inputs`` files that runs were made from,
+    where they are not in their places any more. The table and the overview of several inputs have
+    the new counts, too. Runs that are not finished are left out, and named; UsageError where one
+    was asked for by its name, or there is no other.
     """
     found: dict[tuple[Path, str], None] = {}
     for folder in folders:
@@ -100,7 +87,8 @@ def call_again(
             if problem := report_problem(layout, disk, emit):
                 emit(Notice("info", problem))
     for folder in dict.fromkeys(run.layout.root.parent for run in called):
-        renew_samples(folder, lambda text: emit(Notice("info", text)))
+        if problem := renew_samples(folder):
+            emit(Notice("info", problem))
     if left_out and (stems or not called):
         raise left_out[0]
     for refusal in left_out:

@@ -1,8 +1,8 @@
 """How far the runs of an output directory are, told from their receipts.
 
 A quick look that disturbs nobody: no lock is taken, nothing is written, no model is needed. Files
-are checked by their sizes only; a later start checks contents. Which stages a run has, it has
-itself written down (:func:`write_stage_list`). Imports neither torch nor numpy.
+are checked by their sizes only; a later start checks contents. Which stages a run has, its engine
+has written down. Imports neither torch nor numpy.
 """
 
 from __future__ import annotations
@@ -14,29 +14,11 @@ from pathlib import Path
 from virnucpro.contracts import SPLITTING, Json
 from virnucpro.formatting import rough_duration
 from virnucpro.layout import Layout, OutputFolder, receipt_beside
-from virnucpro.run.run import Run
 from virnucpro.store import legacy
-from virnucpro.store.documents import sealed, unsealed
+from virnucpro.store.documents import unsealed
 from virnucpro.store.ledger import Ledger, Receipt, UnusableReceiptError, has_receipts
 from virnucpro.store.lock import A_RUN, read_owner
 from virnucpro.store.work import read_state
-
-
-def write_stage_list(run: Run) -> None:
-    """Write down the stages of a run, and the command that continues it."""
-    rows = [
-        {
-            "name": stage.name,
-            "title": stage.title,
-            "embeds": stage.runs_on == "worker",
-            "reads_intermediate": stage.reads_intermediate,
-            "file_pattern": stage.file_pattern
-            and stage.file_pattern.relative_to(run.layout.root).as_posix(),
-        }
-        for stage in run.stages
-    ]
-    document = {"command": run.command, "stages": rows}
-    run.disk.save(run.layout.stage_list, sealed(document), durable=False)
 
 
 def statuses(root: Path) -> list[dict[str, Json]]:

@@ -115,8 +115,7 @@ def _recorded(
         "truncation": encoders.truncation,
         "counts": {"shards": dataset.shards(part), "frames": frames, "failed": failed},
     }
-    lasting = ("data_set", "models", "truncation", "precision", "counts")
-    write_record(run, encoders, devices, command, lasting, details)
+    write_record(run, encoders, devices, command, details)
     return EmbeddedPart(stem, frames, failed, run.computed.total())
 
 
