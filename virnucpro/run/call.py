@@ -68,7 +68,7 @@ def call_again(
         runs = [run for _, run in finished_runs(folder.absolute())]
         found |= {(run.folder, run.stem): None for run in runs if not stems or run.stem in stems}
     if missing := set(stems) - {stem for _, stem in found}:
-        raise UsageError(f"no directory holds a finished run {', '.join(missing)}")
+        raise UsageError(f"no directory holds a finished run {', '.join(sorted(missing))}")
     given = {}
     for path in inputs:
         if not path.is_file():

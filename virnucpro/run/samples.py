@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from operator import itemgetter
 from pathlib import Path
 
 from virnucpro.errors import (
@@ -84,8 +83,8 @@ def _carry_out(
     disk: Disk,
     emit: Emit,
 ) -> None:
-    """Take all samples through their stages, the largest files first."""
-    usable: list[tuple[int, Sample, PredictionRequest]] = []
+    """Take all samples through their stages, in groups."""
+    usable: list[tuple[Sample, PredictionRequest]] = []
     for sample in samples:
         own = replace(
             request,
@@ -95,19 +94,18 @@ def _carry_out(
         )
         with _failing(sample, emit, (*OF_A_SAMPLE, OutputError)):  # its folder is not writable
             check_input(own)
-            size = sum(path.stat().st_size for path in own.input_files.paths)
-            usable.append((size, sample, own))
+            usable.append((sample, own))
     if not usable:
         return
-    waiting = deque(sorted(usable, key=itemgetter(0), reverse=True))
-    models = find_models([own for _, _, own in waiting], workers.devices, emit)
+    models = find_models([own for _, own in usable], workers.devices, emit)
     workers.require(models)
+    waiting = deque(usable)
     while waiting:
         with ExitStack() as locks:
             group: list[tuple[Sample, PredictionRequest, Run]] = []
             room = GROUP_SHARE * shutil.disk_usage(folder.root).free
             while waiting and len(group) < MOST_SAMPLES and room >= 0:
-                _, sample, own = waiting.popleft()
+                sample, own = waiting.popleft()
                 number = len(usable) - len(waiting)
                 emit(Notice("info", f"sample {number} of {len(usable)}: {sample.name}"))
                 named = _named(sample, emit)
