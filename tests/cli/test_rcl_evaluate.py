@@ -23,7 +23,7 @@ def models(tmp_path):
         torch.manual_seed(number)
         network = NETWORKS["cnn"](21, **settings).eval()
         paths.append(tmp_path / f"m{number}.safetensors")
-        write_rcl_model(paths[-1], RclModel(network, "cnn", settings, "onehot"), Disk())
+        write_rcl_model(paths[-1], RclModel(network, "onehot"), Disk())
     return paths
 
 
@@ -69,7 +69,6 @@ def test_the_shipped_networks_can_be_read_and_are_small():
     assert sum(path.stat().st_size for path in networks) < 8 << 20
     for path in networks:
         model = read_rcl_model(path)
-        assert model.kind == "unet"
-        assert model.padding == "masked"
+        assert isinstance(model.network, NETWORKS["unet"])
         (probabilities,) = model.probabilities(["MKLV" * 100])
         assert probabilities.max() < model.threshold

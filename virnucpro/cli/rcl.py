@@ -275,16 +275,10 @@ def _embedded(
     "Folder of all trainings; each has a folder run_NNN in it.  [default: runs]",
 )
 @shared.option(
-    "--recipe",
-    ("modern", "original"),
-    "Mask the padding and split by clusters, or train as RCL-identifier does.",
-    default="modern",
-)
-@shared.option(
     "--split HOW",
     str,
     "Division into parts: random, clusters, or a table with the columns id and part."
-    "  [default: clusters; original: random]",
+    "  [default: clusters]",
 )
 @shared.option("--epochs", Count, "Largest number of epochs.")
 @shared.option(
@@ -313,12 +307,10 @@ def _embedded(
     "Write TensorBoard scalars.  [default: on]",
     default=None,
 )
-@shared.resume_option
 @shared.option(
     "-f --force",
     bool,
     "Start a new training, also where an unfinished one of the same settings is there.",
-    callback=shared.resume_or_force,
 )
 @shared.no_progress_option
 @shared.global_options
@@ -358,7 +350,7 @@ def train(precomputed: Path | None, **options: Any) -> None:
         "logging": {"use_tensorboard": said["tensorboard"]},
         "output": {"runs_dir": said["output_dir"]},
     }
-    training, warnings = training_settings(said["recipe"], shared.configuration_file(), given)
+    training, warnings = training_settings(shared.configuration_file(), given)
     chosen = {name: options[name] for name in ("device", "multi_gpu", "gpu_ids", "processes")}
     hardware = training.hardware
     if not any(chosen.values()):  # one of these options replaces all keys on devices
@@ -377,10 +369,9 @@ def train(precomputed: Path | None, **options: Any) -> None:
         raise UsageError(f"no encoding has {features.width} numbers per residue")
     training = msgspec.structs.replace(training, encoding=ENCODING_OF_WIDTH[features.width])
     screen = TrainingScreen(settings.display)
-    starts = {name: options[name] for name in ("resume", "force")}
     with shared.shown_on(screen, warnings) as interruption:
         folder, point = fit_rcl(
-            training, features, devices, screen.show, screen, interruption, **starts
+            training, features, devices, screen.show, screen, interruption, force=options["force"]
         )
     metrics = point.history[point.best_epoch - 1]
     shared.tell(
