@@ -34,9 +34,6 @@ serpins_option = shared.option(
     "--serpins", shared.FILE, "Table of proteins with an RCL (CSV).", required=True
 )
 others_option = shared.option("--others", shared.FILE, "Table of proteins without an RCL (CSV).")
-max_length_option = shared.option(
-    "--max-length", Count, "Residues above which training leaves a protein out.", default=1024
-)
 threshold_option = shared.option(
     "--threshold",
     Share,
@@ -183,7 +180,9 @@ def plot(
 @shared.option(
     "-o --output-dir", shared.FOLDER, "Folder of the features.", default=Path("rcl_features")
 )
-@max_length_option
+@shared.option(
+    "--max-length", Count, "Residues above which training leaves a protein out.", default=1024
+)
 @shared.option(
     "--checkpoint-every",
     Count,
@@ -454,7 +453,7 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
       virnucpro rcl evaluate --serpins serpins.csv --others others.csv --model runs/run_001
           --split runs/run_001/split.tsv --dataset test --model hmm --aa
 
-    The results are tables, a picture and a report in the output directory.
+    The results are tables and a report in the output directory.
     """
     names = ("device", "gpus", "threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names})
@@ -496,9 +495,8 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
 
 @shared.command(short_help="Check tables of annotated proteins.")
 @click.argument("tables", type=shared.FILE, nargs=-1, required=True, metavar="TABLE...")
-@max_length_option
 @shared.short_options
-def validate(tables: tuple[Path, ...], max_length: int) -> int:
+def validate(tables: tuple[Path, ...]) -> int:
     """Check every row of each TABLE: coordinates, letters, and duplicates, also between tables.
 
     A TABLE is CSV with the columns id and Sequence, and optionally rcl_start, rcl_end and rcl_seq.
@@ -510,7 +508,7 @@ def validate(tables: tuple[Path, ...], max_length: int) -> int:
     """
     from virnucpro.rcl.proteins import check_tables
 
-    lines, wrong = check_tables(tables, max_length)
+    lines, wrong = check_tables(tables)
     click.echo(printable("\n".join(lines)))
     return InputError.exit_code if wrong else EXIT_OK
 
@@ -537,7 +535,7 @@ def profile(table: Path, output: Path, force: bool) -> None:
 
     if output.suffix != PROFILE_SUFFIX:
         raise UsageError(f"--output {output}: give it the suffix {PROFILE_SUFFIX}")
-    proteins, warnings = read_proteins(table, None, 1 << 20)
+    proteins, warnings = read_proteins(table, None)
     for warning in warnings:
         shared.say(warning)
     rows = [(protein.sequence, protein.start, protein.end) for protein in proteins]
