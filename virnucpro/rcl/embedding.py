@@ -52,7 +52,7 @@ class ResidueStage(BlockStage):
     kept: Mapping[str, int]  # budgets that an earlier start found
 
     name = "residue_features"
-    suffixes = ("safetensors",)
+    suffix = "safetensors"
 
     @property
     def params(self) -> dict[str, Json]:
@@ -137,7 +137,7 @@ def embed_residues(
     }
     pairs = [(unique[sequence], sequence) for sequence in order]
     blocks = [pairs[start : start + per_file] for start in range(0, len(pairs), per_file)]
-    files = [layout.output(n, *ResidueStage.suffixes) for n in range(1, len(blocks) + 1)]
+    files = [layout.output(n, ResidueStage.suffix) for n in range(1, len(blocks) + 1)]
     with locked(layout.lock):
         disk.sweep(layout.root, {INDEX, *(path.name for path in files)})
         state = RunState(str(layout.root), analysis)

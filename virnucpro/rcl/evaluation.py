@@ -123,7 +123,7 @@ def evaluate_finder(
     scores = np.concatenate([result.probabilities for result in results]).astype(np.float64)
     called = scores > (0 if finder.encoding == "hmm" else finder.rule.threshold)
     cells = (called & truth, called & ~truth, ~called & ~truth, ~called & truth)
-    counts = np.stack([np.bincount(owner, cell, count) for cell in cells], axis=1)
+    counts = np.stack([np.bincount(owner, cell, count) for cell in cells], axis=1).astype(float)
     place, size = owner * LEVELS + score_levels(scores), count * LEVELS
     both = (np.bincount(place[kind], minlength=size) for kind in (truth, ~truth))
     levels = [numbers.reshape(count, LEVELS).astype(np.float64) for numbers in both]
