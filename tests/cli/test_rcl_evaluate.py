@@ -11,8 +11,7 @@ from virnucpro.rcl.models import RclModel, read_rcl_model, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.store.disk import Disk
 
-FILES = {"rcl_evaluation.tsv", "rcl_evaluation_proteins.tsv", "rcl_evaluation.md",
-         "rcl_evaluation.json"}  # fmt: skip
+FILES = {"rcl_evaluation.tsv", "rcl_evaluation_proteins.tsv", "rcl_evaluation.json"}  # fmt: skip
 
 
 @pytest.fixture
@@ -55,12 +54,12 @@ def test_files_of_somebody_else_are_kept(call, models, tmp_path):
     serpins, _ = write_tables(tmp_path / "tables", 3)
     out = tmp_path / "out"
     out.mkdir()
-    (out / "rcl_evaluation.md").write_text("mine")
+    (out / "rcl_evaluation.tsv").write_text("mine")
     start = ("rcl", "evaluate", "--serpins", serpins, "-m", models[0], "-o", out, "--device", "cpu")
     assert call(*start).code == 64
-    assert (out / "rcl_evaluation.md").read_text() == "mine"
+    assert (out / "rcl_evaluation.tsv").read_text() == "mine"
     assert call(*start, "--force").code == 0
-    assert [p.read_text() for p in (out / ".checkpoints").rglob("rcl_evaluation.md")] == ["mine"]
+    assert [p.read_text() for p in (out / ".checkpoints").rglob("rcl_evaluation.tsv")] == ["mine"]
 
 
 def test_the_shipped_networks_can_be_read_and_are_small():

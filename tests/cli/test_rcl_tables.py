@@ -88,8 +88,8 @@ def test_a_picture_per_protein(call, results):
     picture.write_bytes(b"mine")
     assert call("rcl", "plot", results, "a/b").code == 64
     assert picture.read_bytes() == b"mine"
-    table, out = results / "p_rcl_residues.tsv.gz", results / "figures"
-    assert call("rcl", "plot", table, "none", "-o", out, "--format", "svg").code == 0
+    out = results / "figures"
+    assert call("rcl", "plot", results, "none", "-o", out, "--format", "svg").code == 0
     assert [path.name for path in out.iterdir()] == ["none.svg"]
 
 

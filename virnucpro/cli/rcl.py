@@ -125,7 +125,7 @@ def predict(proteins: str, model: str, **options: Any) -> None:
 
 
 @shared.command(short_help="Draw the probability along proteins, and their RCL.")
-@click.argument("results", type=shared.FILE, metavar="RESULTS")
+@click.argument("results", type=shared.FOLDER, metavar="RESULTS")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @shared.option("-o --output-dir", shared.FOLDER, "Folder of the pictures.  [default: STEM_plots]")
 @shared.option("--format suffix", ("png", "svg", "pdf"), "Format.", default="png")
@@ -151,9 +151,10 @@ def plot(
       virnucpro rcl plot results P01011 P05545 --format svg -o figures
     """
     from virnucpro.layout import picture_name
-    from virnucpro.rcl.plots import draw_protein, named_run, read_predictions
+    from virnucpro.rcl.plots import draw_protein, read_predictions
+    from virnucpro.results import open_rcl_run
 
-    run = named_run(results)
+    run = open_rcl_run(results)
     folder = output_dir or run.folder / f"{run.stem}_plots"
     threshold = float(run.record["settings"]["threshold"])
     pictures = 0
@@ -192,7 +193,6 @@ def plot(
 @shared.setting_option("protein_batch")
 @shared.device_options
 @shared.setting_option("cpu_workers")
-@shared.precision_option
 @shared.threads_option
 @shared.resume_option
 @shared.force_option
@@ -221,7 +221,6 @@ def embed(
         model=esm_model or ESM_MODEL,
         folder=output_dir,
         machine=settings.machine,
-        precision=settings.analysis.precision,
         per_file=options["checkpoint_every"],
         force=options["force"],
     )
@@ -453,7 +452,7 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
       virnucpro rcl evaluate --serpins serpins.csv --others others.csv --model runs/run_001
           --split runs/run_001/split.tsv --dataset test --model hmm --aa
 
-    The results are tables and a report in the output directory.
+    The results are tables in the output directory.
     """
     names = ("device", "gpus", "threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names})
@@ -490,7 +489,7 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
         )
     shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
     table = aligned(text_table(evaluations, shown))
-    shared.tell(settings, *table, f"The report is {output_dir / 'rcl_evaluation.md'}.")
+    shared.tell(settings, *table, f"The tables are in {output_dir}.")
 
 
 @shared.command(short_help="Check tables of annotated proteins.")

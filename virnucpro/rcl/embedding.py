@@ -18,12 +18,12 @@ from virnucpro.contracts import Device, Json, ReportProgress, Task, TaskResult
 from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.family import EncoderSource
-from virnucpro.encoders.registry import check_precision, locate, open_encoder
+from virnucpro.encoders.registry import locate, open_encoder
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import read_fasta
-from virnucpro.precision import choose_precision, emulation_warnings
+from virnucpro.precision import choose_precision
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, ReadingStage
 from virnucpro.rcl.features import INDEX, check_esm2, sequence_key
 from virnucpro.rcl.proteins import AnnotatedProtein
@@ -109,7 +109,6 @@ def embed_residues(
     machine: MachineSettings,
     emit: Emit,
     *,
-    precision: str = "auto",
     per_file: int = PROTEINS_PER_FILE,
     force: bool = False,
     interruption: Interruption | None = None,
@@ -120,12 +119,9 @@ def embed_residues(
     """
     disk, layout = Disk(), feature_layout(folder)
     devices = choose_devices(machine, visible_gpus())
-    precision = choose_precision(precision, devices)
+    precision = choose_precision("auto", devices)
     source = locate(model, "protein")
     check_esm2(source)
-    check_precision(precision, source)
-    for warning in emulation_warnings(precision, devices):
-        emit(Notice("warning", warning))
     check_writable(layout)
     unique = {protein.sequence: protein.accession for protein in proteins}
     order = sorted(unique, key=lambda sequence: (len(sequence), sequence))

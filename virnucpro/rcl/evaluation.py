@@ -43,12 +43,7 @@ SEQUENCE_METRICS = (*RATES, "mean_iou", "exact")
 RESIDUE_METRICS = tuple(f"residue_{name}" for name in (*RATES, "mcc", "auroc"))
 REPORT = "rcl_evaluation.json"
 # In the order in which they are written: the report proves that the others are ours.
-EVALUATION_FILES = (
-    REPORT,
-    "rcl_evaluation.tsv",
-    "rcl_evaluation_proteins.tsv",
-    "rcl_evaluation.md",
-)
+EVALUATION_FILES = (REPORT, "rcl_evaluation.tsv", "rcl_evaluation_proteins.tsv")
 CELLS = {
     "serpins found": (True, True),
     "serpins missed": (True, False),
@@ -211,7 +206,7 @@ def run_rcl_evaluation(
     with evaluation_folder(*writing, force=force) as disk:
         evaluations = [evaluate_finder(finder, proteins, progress) for finder in finders]
         document = {"producer": f"virnucpro {__version__}", "settings": settings}
-        contents = (sealed(document), *_tables(evaluations), _markdown(evaluations).encode())
+        contents = (sealed(document), *_tables(evaluations))
         for name, content in zip(EVALUATION_FILES, contents, strict=True):
             disk.save(report.with_name(name), content)
     return evaluations
@@ -246,21 +241,3 @@ def text_table(evaluations: Sequence[RclEvaluation], names: Sequence[str]) -> li
         counts = (((known == has_rcl) & (called == found)).sum() for known, called in places)
         rows.append((title, *(f"{count:,}" for count in counts)))
     return [*rows, ("proteins per second", *(f"{e.rate:,.0f}" for e in evaluations))]
-
-
-def _markdown(evaluations: Sequence[RclEvaluation]) -> str:
-    proteins = evaluations[0].proteins
-    serpins = int(proteins.known_start.notna().sum())
-    header, *rows = text_table(evaluations, (*SEQUENCE_METRICS, *RESIDUE_METRICS))
-    lines = [
-        "# Evaluation of models of the RCL predictor",
-        "",
-        f"{serpins:,} proteins with an RCL and {len(proteins) - serpins:,} without. "
-        f"In brackets: the middle 95 % of resampled proteins.",
-        "",
-        *(f"| {' | '.join(row)} |" for row in (header, ("---",) * len(header), *rows)),
-        "",
-        "What each model says of each protein is in `rcl_evaluation_proteins.tsv`.",
-        "",
-    ]
-    return "\n".join(lines)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import torch
 from msgspec import to_builtins
 
 from virnucpro.contracts import Device, Json
@@ -179,10 +178,6 @@ def _announcement(
     share = settings.training.batch_size / count
     each = f" ({share:g} proteins for each of {count} processes)" if count > 1 else ""
     yield f"batch size {settings.training.batch_size}{each}, in {settings.precision}"
-    with torch.device("meta"):
-        network = NETWORKS[settings.model](plan.features.width, **settings.network)
-    parameters = sum(parameter.numel() for parameter in network.parameters())
-    yield f"{settings.model} on {settings.encoding}: {parameters:,} parameters"
     yield "proteins: " + ", ".join(f"{part} {parts.count(part):,}" for part in PARTS)
 
 

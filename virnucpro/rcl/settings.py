@@ -87,8 +87,8 @@ class FitSettings(Struct, frozen=True):
     weight_decay: Weight = 0.0001  # Adam adds it to the gradients
     patience: Count = 10
     loss_weights: tuple[Weight, Weight] = (1.0, 5.0)
-    optimizer: Literal["adam", "adamw"] = "adam"
-    scheduler: Literal["reduce_on_plateau", "cosine", "none"] = "cosine"
+    optimizer: Literal["adam"] = "adam"
+    scheduler: Literal["reduce_on_plateau", "cosine"] = "cosine"
     fragments: Share = 0.2
     averaged: Annotated[int, Meta(ge=0, le=1 << 30)] = 200
 

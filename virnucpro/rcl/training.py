@@ -71,8 +71,7 @@ class RclLoop(TrainingLoop):
         torch.manual_seed(self._seed)
         network = NETWORKS[settings.model](plan.features.width, **settings.network)
         network = network.to(group.device)
-        optimizers = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-        optimizer = optimizers[fit.optimizer](
+        optimizer = torch.optim.Adam(
             network.parameters(), fit.learning_rate, weight_decay=fit.weight_decay
         )
         batches = len(epoch_batches(self._lengths, fit.batch_size, self._seed, 0))
@@ -156,8 +155,6 @@ class RclLoop(TrainingLoop):
         fit = self._fit
         if fit.scheduler == "cosine":
             return cosine_rate(fit.learning_rate, epochs, fit.epochs, FIRST_RATE)
-        if fit.scheduler == "none":
-            return fit.learning_rate
         optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], fit.learning_rate)
         plateau = torch.optim.lr_scheduler.ReduceLROnPlateau
         schedule = plateau(optimizer, "max", PLATEAU_FACTOR, fit.patience // 2)
