@@ -196,8 +196,6 @@ class EvaluationRow(NamedTuple):
     auroc_high: Figure | None
     auprc: Figure | None
     accuracy: Figure | None
-    accuracy_low: Figure | None
-    accuracy_high: Figure | None
     precision: Figure | None
     recall: Figure | None
     recall_all: Figure | None
