@@ -97,11 +97,11 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def markdown_text(text: object) -> str:
     """Return text, such as a name that a user gave, without any meaning in Markdown or HTML."""
     words = " ".join(str(text).split())
-    return "".join(f"\\{sign}" if sign in "\\`*_{}[]()#+!|<>&~" else sign for sign in words)
+    return "".join(f"\\{sign}" if sign in "\\`*_[]#|<>&~" else sign for sign in words)
 
 
 def markdown_table(headings: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     """Return a table in Markdown."""
     header = list(headings)
-    lines = [header, ["---"] * len(header), *rows]
+    lines: list[Iterable[object]] = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(map(markdown_text, line))} |" for line in lines)

@@ -172,7 +172,6 @@ class GenomeRow(NamedTuple):
     taxon: str
     part: str
     bases: int
-    chunks: int
     frames: int
     note: str
 
