@@ -29,13 +29,13 @@ from virnucpro.rcl.features import INDEX, check_esm2, sequence_key
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.run.engine import execute
 from virnucpro.run.request import check_writable
-from virnucpro.run.run import Run, checked_state
+from virnucpro.run.run import Run
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.embedding import EmbeddingSession, budget_key
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed
 from virnucpro.store.lock import locked
-from virnucpro.store.work import RunState
+from virnucpro.store.work import RunState, check_run
 
 SCHEMA = 1
 PROTEINS_PER_FILE = 64
@@ -137,7 +137,7 @@ def embed_residues(
     with locked(layout.lock):
         disk.sweep(layout.root, {INDEX, *(path.name for path in files)})
         state = RunState(str(layout.root), analysis)
-        state = checked_state(layout, disk, state, emit, resume=False, force=force)
+        state = check_run(layout, disk, state, emit, resume=False, force=force)
         emit(Notice("info", f"{len(order):,} different proteins in {len(blocks):,} files"))
         reading = ReadingStage(layout, disk, (), analysis, lambda: blocks)
         budgets = (machine.protein_batch, state.budgets)

@@ -51,7 +51,7 @@ from virnucpro.rcl.models import WINDOW
 from virnucpro.rcl.rule import RclResult
 from virnucpro.run.engine import execute
 from virnucpro.run.request import check_readable, check_writable
-from virnucpro.run.run import Run, checked_state, tidy_up
+from virnucpro.run.run import Run, tidy_up
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.chunking import (
@@ -62,7 +62,7 @@ from virnucpro.stages.chunking import (
 from virnucpro.store.disk import GZIP_LEVEL, Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
-from virnucpro.store.work import RunState, read_state
+from virnucpro.store.work import RunState, check_run, read_state
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
 from virnucpro.version import __version__
 
@@ -329,7 +329,7 @@ def run_rcl_prediction(
             "files": sorted(path.name for path in layout.results.values()),
         }
         state = RunState(request.source, settings)
-        state = checked_state(layout, disk, state, emit, resume=False, force=request.force)
+        state = check_run(layout, disk, state, emit, resume=False, force=request.force)
         size = {"proteins per block": request.proteins_at_a_time}
         facts = {
             "settings": settings,

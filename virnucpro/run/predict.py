@@ -18,7 +18,7 @@ from virnucpro.run.engine import execute
 from virnucpro.run.prepare import DEDUP, Models, find_models, identity, prediction_stages
 from virnucpro.run.record import update_failure_table, write_failed_records, write_record
 from virnucpro.run.request import PredictionRequest, check_request
-from virnucpro.run.run import Run, checked_state, tidy_up
+from virnucpro.run.run import Run, tidy_up
 from virnucpro.run.workers import opened_workers
 from virnucpro.settings import SHIPPED_MODELS
 from virnucpro.stages.chunking import hashed_input
@@ -26,7 +26,7 @@ from virnucpro.stages.results import OutputFigures, result_counts
 from virnucpro.stages.splitting import SplittingFigures
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked, refuse_held
-from virnucpro.store.work import INPUT_NAMES, RunState
+from virnucpro.store.work import INPUT_NAMES, RunState, check_run
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emi
                 mates="" if source.second is None else str(source.second),
             )
             force, resume = request.force, request.resume
-            state = checked_state(layout, disk, state, emit, resume=resume, force=force)
+            state = check_run(layout, disk, state, emit, resume=resume, force=force)
         except VirNucProError:
             disk.remove(layout.incoming)  # the input of the run that is there stays as it is
             raise

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from virnucpro.contracts import SPLITTING, Json, Stage
-from virnucpro.events import Emit, Notice, StageAhead
+from virnucpro.events import StageAhead
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.stages.splitting import copies_of
 from virnucpro.store.disk import Disk, HashedFile
 from virnucpro.store.ledger import FileFailure, Ledger
-from virnucpro.store.work import RunState, check_run, read_state, write_state
+from virnucpro.store.work import RunState
 
 
 @dataclass(eq=False)
@@ -82,19 +82,6 @@ class Run:
     def bytes_per_frame(self) -> int:
         """What the features of a frame take on the disk."""
         return sum(stage.bytes_per_frame for stage in self.stages)
-
-
-def checked_state(
-    layout: Layout, disk: Disk, state: RunState, emit: Emit, *, resume: bool, force: bool
-) -> RunState:
-    """Write the state of a run, with the batch budgets of an earlier start, and return it."""
-    decision = check_run(layout, disk, state, resume=resume, force=force)
-    if decision.notice:
-        emit(Notice("info", decision.notice))
-    earlier = read_state(layout)  # None where it was moved aside just now
-    state = replace(state, budgets=earlier.budgets if earlier else {})
-    write_state(layout, disk, state)
-    return state
 
 
 def sweep(run: Run) -> None:

@@ -25,8 +25,6 @@ from virnucpro.tables import SAMPLES
 if TYPE_CHECKING:
     from virnucpro.run.predict import Outcome
 
-COLUMNS = ["name", "file"]
-MATES = "input2"  # a third column, with the second mates of paired reads
 CALLS = ("virus", "nonvirus", "undecided")
 LONGEST_NAME = 200  # bytes; files of the run have longer names than the folder
 _FIRST_MATES = re.compile(r"(.*[._]R?)1(?=[._])")  # as sequencers and archives name files
@@ -77,7 +75,7 @@ def read_sample_list(path: Path) -> list[Sample]:
     columns do not count. Files are relative to the current folder.
     """
     table = open_table(path)
-    columns = [*COLUMNS, MATES] if MATES in table.columns else COLUMNS
+    columns = ["name", "file", *({"input2"} & set(table.columns))]
     samples = []
     for number, cells in table.rows(*columns):
         name, file, *mates = (cell.strip() for cell in cells)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -27,6 +27,7 @@ import msgspec
 
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
+from virnucpro.events import Emit, Notice
 from virnucpro.layout import Layout, RunLayout, existing_paths
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, is_own_file, refuse_links
@@ -264,16 +265,25 @@ def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
 
 
 def check_run(
-    layout: Layout, disk: Disk, wanted: RunState, *, resume: bool = False, force: bool = False
-) -> Decision:
-    """Do what :func:`check_work` does; a run of version 1 is taken over only with ``resume``."""
+    layout: Layout, disk: Disk, wanted: RunState, emit: Emit, *, resume: bool, force: bool
+) -> RunState:
+    """Do what :func:`check_work` does; a run of version 1 is taken over only with ``resume``.
+
+    Writes the state of the run, with the batch budgets of an earlier start, and returns it.
+    """
     try:
         existing = _existing_run(layout, wanted, accepted=resume or force)
     except ResumeRefusedError:  # written by a newer version
         if not force:
             raise
         existing = ExistingWork(layout.root, layout.previous, layout.owned())
-    return check_work(wanted.identity, existing, disk, resume=resume, force=force)
+    _, notice = check_work(wanted.identity, existing, disk, resume=resume, force=force)
+    if notice:
+        emit(Notice("info", notice))
+    earlier = read_state(layout)  # None where it was moved aside just now
+    state = replace(wanted, budgets=earlier.budgets if earlier else {})
+    write_state(layout, disk, state)
+    return state
 
 
 def refuse_early(layout: RunLayout, *, resume: bool) -> None:

@@ -17,14 +17,14 @@ from virnucpro.run.engine import execute
 from virnucpro.run.prepare import checked_precision
 from virnucpro.run.record import update_failure_table, write_record
 from virnucpro.run.request import check_writable
-from virnucpro.run.run import Run, checked_state
+from virnucpro.run.run import Run
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EncoderSetup
 from virnucpro.stages.merging import MergingStage
 from virnucpro.stages.shards import ShardsStage
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
-from virnucpro.store.work import RunState
+from virnucpro.store.work import RunState, check_run
 from virnucpro.training.data.dataset import PARTS, Dataset
 
 
@@ -78,7 +78,7 @@ def embed(
         for part, layout in layouts.items():
             # The shards are known by their receipts.
             state = RunState(str(layout.root), encoders.identity())
-            state = checked_state(layout, disk, state, emit, resume=resume, force=force)
+            state = check_run(layout, disk, state, emit, resume=resume, force=force)
             shards, frames = facts[part]["shards"], facts[part]["frames"]
             emit(Notice("info", f"{part}: {frames:,} frames in {counted(shards, 'shard')}"))
             stages = [
