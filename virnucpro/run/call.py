@@ -69,12 +69,7 @@ def call_again(
         found |= {(run.folder, run.stem): None for run in runs if not stems or run.stem in stems}
     if missing := set(stems) - {stem for _, stem in found}:
         raise UsageError(f"no directory holds a finished run {', '.join(sorted(missing))}")
-    given = {}
-    for path in inputs:
-        if not path.is_file():
-            raise UsageError(f"--input {path} is not a file: check its path")
-        file = hashed_input(path.absolute())
-        given[file.sha256] = file
+    given = {file.sha256: file for file in (hashed_input(path.absolute()) for path in inputs)}
     called, left_out, disk = [], [], Disk()
     for layout in (Layout(*place) for place in found):
         emit(Notice("info", f"calling the records of {layout.stem} in {layout.root}"))

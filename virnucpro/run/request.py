@@ -156,8 +156,6 @@ def classifier_path(analysis: AnalysisSettings) -> Path:
     path = Path(analysis.classifier)
     if path.exists():
         return path.absolute()
-    if analysis.model_type == "toy":
-        raise ModelError("model type toy is for tests of the program: choose another --model-type")
     if path.name != analysis.classifier or analysis.model_type not in ("300", "500"):
         raise ModelError(f"classifier {path} not found: check --model-path")
     return find_model(analysis.classifier)
