@@ -143,7 +143,7 @@ def test_rcl_predict_writes_what_the_command_writes(call: Callable, tmp_path: Pa
     assert call(*words).code == 0
     _same_files(tmp_path / "api", tmp_path / "cli", "proteins_rcl_run.json")
     assert [row.accession for row in run.proteins()] == ["p1", "p2"]
-    assert run.summary.proteins == 2
+    assert run.record["proteins"] == 2
     assert len(run.residues().to_pandas()) == len(SERPIN)
     assert {(p.number, p.stages) for p in seen} == {(1, 3), (2, 3), (3, 3)}
     assert seen[-1].share == 1.0
