@@ -14,7 +14,7 @@ from virnucpro.errors import InputError
 from virnucpro.layout import RunLayout
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
-from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, CutSettings, MachineSettings
+from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, Cuts, MachineSettings
 from virnucpro.tables import FAILURES, PAIRS, RECORDS, REGIONS, ResultTable
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +104,7 @@ def test_the_files_of_a_run_are_as_declared(tmp_path: Path) -> None:
         tmp_path / "out",
         analysis,
         MachineSettings(device="cpu", threads=1, remove_intermediate=False),
-        cuts=CutSettings(min_score=-1.0),
+        cuts=Cuts(min_score=-1.0),
     )
     run_prediction(request, lambda _: None)
     root = request.layout.root

@@ -36,10 +36,10 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
     written again in seconds. Without options, the cuts are those of predict without options.
 
     Examples:
-      virnucpro call results --conservative
+      virnucpro call results --min-score 0.6
       virnucpro call results --max-fdr 0.05 --min-length 3000
       virnucpro call results other_results --min-score 0.5
-      virnucpro call results --stem sample1 --relaxed
+      virnucpro call results --stem sample1 --min-score 0
       virnucpro call results                       (back to the default)
       virnucpro call results --max-fdr 0.1 --input /new/place/contigs.fa
     """

@@ -25,7 +25,7 @@ from virnucpro.run.engine import carry_out_stage
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import renew_samples, samples_of
 from virnucpro.run.status import layouts_in
-from virnucpro.settings import CutSettings
+from virnucpro.settings import Cuts
 from virnucpro.stages.chunking import ChunkingFigures, hashed_input
 from virnucpro.stages.output import OutputStage
 from virnucpro.stages.results import OutputFigures, result_counts
@@ -53,7 +53,7 @@ def call_again(
     folders: Sequence[Path],
     stems: Sequence[str],
     inputs: Sequence[Path],
-    cuts: CutSettings,
+    cuts: Cuts,
     command: Sequence[str],
     progress: StepProgress,
     emit: Emit,
@@ -147,7 +147,7 @@ def _unfinished(layout: Layout, reason: str) -> UsageError:
 
 def _called(
     place: Layout,
-    settings: CutSettings,
+    cuts: Cuts,
     command: Sequence[str],
     given: Mapping[str, HashedFile],
     progress: StepProgress,
@@ -161,7 +161,7 @@ def _called(
     layout, state, receipt, record = _finished(place)
     figures, disk = receipt.figures, Disk()
     assert isinstance(figures, OutputFigures)
-    cuts = settings.cuts(calibrated=figures.calibrated)
+    cuts.check(calibrated=figures.calibrated)
     found = [
         _input_file(layout, place, str(state.analysis[name]), given)
         for name, place in zip(INPUT_NAMES, (state.source, state.mates), strict=True)

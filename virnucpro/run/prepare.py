@@ -65,13 +65,13 @@ def find_models(
     sources = (nucleotide,) if protein is None else (nucleotide, protein)
     classifier = inspect_classifier(classifier_path(analysis))
     check_digest(classifier.file.path, classifier.file.sha256)
-    cuts = request.cuts.cuts(calibrated=classifier.temperature is not None)
+    request.cuts.check(calibrated=classifier.temperature is not None)
     for warning in check_fit(classifier, sources, analysis.chunk_length):
         emit(Notice("warning", warning))
     layouts = [] if request.force else [each.layout for each in requests]
     precision = checked_precision(layouts, request.analysis, devices, sources, emit)
     encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
-    return Models(encoders, classifier, cuts)
+    return Models(encoders, classifier, request.cuts)
 
 
 def checked_precision(
