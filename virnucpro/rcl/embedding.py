@@ -23,7 +23,7 @@ from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import read_fasta
-from virnucpro.precision import choose_precision, emulation_warnings
+from virnucpro.precision import choose_precision
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, ReadingStage
 from virnucpro.rcl.features import INDEX, check_esm2, sequence_key
 from virnucpro.rcl.proteins import AnnotatedProtein
@@ -124,8 +124,6 @@ def embed_residues(
     source = locate(model, "protein")
     check_esm2(source)
     check_precision(precision, source)
-    for warning in emulation_warnings(precision, devices):
-        emit(Notice("warning", warning))
     check_writable(layout)
     unique = {protein.sequence: protein.accession for protein in proteins}
     order = sorted(unique, key=lambda sequence: (len(sequence), sequence))

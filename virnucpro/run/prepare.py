@@ -14,7 +14,7 @@ from virnucpro.encoders.registry import cautions, check_precision, locate
 from virnucpro.events import Emit, Notice
 from virnucpro.layout import Layout
 from virnucpro.models.store import check_digest
-from virnucpro.precision import choose_precision, emulation_warnings
+from virnucpro.precision import choose_precision
 from virnucpro.run.request import PredictionRequest, classifier_path
 from virnucpro.settings import AnalysisSettings, Cuts
 from virnucpro.stages.chunking import ChunkingStage
@@ -91,7 +91,7 @@ def checked_precision(
         requested = next((str(s.analysis.get("precision", "auto")) for s in begun if s), requested)
     precision = choose_precision(requested, devices)
     check_precision(precision, *sources)
-    for text in (*cautions(sources), *emulation_warnings(precision, devices)):
+    for text in cautions(sources):
         emit(Notice("warning", text))
     return precision
 
