@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from virnucpro.columns import open_table
+from virnucpro.columns import table_rows
 from virnucpro.contracts import Json
 from virnucpro.formatting import counted
 from virnucpro.layout import MOLECULES
@@ -131,7 +131,7 @@ def _training_data(report: TrainingReport) -> list[str]:
         lines.append(f"- {file} (sha256 {digest}...)")
     counts: dict[tuple[str, ...], list[tuple[str, int]]] = {}
     names = ("label", "group", "part", "genome", "frames")
-    for _, (*kind, part, genome, frames) in open_table(report.dataset.genomes_table).rows(*names):
+    for _, (*kind, part, genome, frames) in table_rows(report.dataset.genomes_table, *names):
         for key in ((*kind, part), ("all", "", part)) if frames != "0" else ():
             counts.setdefault(key, []).append((genome, int(frames)))
     rows = []
