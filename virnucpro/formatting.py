@@ -32,15 +32,6 @@ def clock_time(seconds: float) -> str:
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
 
 
-def rough_duration(seconds: float) -> str:
-    """Return an estimated duration in its natural unit."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
-
-
 def seconds_text(seconds: float | None, digits: int = 1) -> str:
     """Return a measured duration in seconds."""
     return UNKNOWN if seconds is None else f"{seconds:,.{digits}f} s"
@@ -56,12 +47,6 @@ def short_number(number: float) -> str:
             digits = 2 if number < 9.995 else 1 if number < 99.95 else 0
             return f"{number:.{digits}f}{unit}"
     return f"{number:.0f}G"
-
-
-def rate_text(amount: float | None, unit: str = "") -> str:
-    """Return an amount per second; ``unit`` is what is counted, for example ``tok``."""
-    number = UNKNOWN if amount is None else short_number(amount)
-    return f"{number} {unit}/s" if unit else f"{number}/s"
 
 
 def percent(share: float | None, digits: int = 0) -> str:

@@ -240,10 +240,6 @@ class Layout(OutputFolder):
             *self._results.values(),
         ]
 
-    def top_names(self) -> frozenset[str]:
-        """Names of the files that this run writes into the output directory itself."""
-        return frozenset(path.name for path in self.top_files())
-
     def chunked_files(self) -> list[Path]:
         """Return the existing files of chunks, for any chunk length."""
         pattern = re.compile(rf"{re.escape(self.stem)}_chunked[1-9][0-9]*\.fa")

@@ -11,7 +11,7 @@ import click
 import virnucpro.cli.shared as shared
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
-from virnucpro.formatting import is_or_are, printable, rough_duration
+from virnucpro.formatting import clock_time, is_or_are, printable
 from virnucpro.run.sample_list import Sample, samples_of
 from virnucpro.run.status import RunStatus, statuses
 
@@ -157,6 +157,6 @@ def _resume(run: RunStatus) -> str:
     seconds = run.seconds_left  # of the embedding; the other stages are quick
     duration = "time unknown"
     if seconds is not None:
-        about = f"about {rough_duration(seconds)} on one device"
+        about = f"about {clock_time(seconds)} on one device"
         duration = about if seconds else "nothing to embed"
     return f"{verb}: {', '.join(stages)}; {duration}"

@@ -11,7 +11,14 @@ import numpy as np
 
 from virnucpro.errors import InputError
 from virnucpro.events import Emit, unseen
-from virnucpro.formatting import counted, is_or_are, memory_size, percent, rate_text, seconds_text
+from virnucpro.formatting import (
+    counted,
+    is_or_are,
+    memory_size,
+    percent,
+    seconds_text,
+    short_number,
+)
 from virnucpro.layout import Layout, picture_name
 from virnucpro.report.content import Content, read_content
 from virnucpro.report.document import KINDS, definitions, file_link, flat, grid, page, part, share
@@ -264,7 +271,7 @@ def run_section(content: Content) -> Iterator[str]:
                 stage.replace("_", " "),
                 seconds_text(value),
                 percent(value / whole if whole else None),
-                rate_text(content.bases / value) if value >= SHORTEST_TIMED else "",
+                f"{short_number(content.bases / value)}/s" if value >= SHORTEST_TIMED else "",
             )
             for stage, value in (*seconds.items(), ("all stages", whole))
         ],
