@@ -20,7 +20,7 @@ from virnucpro.layout import MOLECULES, Layout
 from virnucpro.stages.splitting import frames_per_file
 from virnucpro.store.disk import Disk
 from virnucpro.tables import GENOMES, LABELLED_FRAMES
-from virnucpro.training.data.dataset import LABELS, PARTS, Dataset, LabelledFrame
+from virnucpro.training.data.dataset import LABELS, PARTS, Dataset
 from virnucpro.training.data.genbank import GenomeRecord
 from virnucpro.training.data.genomes import chunk_positions
 
@@ -127,7 +127,7 @@ def write_frames(
     """
     progress.begin("writing shards", int(frames["taken"].sum()))
     content = np.memmap(sequences, np.uint8, "r")
-    row_of = LABELLED_FRAMES.row_format(*LabelledFrame._fields)
+    row_of = LABELLED_FRAMES.row_format(*LABELLED_FRAMES.names)
     sizes: dict[str, Json] = {}
     for part_number, part in enumerate(PARTS):
         members = frames[(frames["part"] == part) & frames["taken"]]
