@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from virnucpro.errors import InputError
-from virnucpro.events import Emit, unseen
 from virnucpro.formatting import (
     counted,
     is_or_are,
@@ -55,7 +54,7 @@ MOST_HOVER_CHUNKS = 60_000  # of all tracks; of more, the page would be too larg
 NOTEWORTHY = 0.05  # of the records or bases; a smaller share is not worth a warning
 
 
-def report_page(run: PredictionRun, emit: Emit = unseen) -> str:
+def report_page(run: PredictionRun) -> str:
     """Return the report of a run as one HTML page; InputError for a damaged file of the run."""
     sections = {
         "answer": ("The answer", answer_section),
@@ -70,7 +69,7 @@ def report_page(run: PredictionRun, emit: Emit = unseen) -> str:
     body += (f'<a href="#{name}">{title}</a>' for name, (title, _) in sections.items())
     body.append("</nav></header>\n<main>")
     try:
-        content = read_content(run, emit)
+        content = read_content(run)
         for name, (title, lines) in sections.items():
             body += [f'<section id="{name}"><h2>{title}</h2>', *lines(content), "</section>"]
     except (AttributeError, LookupError, TypeError, ValueError) as error:

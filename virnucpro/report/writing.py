@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from virnucpro.errors import InputError, UsageError
-from virnucpro.events import Emit, ReportFinished, ReportStarted, unseen
 from virnucpro.formatting import counted
 from virnucpro.layout import Layout, checkpoint_folder, existing_paths
 from virnucpro.report.document import KINDS, MARK, file_link, grid, page
@@ -48,18 +46,16 @@ def overview_page(samples: NamedRuns, folder: Path) -> str:
 _LAST_LINE = "<!-- made from "
 
 
-def report_problem(layout: Layout, disk: Disk, emit: Emit = unseen) -> str:
+def report_problem(layout: Layout, disk: Disk) -> str:
     """Write the report of a finished run, unless it is up to date; return what was in the way."""
     try:
-        write_report(open_run(layout.root, layout.stem), disk, emit)
+        write_report(open_run(layout.root, layout.stem), disk)
     except (InputError, UsageError) as error:
         return f"no report was written: {error}"
     return ""
 
 
-def write_report(
-    run: PredictionRun, disk: Disk, emit: Emit = unseen, *, again: bool = False
-) -> Path:
+def write_report(run: PredictionRun, disk: Disk, *, again: bool = False) -> Path:
     """Write the report of a run and return its path; ``again`` also where it is up to date.
 
     Raises:
@@ -75,10 +71,7 @@ def write_report(
     if again or _source_of(earlier) != source:
         from virnucpro.report.page import report_page  # it imports numpy
 
-        started = time.perf_counter()
-        emit(ReportStarted(run.summary.records))
-        _replace(layout.report, earlier, report_page(run, emit), source, disk)
-        emit(ReportFinished(time.perf_counter() - started))
+        _replace(layout.report, earlier, report_page(run), source, disk)
     return layout.report
 
 

@@ -92,7 +92,7 @@ def call_again(
         emit(Notice("info", f"calling the records of {layout.stem} in {layout.root}"))
         with locked(layout.lock):
             runs.append(_called(layout, cuts, command, given, progress, emit))
-            if problem := report_problem(layout, Disk(), emit):
+            if problem := report_problem(layout, Disk()):
                 emit(Notice("info", problem))
     for folder in dict.fromkeys(run.layout.root.parent for run in runs):
         renew_samples(folder, lambda text: emit(Notice("info", text)))
@@ -197,7 +197,6 @@ def _called(
             "counts": {**record["counts"], **result_counts(figures)},
         }
         disk.save(layout.run_json, (json.dumps(record, indent=1) + "\n").encode())
-    progress.begin(f"report of {layout.stem}", figures.records)
     return CalledRun(layout, figures, bool(run.computed), "pair" if source.paired else "record")
 
 

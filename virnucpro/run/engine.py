@@ -24,9 +24,6 @@ from virnucpro.store.legacy import is_new_legacy_run
 # Seconds per million open frames, measured with model type lite on two cores of a shared machine.
 # Scaled by what translation took in this run; embedding takes much longer than all of them.
 HOST_SECONDS = {"translation": 40, "merging": 50, "prediction": 45, "consensus": 6, "output": 15}
-# Seconds per million records to read them for the report: 4.1 s of a processor, where translation
-# took 3.4 s of it per million frames. Scaled in the same way.
-REPORT_SECONDS = 50
 
 Files = Mapping[Run, Sequence[int]]
 """The numbers of split files that are embedded and scored together, by run."""
@@ -204,8 +201,8 @@ def _to_do(
 def stages_ahead(run: Run, position: int, files: Sequence[int] | None) -> list[StageAhead]:
     """Return what is to do behind the stage at ``position``, or behind its part for ``files``.
 
-    Of an embedding stage that is the number of sequences, of a stage of the host the seconds; the
-    report comes last. Before the frames are counted, nothing is known.
+    Of an embedding stage that is the number of sequences, of a stage of the host the seconds.
+    Before the frames are counted, nothing is known.
     """
     later = run.stages[position + 1 :]
     receipts = {receipt.stage: receipt for _, receipt in run.ledger.receipts()}
@@ -236,7 +233,4 @@ def stages_ahead(run: Run, position: int, files: Sequence[int] | None) -> list[S
             ahead.append(StageAhead(stage.name, seconds=seconds))
         else:
             ahead.append(StageAhead(stage.name))
-    if chunking := receipts.get("chunking"):  # other runs have no report
-        records = chunking.outputs[1].rows
-        ahead.append(StageAhead("report", seconds=scale * REPORT_SECONDS * records / 1e6))
     return [*ahead, *run.others_ahead]

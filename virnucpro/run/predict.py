@@ -182,7 +182,7 @@ def finish(
         },
     }
     write_record(run, models.encoders, devices, request.command, ["counts"], details)
-    if problem := report_problem(layout, disk, emit):
+    if problem := report_problem(layout, disk):
         emit(Notice("warning", problem))
     if not failed and request.machine.remove_intermediate:
         tidy_up(run)

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from virnucpro.contracts import Device
 from virnucpro.devices import GpuReading, read_gpu
-from virnucpro.events import Event, Notice, ReportFinished, SequencesFailed, StageFinished
+from virnucpro.events import Event, Notice, SequencesFailed, StageFinished
 from virnucpro.formatting import UNKNOWN, clock_time, gibibytes, memory_size, percent, short_number
 from virnucpro.layout import Layout, SamplesFolder
 from virnucpro.settings import DisplaySettings
@@ -83,7 +83,7 @@ class RunScreen(ProgressScreen):
             self.say(f"warning: {text}", "yellow", always=True)
         elif text and self.verbose:
             self.say(text, "dim")
-        elif isinstance(event, StageFinished | ReportFinished) and event.seconds >= LINE_SECONDS:
+        elif isinstance(event, StageFinished) and event.seconds >= LINE_SECONDS:
             self.say(f"{self.progress.title} took {clock_time(event.seconds)}")
 
     def check(self) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from virnucpro.classifier.files import with_temperature
 from virnucpro.errors import UsageError
-from virnucpro.events import Event, ReportStarted, StageStarted
+from virnucpro.events import Event, StageStarted
 from virnucpro.io.records import Record
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
@@ -86,19 +86,6 @@ def test_with_a_temperature_every_scored_record_has_a_rate(
     expected = contig_fdr(np.array(flat), np.array([len(found) for found in scores.values()]))
     assert [float(row["fdr"]) for row in rows[1:]] == pytest.approx(expected[1:], abs=1e-6)
     assert len({row["fdr"] for row in rows}) > RECORDS / 2
-
-
-def test_the_report_is_part_of_the_time_left(
-    request_of: Callable[[Path], PredictionRequest],
-) -> None:
-    events: list[Event] = []
-    run_prediction(request_of(TOY_CLASSIFIER), events.append)
-    started = {event.stage: event for event in events if isinstance(event, StageStarted)}
-    (report,) = started["output"].ahead
-    assert report.stage == "report"
-    assert report.seconds is not None
-    assert report.seconds > 0
-    assert ReportStarted(RECORDS + 1) in events
 
 
 def test_the_ranked_table_has_the_surest_records_first(
