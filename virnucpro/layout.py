@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -101,11 +100,8 @@ def picture_name(id: str, suffix: str) -> str:
     >>> picture_name("a/b", "png")
     'a%2Fb.png'
     """
-    name = quote(id, safe=" +,;=@()[]")
-    if name.startswith(".") or len(name) > _LONGEST_PICTURE_NAME:
-        digest = hashlib.sha256(id.encode()).hexdigest()[:8]
-        name = f"{name.lstrip('.')[:_LONGEST_PICTURE_NAME]}~{digest}"
-    return f"{name}.{suffix}"
+    name = quote(id, safe=" +,;=@()[]").lstrip(".")[:_LONGEST_PICTURE_NAME]
+    return f"{name or 'record'}.{suffix}"
 
 
 class OutputFolder:

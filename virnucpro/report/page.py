@@ -81,21 +81,6 @@ def report_page(run: PredictionRun) -> str:
     return page(f"VirNucPro: {run.stem}", body, part("page.js"))
 
 
-def answer(content: Content) -> str:
-    """Return the answer of the run in one or two sentences."""
-    records, bases = counted(content.records, content.noun), counted(content.bases, "base")
-    virus, hosts = content.tallies["virus"], content.tallies["region"].records
-    if not content.scored:
-        return f"None of the {records} could be scored, so nothing is said about them."
-    text = f"{virus.records:,} of {records} {is_or_are(virus.records)} called virus"
-    if virus.records:
-        text += f", {content.counts['sure']:,} of them surely; these are {virus.bases:,} of {bases}"
-    if hosts:
-        verb = "holds" if hosts == 1 else "hold"
-        text += f". {counted(hosts, 'more record')} {verb} viral regions, such as proviruses"
-    return f"{text}."
-
-
 def warnings(content: Content) -> Iterator[str]:
     """Yield what a reader of the results must know, in sentences."""
     summary = content.run.summary
@@ -151,11 +136,20 @@ def answer_section(content: Content) -> Iterator[str]:
     files = record["input"]
     paths = [files["path"], *([files["mates"]["path"]] if "mates" in files else [])]
     names = ["standard input" if path == "-" else Path(str(path)).name for path in paths]
-    amount = f"{counted(content.records, content.noun)}, {counted(content.bases, 'base')}"
-    yield f'<p class="answer">{escape(answer(content))}</p>'
+    records, bases = counted(content.records, content.noun), counted(content.bases, "base")
+    virus, hosts = content.tallies["virus"], content.tallies["region"].records
+    text = f"{virus.records:,} of {records} {is_or_are(virus.records)} called virus"
+    if virus.records:
+        text += f", {content.counts['sure']:,} of them surely; these are {virus.bases:,} of {bases}"
+    if hosts:
+        verb = "holds" if hosts == 1 else "hold"
+        text += f". {counted(hosts, 'more record')} {verb} viral regions, such as proviruses"
+    if not content.scored:
+        text = f"None of the {records} could be scored, so nothing is said about them"
+    yield f'<p class="answer">{escape(text)}.</p>'
     yield definitions(
         {
-            "Input": f"{' and '.join(names)}: {amount}",
+            "Input": f"{' and '.join(names)}: {records}, {bases}",
             "Model": f"{model}, chunks of {content.chunk_length:,} bases",
             "Called virus": ", ".join(conditions),
             "Finished": str(record["finished"]).replace("T", " "),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from virnucpro.encoders.registry import check_on_disk
 from virnucpro.errors import ModelError, OutputError, UsageError
-from virnucpro.io.pairs import InputFiles, two_ways_error
+from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import MOLECULES, STDIN, Layout, RunLayout, stem_of
 from virnucpro.models.store import find_model
 from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
@@ -88,7 +88,9 @@ def check_input(request: PredictionRequest) -> None:
     _check_name(request.source, layout)
     check_writable(layout)
     if request.interleaved and request.mates is not None:
-        raise two_ways_error()
+        raise UsageError(
+            "--interleaved and --input2 are two ways of giving pairs: leave one of them out"
+        )
     if request.mates is not None and STDIN in (request.source, request.mates):
         raise UsageError("standard input holds no pairs: name both files, with --input2 the second")
     if request.source == STDIN and sys.stdin is None:  # closed by whoever started this process
