@@ -102,7 +102,7 @@ def test_nothing_is_loaded_and_only_the_own_script_may_run(page: Page) -> None:
 
 
 def test_every_figure_and_track_has_a_text_in_its_place(page: Page) -> None:
-    assert page.values("role", "svg") == ["img"] * (4 + 30)
+    assert page.values("role", "svg") == ["img"] * (3 + 30)
     assert all(page.values("aria-label", "svg"))
     ids = page.values("id")
     assert len(set(ids)) == len(ids), "two elements have the same id"
