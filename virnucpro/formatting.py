@@ -54,9 +54,9 @@ def percent(share: float | None, digits: int = 0) -> str:
     return UNKNOWN if share is None else f"{100 * share:.{digits}f} %"
 
 
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """Return a count with its noun; ``plural`` is ``noun`` with an s unless it is given."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, whose plural ends with an s."""
+    return f"{count:,} {noun if count == 1 else f'{noun}s'}"
 
 
 def is_or_are(count: int) -> str:

@@ -18,7 +18,7 @@ from virnucpro.formatting import printable
         ("seconds_text", {1234.567: "1,234.6 s", (0.123, 2): "0.12 s", None: "-"}),
         ("short_number", {7: "7", 1692: "1,692", 61234: "61.2k", 489300: "489k", 1234567: "1.23M"}),
         ("percent", {0.123: "12 %", (0.123, 1): "12.3 %", None: "-"}),
-        ("counted", {(1, "task"): "1 task", (2000, "a"): "2,000 as", (0, "y", "ies"): "0 ies"}),
+        ("counted", {(1, "task"): "1 task", (2000, "a"): "2,000 as"}),
         ("is_or_are", {1: "is", 0: "are"}),
     ],
 )
