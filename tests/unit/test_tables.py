@@ -75,7 +75,7 @@ def test_a_table_without_a_header_is_read_from_its_first_line(tmp_path: Path) ->
 
 def test_the_documentation_has_every_column_with_a_right_example() -> None:
     text = (ROOT / "docs/files.md").read_text(encoding="utf-8")
-    for table in (table for table in ALL_TABLES if table is not PAIRS):
+    for table in (table for table in ALL_TABLES if not table.path.startswith(".checkpoints")):
         place = table.place("PART" if table.path == "{stem}_frames.tsv" else "STEM")
         part = text[text.index(f"<!-- columns of {place} -->") :].split("<!-- end -->")[0]
         rows = re.findall(r"^\| `(\w+)` \| (?:`(.*?)`)? \| .*\. \|$", part, re.MULTILINE)
