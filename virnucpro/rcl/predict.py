@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,6 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.devices import choose_devices, visible_gpus
-from virnucpro.errors import ResumeRefusedError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
@@ -44,7 +43,7 @@ from virnucpro.io.fasta import read_fasta
 from virnucpro.io.input_summary import RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import read_records
-from virnucpro.layout import STDIN, existing_paths
+from virnucpro.layout import STDIN
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, ProteinBlock, ReadingStage
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.models import WINDOW
@@ -62,7 +61,7 @@ from virnucpro.stages.chunking import (
 from virnucpro.store.disk import GZIP_LEVEL, Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
-from virnucpro.store.work import RunState, read_state
+from virnucpro.store.work import RunState
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
 from virnucpro.version import __version__
 
@@ -108,7 +107,7 @@ class RclRequest:
         return self.output_dir or Path(f"{self.stem}_rcl")
 
     @property
-    def layout(self) -> RclLayout:
+    def layout(self) -> BlockLayout:
         """The files; RCL-identifier has the same names for three of the results."""
         named = f"{self.stem}_{self.finder.encoding}"
         threshold = f"thr{self.finder.rule.threshold:.2f}".replace(".", "p")
@@ -121,32 +120,7 @@ class RclRequest:
             "residues": RCL_RESIDUES.place(self.stem),
         }
         wanted = {kind: name for kind, name in names.items() if getattr(self, kind, True)}
-        return RclLayout(self.root, self.stem, wanted)
-
-
-class RclLayout(BlockLayout):
-    """The files of a prediction; ``names`` are those of its results, by kind."""
-
-    def __init__(self, root: Path, stem: str, names: Mapping[str, str]) -> None:
-        super().__init__(root, f"{stem}_rcl")
-        self.results = {kind: root / name for kind, name in names.items()}
-
-    def top_files(self) -> list[Path]:
-        """The files of this run in the output directory, also those of an earlier state."""
-        earlier = None
-        with suppress(ResumeRefusedError):  # a newer version wrote it, and --force starts over
-            earlier = read_state(self)
-        names = earlier.analysis.get("files", ()) if earlier else ()
-        files = [self.root / Path(str(name)).name for name in names]
-        return [*self.results.values(), self.run_json, *files]
-
-    def owned(self) -> list[Path]:
-        """Everything of this run that exists, its state last."""
-        return existing_paths(*self.top_files(), self.state)
-
-    def output(self, number: int, suffix: str) -> Path:
-        """Return what is made of a block, until the results are."""
-        return self.state / f"rcl_{number:04d}.{suffix}"
+        return BlockLayout(self.root, f"{self.stem}_rcl", wanted, kept=False)
 
 
 @dataclass(frozen=True)
@@ -248,7 +222,7 @@ class RclResultsStage(HostStage):
 
     name: ClassVar[str] = "results"
 
-    layout: RclLayout
+    layout: BlockLayout
     facts: Mapping[str, Json]
     devices: Sequence[str]
     began: float = field(default_factory=time.monotonic)

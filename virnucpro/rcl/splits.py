@@ -51,9 +51,6 @@ def cluster_proteins(sequences: Sequence[str], progress: StepProgress) -> npt.ND
 
     texts = [NO_AMINO_ACID.sub("X", sequence.upper()) for sequence in sequences]
     sets = DisjointSet(range(len(texts)))
-    first_with: dict[str, int] = {}
-    for number, text in enumerate(texts):
-        sets.merge(first_with.setdefault(text, number), number)
     pairs, shared = _candidates(texts)
     progress.begin("comparing proteins", len(pairs))
     # The most similar pairs come first: most others then are in one cluster already.
@@ -83,12 +80,9 @@ def identity(one: str, two: str) -> float:
 def _aligner() -> Any:
     from Bio.Align import PairwiseAligner, substitution_matrices
 
-    aligner: Any = PairwiseAligner()  # type: ignore[no-untyped-call]
-    aligner.mode = "global"
-    aligner.substitution_matrix = substitution_matrices.load("BLOSUM62")  # type: ignore[no-untyped-call]
-    aligner.open_gap_score = aligner.extend_gap_score = GAP
-    aligner.end_gap_score = 0.0
-    return aligner
+    matrix = substitution_matrices.load("BLOSUM62")  # type: ignore[no-untyped-call]
+    scores = {"open_gap_score": GAP, "extend_gap_score": GAP, "end_gap_score": 0.0}
+    return PairwiseAligner(mode="global", substitution_matrix=matrix, **scores)  # type: ignore[no-untyped-call]
 
 
 def _candidates(texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
@@ -96,8 +90,7 @@ def _candidates(texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArra
     from sklearn.feature_extraction.text import CountVectorizer
 
     words = {"analyzer": "char", "ngram_range": (WORD, WORD), "binary": True, "lowercase": False}
-    # A word for the case that every protein is shorter.
-    table = CountVectorizer(**words).fit_transform([*texts, "M" * WORD])[:-1]
+    table = CountVectorizer(**words).fit_transform(texts)
     lengths = np.array([len(text) for text in texts])
     pairs, shares = [], []
     for start in range(0, len(texts), BLOCK):
