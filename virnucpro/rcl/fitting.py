@@ -25,10 +25,10 @@ from virnucpro.rcl.splits import divided, split_of_table, split_text
 from virnucpro.rcl.training import METRICS, RclTrainingPlan
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
-from virnucpro.training.curves import draw_curve
+from virnucpro.training.curves import draw_curve, keep_scalars
 from virnucpro.training.data.dataset import PARTS, Part
 from virnucpro.training.packages import require_packages
-from virnucpro.training.progress import TrainingEvent
+from virnucpro.training.progress import ReportEvent, TrainingEvent
 from virnucpro.training.run import run_training
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 from virnucpro.version import __version__
@@ -90,8 +90,10 @@ def fit_rcl(
             show(Notice("info", line))
         if point.begun:
             show(Notice("info", f"going on in epoch {point.epoch + 1}"))
-        scalars = folder / "tensorboard" if tensorboard else None
-        point = run_training(plan, devices, show, interruption, disk, scalars)
+        report: ReportEvent = show
+        if tensorboard:
+            report = keep_scalars(folder / "tensorboard", point.history, show)
+        point = run_training(plan, devices, report, interruption)
         _write_results(folder, plan, point, disk)
         disk.remove(savepoint)  # which proves what is unfinished
     return folder, point
