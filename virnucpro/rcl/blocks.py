@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -83,19 +82,15 @@ class ReadingStage(HostStage):
 
 @dataclass(frozen=True)
 class BlockStage(Stage):
-    """Has a model compute something of each block of proteins."""
+    """Has a model compute something of each block of proteins; ``params`` decide what."""
 
     layout: BlockLayout
     disk: Disk
+    params: Mapping[str, Json]
 
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
     version: ClassVar[int] = 1
     suffix: ClassVar[str]  # of the file that is made of a block
-
-    @property
-    @abstractmethod
-    def params(self) -> dict[str, Json]:
-        """What decides the outputs, beside the proteins."""
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task per block."""

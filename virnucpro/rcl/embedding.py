@@ -14,12 +14,12 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
-from virnucpro.contracts import Device, Json, ReportProgress, Task, TaskResult
+from virnucpro.contracts import Device, ReportProgress, Task, TaskResult
 from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import open_encoder
-from virnucpro.events import Emit, Notice
+from virnucpro.events import Emit
 from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import read_fasta
@@ -51,11 +51,6 @@ class ResidueStage(BlockStage):
 
     name = "residue_features"
     suffix = "safetensors"
-
-    @property
-    def params(self) -> dict[str, Json]:
-        """What decides the features."""
-        return {"encoder": self.source.sha256, "precision": self.precision}
 
     def open(self, device: Device) -> ResidueSession:
         """Load the model."""
@@ -135,10 +130,9 @@ def embed_residues(
         disk.sweep(layout.root)
         state = RunState(str(layout.root), analysis)
         state = checked_state(layout, disk, state, emit, resume=False, force=force)
-        emit(Notice("info", f"{len(order):,} different proteins in {len(blocks):,} files"))
         reading = ReadingStage(layout, disk, (), analysis, lambda: blocks)
         budgets = (machine.protein_batch, state.budgets)
-        stage = ResidueStage(layout, disk, source, precision, len(order[-1]), *budgets)
+        stage = ResidueStage(layout, disk, analysis, source, precision, len(order[-1]), *budgets)
         run = Run(layout, disk, [reading, stage], state, command="rcl embed")
         with closing(open_executor(devices, machine, interruption)) as executor:
             execute([run], executor, emit)

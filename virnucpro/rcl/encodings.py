@@ -64,10 +64,6 @@ class ResidueEncoding:
         letters = np.frombuffer(sequence.encode("ascii", "replace"), np.uint8)
         return self.table[ROW_OF_BYTE[letters]]
 
-    def encode_all(self, sequences: Sequence[str]) -> list[npt.NDArray[np.float32]]:
-        """Return the rows of each protein."""
-        return [self.encode(sequence) for sequence in sequences]
-
 
 ROW_OF_BYTE = np.full(256, len(AMINO_ACIDS), np.intp)
 ROW_OF_BYTE[np.frombuffer(AMINO_ACIDS.encode(), np.uint8)] = np.arange(len(AMINO_ACIDS))

@@ -199,8 +199,8 @@ def _write_results(folder: Path, plan: RclTrainingPlan, point: Savepoint, disk: 
             "identity": dict(point.identity),
             "made_by": f"virnucpro {__version__}",
         }
-        about = (settings.encoding, settings.evaluation.threshold, training)
-        write_rcl_model(folder / name, RclModel(network.eval(), *about), disk)
+        model = RclModel(network.eval(), settings.encoding, settings.evaluation.threshold)
+        write_rcl_model(folder / name, model, disk, training)
     document = {
         "train_losses": [row["loss"] for row in history],
         "val_losses": [row["validation_loss"] for row in history],

@@ -127,7 +127,7 @@ class RclRequest:
 class FindingStage(BlockStage):
     """Finds the RCLs of proteins, a block of proteins per task. ``kinds`` are the result files.
 
-    What is stored of a block are counts, and its part of each result file.
+    What is stored of a block are proteins by status, long ones, and its part of each result file.
     """
 
     finder: RclFinder
@@ -138,12 +138,6 @@ class FindingStage(BlockStage):
     suffix = "msgpack"
     intermediate: ClassVar[bool] = True
 
-    @property
-    def params(self) -> dict[str, Json]:
-        """What decides the results."""
-        rule, kinds = vars(self.finder.rule), list(self.kinds)
-        return {"model": self.finder.sha256, "label": self.finder.label, "files": kinds, **rule}
-
     def open(self, device: Device) -> Session:
         """Put the model on a device."""
         self.finder.settle(device)
@@ -153,23 +147,19 @@ class FindingStage(BlockStage):
         """Find the RCLs of the proteins of a block."""
         proteins = list(read_fasta(task.inputs[0]))
         found = iter(self.finder.find([sequence for _, sequence in proteins if sequence]))
-        statuses, long, residues, confidence = Counter[str](), 0, 0, 0.0
+        statuses, long = Counter[str](), 0
         texts: dict[str, list[str]] = {kind: [] for kind in self.kinds}
         for accession, sequence in proteins:
             result = next(found) if sequence else EMPTY
             statuses[result.status] += 1
             long += self.finder.encoding != "hmm" and len(sequence) > WINDOW
-            if result.region:
-                residues += result.region.length
-                confidence += result.region.confidence
             for kind, text in self._rows(accession, sequence, result):
                 if kind in texts:
                     texts[kind].append(text)
         files = {kind: "".join(rows).encode() for kind, rows in texts.items()}
         if "residues" in files:
             files["residues"] = _packed(files["residues"])
-        counts = {"long": long, "residues": residues, "confidence": confidence}
-        content = msgspec.msgpack.encode({"statuses": statuses, "counts": counts, "files": files})
+        content = msgspec.msgpack.encode({"statuses": statuses, "long": long, "files": files})
         output = self.disk.save(task.outputs[0], content, len(proteins))
         report(len(proteins), 0)
         return TaskResult(task, (output,))
@@ -236,7 +226,7 @@ class RclResultsStage(HostStage):
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write all results."""
-        statuses, counts = Counter[str](), dict.fromkeys(("long", "residues", "confidence"), 0.0)
+        statuses, long = Counter[str](), 0
         headers = {
             "regions": RCL_REGIONS.header.encode(),
             "positions": RCL_POSITIONS.header.encode(),
@@ -253,10 +243,9 @@ class RclResultsStage(HostStage):
             for path in task.inputs:
                 block = msgspec.msgpack.decode(path.read_bytes())
                 statuses.update(block["statuses"])
-                counts = {name: count + block["counts"][name] for name, count in counts.items()}
+                long += block["long"]
                 for kind, file in files.items():
                     file.write(block["files"][kind])
-        long = int(counts["long"])
         outputs = [file.output for file in files.values()]
         record = {
             "schema": 1,
@@ -265,8 +254,6 @@ class RclResultsStage(HostStage):
             "devices": self.devices[: len(task.inputs)],
             "proteins": statuses.total(),
             "statuses": dict(statuses),
-            "rcl_residues": int(counts["residues"]),
-            "confidence": round(counts["confidence"], 4),
             "notices": [f"{counted(long, 'protein')} {WINDOWS}"] if long else [],
             "files": {output.path.name: output.sha256 for output in outputs},
             "seconds": round(time.monotonic() - self.began, 3),
@@ -305,6 +292,7 @@ def run_rcl_prediction(
         state = RunState(request.source, settings)
         state = checked_state(layout, disk, state, emit, resume=False, force=request.force)
         size = {"proteins per block": request.proteins_at_a_time}
+        params = {**settings, "label": finder.label}
         facts = {
             "settings": settings,
             "command": list(request.command),
@@ -313,7 +301,7 @@ def run_rcl_prediction(
         }
         stages: list[Stage] = [
             ReadingStage(layout, disk, (source,), size, partial(_blocks, request, source)),
-            FindingStage(layout, disk, finder, list(layout.results)),
+            FindingStage(layout, disk, params, finder, list(layout.results)),
             RclResultsStage(layout, disk, facts, [device.name for device in devices]),
         ]
         run = Run(layout, disk, stages, state, [seen], command="rcl predict")
@@ -354,8 +342,5 @@ def describe_record(record: Record, root: Path) -> list[str]:
     share = percent(found / max(proteins, 1), 1)
     name, whole = record["model"]["name"], counted(proteins, "protein")
     lines = [f"{name} found an RCL in {found:,} of {whole} ({share})."]
-    if found:
-        length, confidence = (record[key] / found for key in ("rcl_residues", "confidence"))
-        lines.append(f"Mean length {length:.1f} residues, mean confidence {confidence:.3f}.")
     lines += [f"Note: {notice}." for notice in record["notices"]]
     return [*lines, f"Results in {root}:", *(f"  {name}" for name in record["files"])]
