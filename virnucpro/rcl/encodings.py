@@ -6,7 +6,6 @@ networks trained by it can be used here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,9 +54,6 @@ class ResidueEncoding:
     def width(self) -> int:
         """Numbers per residue."""
         return int(self.table.shape[1])
-
-    def check(self, sequences: Sequence[str]) -> None:
-        """Accept all: every letter has its row."""
 
     def encode(self, sequence: str) -> npt.NDArray[np.float32]:
         """Return the rows of a protein, float32 ``[len(sequence), width]``."""

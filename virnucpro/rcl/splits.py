@@ -42,8 +42,8 @@ NO_AMINO_ACID = re.compile(f"[^{AMINO_ACIDS}]")
 COLUMNS = ("id", "part", "cluster", "length", "rcl_start", "rcl_end")
 
 
-def cluster_proteins(sequences: Sequence[str], progress: StepProgress) -> npt.NDArray[np.int64]:
-    """Return the cluster of each protein: int64 ``[n]``, the number of its first protein.
+def cluster_proteins(sequences: Sequence[str], progress: StepProgress) -> list[int]:
+    """Return the cluster of each protein: the number of its first protein.
 
     Needs scikit-learn and Biopython.
     """
@@ -61,10 +61,8 @@ def cluster_proteins(sequences: Sequence[str], progress: StepProgress) -> npt.ND
             continue
         if words >= CERTAIN_SHARED or identity(texts[one], texts[two]) > IDENTITY:
             sets.merge(one, two)
-    clusters = np.zeros(len(texts), np.int64)
-    for members in sets.subsets():
-        clusters[list(members)] = min(members)
-    return clusters
+    first = {number: min(members) for members in sets.subsets() for number in members}
+    return [first[number] for number in range(len(texts))]
 
 
 def identity(one: str, two: str) -> float:
@@ -124,7 +122,7 @@ def cluster_split(
     test and half to validation. Clusters are drawn in an order that follows from ``seed`` and
     their members. A cluster that would not fit any more is left for training.
     """
-    clusters = cluster_proteins([protein.sequence for protein in proteins], progress).tolist()
+    clusters = cluster_proteins([protein.sequence for protein in proteins], progress)
     members: dict[int, list[int]] = {}
     for number, cluster in enumerate(clusters):
         members.setdefault(cluster, []).append(number)
