@@ -36,8 +36,6 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState
 
-PROTEINS_PER_FILE = 64
-
 
 @dataclass(frozen=True)
 class ResidueStage(BlockStage):
@@ -103,7 +101,7 @@ def embed_residues(
     machine: MachineSettings,
     emit: Emit,
     *,
-    per_file: int = PROTEINS_PER_FILE,
+    per_file: int = 64,
     force: bool = False,
     interruption: Interruption | None = None,
 ) -> int:

@@ -65,8 +65,6 @@ from virnucpro.store.work import RunState
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
 from virnucpro.version import __version__
 
-PROTEINS_AT_A_TIME = 2000
-"""Proteins of a block, at most."""
 RESIDUES_AT_A_TIME = 1 << 20
 """Residues from which a block is full, so that long proteins take no more memory."""
 FASTA_LINE = 80
@@ -89,7 +87,7 @@ class RclRequest:
     loops: bool = False
     residues: bool = False
     duplicate_ids: str = "error"
-    proteins_at_a_time: int = PROTEINS_AT_A_TIME
+    proteins_at_a_time: int = 2000
     force: bool = False
     command: tuple[str, ...] = ()
 
