@@ -15,7 +15,7 @@ from virnucpro.layout import RunLayout
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, Cuts, MachineSettings
-from virnucpro.tables import FAILURES, PAIRS, RECORDS, REGIONS, ResultTable
+from virnucpro.tables import FAILURES, RECORDS, REGIONS, ResultTable
 
 ROOT = Path(__file__).parents[2]
 ALL_TABLES = [table for table in vars(tables).values() if isinstance(table, ResultTable)]

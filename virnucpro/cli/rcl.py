@@ -483,11 +483,11 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
     screen = TrainingScreen(settings.display)
     advice = "nothing was written; run the same command again"
     with shared.shown_on(screen, [*settings.warnings, *warnings], advice=advice):
-        evaluations = run_rcl_evaluation(
+        metrics = run_rcl_evaluation(
             finders, proteins, facts, output_dir, screen.show, screen, force=options["force"]
         )
     shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
-    table = aligned(text_table(evaluations, shown))
+    table = aligned(text_table(metrics, shown))
     shared.tell(settings, *table, f"The tables are in {output_dir}.")
 
 
