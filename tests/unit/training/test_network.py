@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from tests.unit.training.loops import ALONE
-from virnucpro.classifier.files import Classifier
 from virnucpro.training.classifier.trainer import (
-    EPS,
-    RECIPES,
     ClassifierNetwork,
     GlobalBatchNorm,
+    TrainingSettings,
     dropout_mask,
-    fold_standardisation,
 )
 
-SMALL = dataclasses.replace(RECIPES["original"], hidden=8)
+SMALL = TrainingSettings(hidden=8)
 
 
 def test_batch_norm_is_torchs():
@@ -62,26 +58,7 @@ def test_dropout():
     assert torch.allclose(kept, network.output_layer(F.relu(normal) * 2), atol=1e-5)
 
 
-def test_standardisation_is_folded_into_the_first_layer():
-    network = ClassifierNetwork(6, SMALL, ALONE).eval()
-    random = np.random.default_rng(1)
-    mean, deviation = random.normal(size=6) * 10, random.random(6) + 0.1
-    x = torch.randn(50, 6) * 3 + 2
-    inputs = (x.double() - torch.from_numpy(mean)) / torch.from_numpy(deviation)
-    expected = network(inputs.float(), torch.empty(0), 0)
-    found = Classifier(
-        fold_standardisation(dict(network.state_dict()), mean, deviation), EPS
-    ).logits(x)
-    assert torch.allclose(found, expected, atol=1e-4)
-
-
 def test_rates():
-    assert [RECIPES["original"].rate(p) for p in (0, 9.9, 10, 25)] == pytest.approx(
+    assert [TrainingSettings().rate(p) for p in (0, 9.9, 10, 25)] == pytest.approx(
         [2e-4, 2e-4, 2e-4 * 0.85, 2e-4 * 0.85**2]
     )
-    assert RECIPES["modern"].rate(0) == 0
-    assert RECIPES["modern"].rate(0.5) == pytest.approx(RECIPES["modern"].learning_rate / 2)
-    assert RECIPES["modern"].rate(1) == RECIPES["modern"].learning_rate
-    assert RECIPES["modern"].rate(RECIPES["modern"].epochs) == pytest.approx(0, abs=1e-12)
-    rates = [RECIPES["modern"].rate(p) for p in np.linspace(1, RECIPES["modern"].epochs, 50)]
-    assert rates == sorted(rates, reverse=True)

@@ -106,19 +106,6 @@ class FeatureReader:
             yield self.take(np.arange(first, min(first + BLOCK_ROWS, stop)))
 
 
-def moments(features: PartFeatures) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return mean and standard deviation ``[width]`` over all rows, computed in float64.
-
-    The deviation of a column that does not vary is given as 1.
-    """
-    from sklearn.preprocessing import StandardScaler
-
-    scaler = StandardScaler()
-    for block in FeatureReader(features).blocks(0, len(features)):
-        scaler.partial_fit(block.numpy().astype(np.float64))
-    return np.asarray(scaler.mean_), np.asarray(scaler.scale_)
-
-
 def epoch_windows(
     features: PartFeatures, batch_size: int, seed: int, epoch: int
 ) -> list[list[RowNumbers]]:
