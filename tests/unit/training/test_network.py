@@ -7,12 +7,9 @@ import dataclasses
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
-from tests.unit.training.loops import ALONE
 from virnucpro.training.classifier.trainer import (
     ClassifierNetwork,
-    GlobalBatchNorm,
     TrainingSettings,
     dropout_mask,
 )
@@ -20,23 +17,9 @@ from virnucpro.training.classifier.trainer import (
 SMALL = TrainingSettings(hidden=8)
 
 
-def test_batch_norm_is_torchs():
-    ours, theirs = GlobalBatchNorm(5, ALONE), nn.BatchNorm1d(5)
-    for step in range(3):
-        x = torch.randn(16, 5, generator=torch.Generator().manual_seed(step)) * 3 + 1
-        first, second = x.clone().requires_grad_(), x.clone().requires_grad_()
-        (ours(first, 16) ** 3).sum().backward()
-        (theirs(second) ** 3).sum().backward()
-        assert torch.allclose(first.grad, second.grad, atol=1e-3)
-        assert torch.allclose(ours.weight.grad, theirs.weight.grad, rtol=1e-4)
-    assert torch.allclose(ours.running_mean, theirs.running_mean, atol=1e-6)
-    assert torch.allclose(ours.running_var, theirs.running_var, atol=1e-6)
-    assert torch.allclose(ours.eval()(x, 16), theirs.eval()(x), atol=1e-6)
-
-
 def test_first_weights_come_from_the_seed():
-    one, two = ClassifierNetwork(6, SMALL, ALONE), ClassifierNetwork(6, SMALL, ALONE)
-    other = ClassifierNetwork(6, dataclasses.replace(SMALL, seed=1), ALONE)
+    one, two = ClassifierNetwork(6, SMALL), ClassifierNetwork(6, SMALL)
+    other = ClassifierNetwork(6, dataclasses.replace(SMALL, seed=1))
     for key, value in one.state_dict().items():
         assert torch.equal(value, two.state_dict()[key])
     assert not torch.equal(one.hidden_layer.weight, other.hidden_layer.weight)
@@ -49,12 +32,12 @@ def test_dropout():
     assert mask.float().mean().item() == pytest.approx(0.5, abs=0.02)
     assert torch.equal(mask, dropout_mask(2000, SMALL, epoch=1, batch=2))
     assert not torch.equal(mask, dropout_mask(2000, SMALL, epoch=1, batch=3))
-    network = ClassifierNetwork(6, SMALL, ALONE).train()
+    network = ClassifierNetwork(6, SMALL).train()
     x = torch.randn(2000, 6)
-    kept = network(x, torch.ones(2000, 8, dtype=torch.bool), 2000)
-    none = network(x, torch.zeros(2000, 8, dtype=torch.bool), 2000)
+    kept = network(x, torch.ones(2000, 8, dtype=torch.bool))
+    none = network(x, torch.zeros(2000, 8, dtype=torch.bool))
     assert torch.allclose(none, network.output_layer.bias.expand(2000, 2))
-    normal = network.bn1(network.hidden_layer(x), 2000)
+    normal = F.batch_norm(network.hidden_layer(x), None, None, training=True)
     assert torch.allclose(kept, network.output_layer(F.relu(normal) * 2), atol=1e-5)
 
 

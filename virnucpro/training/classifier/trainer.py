@@ -20,7 +20,7 @@ from virnucpro.training.classifier.features import (
     RowNumbers,
     epoch_windows,
 )
-from virnucpro.training.group import TrainingGroup
+from virnucpro.training.group import MaskedBatchNorm, TrainingGroup, sum_over_processes
 from virnucpro.training.loop import EpochPlan, TrainingLoop, random_seed
 
 STEP_EPOCHS, STEP_FACTOR = 10, 0.85  # train.py of the original: StepLR(step_size=10, gamma=0.85)
@@ -48,58 +48,30 @@ class TrainingSettings:
         return self.learning_rate * STEP_FACTOR ** (int(epochs) // STEP_EPOCHS)
 
 
-EPS, MOMENTUM = 1e-5, 0.1  # torch's defaults for BatchNorm1d
-
-
-class GlobalBatchNorm(nn.Module):
-    """Batch normalisation of ``[n, hidden]`` over the rows of all processes."""
-
-    def __init__(self, hidden: int, group: TrainingGroup) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(hidden))
-        self.bias = nn.Parameter(torch.zeros(hidden))
-        self.running_mean: torch.Tensor
-        self.running_var: torch.Tensor
-        self.register_buffer("running_mean", torch.zeros(hidden))
-        self.register_buffer("running_var", torch.ones(hidden))
-        self._group = group
-
-    def forward(self, x: torch.Tensor, rows: int) -> torch.Tensor:
-        """Normalise ``x``; in training with the statistics of the ``rows`` of the whole batch."""
-        if not self.training:
-            statistics = self.running_mean, self.running_var
-            return F.batch_norm(x, *statistics, self.weight, self.bias, eps=EPS)
-        mean = self._group.total(x.sum(0)) / rows  # [hidden]
-        centred = x - mean
-        variance = self._group.total((centred * centred).sum(0)) / rows
-        with torch.no_grad():
-            unbiased = variance * rows / max(rows - 1, 1)
-            self.running_mean.lerp_(mean, MOMENTUM)
-            self.running_var.lerp_(unbiased, MOMENTUM)
-        return centred * (variance + EPS).rsqrt() * self.weight + self.bias
+EPS = 1e-5  # torch's default for batch normalisation
 
 
 class ClassifierNetwork(nn.Module):
     """Linear layer, batch normalisation, ReLU, dropout, linear layer."""
 
-    def __init__(self, width: int, settings: TrainingSettings, group: TrainingGroup) -> None:
+    def __init__(self, width: int, settings: TrainingSettings) -> None:
         """Draw the first weights as the original does (Xavier), from the seed of the settings."""
         super().__init__()
         random = torch.Generator().manual_seed(settings.seed)
         self.hidden_layer = _linear(width, settings.hidden, random)
         # Batch normalisation takes this bias out again: its gradient consists of rounding errors.
         self.hidden_layer.bias.requires_grad_(False)
-        self.bn1 = GlobalBatchNorm(settings.hidden, group)
+        self.bn1 = MaskedBatchNorm(settings.hidden)
         self.output_layer = _linear(settings.hidden, 2, random)
         self._keep_probability = 1 - settings.dropout
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor, rows: int) -> torch.Tensor:
-        """Return the logits ``[n, 2]`` of ``[n, width]``; ``rows`` are those of the whole batch.
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Return the logits ``[n, 2]`` of ``[n, width]``.
 
         ``mask`` ``[n, hidden]`` holds the units that dropout keeps; it is read in training only.
         """
         x = self.hidden_layer(x).float()  # [n, hidden]
-        x = F.relu(self.bn1(x, rows))
+        x = F.relu(self.bn1(x[..., None], torch.ones_like(x[:, :1, None]))[..., 0])
         if self.training:
             x = x * mask / self._keep_probability
         return torch.as_tensor(self.output_layer(x)).float()  # [n, 2]
@@ -148,7 +120,7 @@ class ClassifierLoop(TrainingLoop):
         """Load the savepoint, and open the features."""
         self._plan, self._settings = plan, plan.settings
         settings = plan.settings
-        network = ClassifierNetwork(plan.train.width, settings, group).to(group.device)
+        network = ClassifierNetwork(plan.train.width, settings).to(group.device)
         trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
         optimizer = torch.optim.SGD(trained, settings.learning_rate, settings.momentum)
         super().__init__(
@@ -196,7 +168,7 @@ class ClassifierLoop(TrainingLoop):
         mask = dropout_mask(rows, self._settings, self.savepoint.epoch, number)
         with self.autocast():
             x = content.features.to(group.device)
-            logits = self.model(x, mask[group.own_rows(rows)].to(group.device), rows)
+            logits = self.model(x, mask[group.own_rows(rows)].to(group.device))
         loss = F.cross_entropy(logits, content.labels.to(group.device), reduction="sum")
         self.descend(loss / rows)
         return loss.detach()
@@ -210,9 +182,9 @@ class ClassifierLoop(TrainingLoop):
         unused_mask = torch.empty(0)
         with torch.no_grad():
             blocks = self._validation.blocks(own_rows.start, own_rows.stop)
-            own = [self.network(x.to(self.group.device), unused_mask, 0) for x in blocks]
+            own = [self.network(x.to(self.group.device), unused_mask) for x in blocks]
             logits[own_rows] = torch.cat([logits[:0], *own])
-            all_logits = self.group.total(logits).cpu().numpy().astype(np.float64)
+            all_logits = sum_over_processes(logits).cpu().numpy().astype(np.float64)
         margins = all_logits[:, 1] - all_logits[:, 0]
         if not np.isfinite(margins).all():
             return {"validation_loss": float("nan"), "auroc": float("nan")}

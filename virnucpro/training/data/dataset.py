@@ -35,7 +35,7 @@ from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.layout import Layout, ShardLayout, checkpoint_folder, lock_file
 from virnucpro.store.documents import parse_json, upgraded
-from virnucpro.tables import GENOMES, LABELLED_FRAMES
+from virnucpro.tables import GENOMES, LABELLED_FRAMES, LabelledFrameRow
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
@@ -43,18 +43,6 @@ Content = Literal["frames", "records"]
 Label = Literal["others", "virus"]
 LABELS: tuple[Label, Label] = ("others", "virus")  # class 0 and class 1 of every classifier
 _AGAIN = "prepare the data again"  # what to do if a file of the data set is damaged
-
-
-class LabelledFrame(NamedTuple):
-    """An open frame of a known label; its ``length`` is that of chunks, which may be shorter."""
-
-    frame: str
-    chunk: str
-    record: str
-    genome: str
-    group: str
-    label: Label
-    length: int
 
 
 class LabelledRecord(NamedTuple):
@@ -135,14 +123,14 @@ class Dataset:
         """Return the number of shards of ``part``: 0 if it has no frames."""
         return int(self.description["parts"].get(part, {}).get("shards", 0))
 
-    def frames(self, part: Part) -> Iterator[LabelledFrame]:
+    def frames(self, part: Part) -> Iterator[LabelledFrameRow]:
         """Yield the frames of ``part`` in the order of its shards."""
         self.require_content("frames")
         table = open_table(self.frames_table(part))
-        for line, (*names, label, length) in table.rows(*LabelledFrame._fields):
+        for line, (*names, label, length) in table.rows(*LABELLED_FRAMES.names):
             if label not in LABELS or not length.isdecimal():
                 raise table.error(line, "the label or the length is damaged")
-            yield LabelledFrame(*names, label, int(length))  # type: ignore[call-arg, arg-type]
+            yield LabelledFrameRow(*names, label, int(length))
 
     def records(self, part: Part) -> Iterator[LabelledRecord]:
         """Yield the records of ``part`` in the order of the genome files; one is in memory.
