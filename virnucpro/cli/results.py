@@ -109,7 +109,8 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
             path = write_report(run, disk, screen.show_report, again=True)
             screen.say(f"report: {path}")
         if of_samples:
-            renew_samples(folders[0], screen.say)
+            if problem := renew_samples(folders[0]):
+                screen.say(problem)
         elif len(runs) > 1:
             write_overview(overview, runs, disk)
         if of_samples or len(runs) > 1:

@@ -99,7 +99,6 @@ def embed(
                 "truncation": encoders.truncation,
                 "counts": {"shards": shards, "frames": frames, "failed": failed},
             }
-            lasting = ("data_set", "models", "truncation", "precision", "counts")
-            write_record(run, encoders, devices, command, lasting, details)
+            write_record(run, encoders, devices, command, details)
             results.append(EmbeddedPart(part, frames, failed, run.computed.total()))
     return results
