@@ -130,7 +130,7 @@ class Dataset:
         for line, (*names, label, length) in table.rows(*LABELLED_FRAMES.names):
             if label not in LABELS or not length.isdecimal():
                 raise table.error(line, "the label or the length is damaged")
-            yield LabelledFrameRow(*names, label, int(length))
+            yield LabelledFrameRow(*names, label, int(length))  # type: ignore[call-arg, arg-type]
 
     def records(self, part: Part) -> Iterator[LabelledRecord]:
         """Yield the records of ``part`` in the order of the genome files; one is in memory.
