@@ -30,7 +30,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from virnucpro.columns import open_table
+from virnucpro.columns import row_error, table_rows
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.layout import Layout, ShardLayout, checkpoint_folder, lock_file
@@ -126,10 +126,10 @@ class Dataset:
     def frames(self, part: Part) -> Iterator[LabelledFrameRow]:
         """Yield the frames of ``part`` in the order of its shards."""
         self.require_content("frames")
-        table = open_table(self.frames_table(part))
-        for line, (*names, label, length) in table.rows(*LABELLED_FRAMES.names):
+        table = self.frames_table(part)
+        for line, (*names, label, length) in table_rows(table, *LABELLED_FRAMES.names):
             if label not in LABELS or not length.isdecimal():
-                raise table.error(line, "the label or the length is damaged")
+                raise row_error(table, line, "the label or the length is damaged")
             yield LabelledFrameRow(*names, label, int(length))  # type: ignore[call-arg, arg-type]
 
     def records(self, part: Part) -> Iterator[LabelledRecord]:
@@ -159,11 +159,11 @@ class Dataset:
 
     def genomes(self, part: Part) -> Iterator[tuple[str, Label, str, str, str, int]]:
         """Yield record, label, group, genome, taxon and bases of the records of ``part``."""
-        table = open_table(self.genomes_table)
+        table = self.genomes_table
         names = ("part", "bases", "record", "label", "group", "genome", "taxon")
-        for line, (own_part, bases, record, label, *others) in table.rows(*names):
+        for line, (own_part, bases, record, label, *others) in table_rows(table, *names):
             if own_part != part:
                 continue
             if label not in LABELS or not bases.isdecimal():
-                raise table.error(line, "the label or the number of bases is damaged")
+                raise row_error(table, line, "the label or the number of bases is damaged")
             yield record, label, *others, int(bases)  # type: ignore[misc]
