@@ -64,11 +64,11 @@ def test_the_model_is_used_as_it_says(call, dataset, contigs, tmp_path):
     assert done.code == 0, done.err
     _, printed = done.out.split("Next: ")
     command, _, configuration = printed.partition("\n")
-    path = tmp_path / "my_lite.yaml"
+    path = tmp_path / "my.yaml"
     path.write_text(configuration.partition("\n")[2])
     words = shlex.split(command)
     assert words[:2] == ["virnucpro", "predict"]
-    where = {"contigs.fa": contigs, "my_lite.yaml": path}
+    where = {"contigs.fa": contigs, "my.yaml": path}
     predict = [*(where.get(word, word) for word in words[1:]), "--device", "cpu", "-o"]
     made = call(*predict, tmp_path / "out")
     assert made.code == 0, made.err

@@ -354,23 +354,17 @@ def embed(dataset: Path, **options: Any) -> int:
     "File of the classifier, with the suffix .safetensors; its model card has the suffix .md.",
     required=True,
 )
-@shared.option(
-    "--recipe",
-    ("original", "modern"),
-    "Train as version 1 did, or with AdamW on standardised inputs in larger batches.",
-    default="original",
-)
 @shared.option("--hidden", Count, "Number of hidden units.  [default: 512]")
-@shared.option("--epochs", Count, "Largest number of epochs.  [default: 200; modern: 40]")
+@shared.option("--epochs", Count, "Largest number of epochs.  [default: 200]")
 @shared.option(
     "--batch-size",
     Annotated[int, Meta(ge=2, le=MOST)],
-    "Frames per step, over all processes.  [default: 32; modern: 512]",
+    "Frames per step, over all processes.  [default: 32]",
 )
 @shared.option(
     "--learning-rate",
     Annotated[float, Meta(gt=0)],
-    "Highest learning rate.  [default: 0.0002; modern: 0.001]",
+    "Highest learning rate.  [default: 0.0002]",
 )
 @shared.option(
     "--patience", Count, "Stop after N epochs without a lower validation loss.  [default: 5]"
@@ -392,7 +386,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
 
     Examples:
       virnucpro train classifier DATASET --output my.safetensors
-      virnucpro train classifier DATASET --output my.safetensors --recipe modern --gpu-ids 0,1
+      virnucpro train classifier DATASET --output my.safetensors --batch-size 512 --gpu-ids 0,1
       virnucpro train classifier DATASET --output my.safetensors --processes 4
       virnucpro train classifier DATASET --output my.safetensors --resume
 
@@ -403,13 +397,13 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     shared.say_at_start(f"training {output} on {dataset}")
     from virnucpro.precision import choose_precision
     from virnucpro.training.classifier.fitting import fit_classifier
-    from virnucpro.training.classifier.trainer import RECIPES
+    from virnucpro.training.classifier.trainer import TrainingSettings
     from virnucpro.ui.step_screen import TrainingScreen
 
     devices = training_devices(options, settings.machine.threads)
     names = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
     given = {name: options[name] for name in names if options[name] is not None}
-    training = replace(RECIPES[options["recipe"]], **given)
+    training = TrainingSettings(**given)
     choose_precision(training.precision, devices)
     if len(devices) > training.batch_size:
         raise UsageError(

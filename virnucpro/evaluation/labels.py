@@ -9,13 +9,11 @@ import numpy as np
 
 from virnucpro.errors import InputError
 from virnucpro.evaluation.predictions import Predictions, read_table
+from virnucpro.training.data.table import LABEL_WORDS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_WORDS = {"virus": "virus", "viral": "virus", "1": "virus"} | dict.fromkeys(
-    ("others", "nonviral", "0"), "others"
-)
 _NONE = {"", "-", "na", "none"}
 # Upper ends of the classes of length, in bases. The first three of chunks are the lengths of the
 # released classifiers and of half-length reads.
@@ -43,7 +41,7 @@ def read_labels(path: Path) -> DataFrame:
         )
     words = table.label.str.strip().str.lower()
     blank = words.isin(_NONE)
-    if len(wrong := table.label[~blank & ~words.isin(_WORDS)]):
+    if len(wrong := table.label[~blank & ~words.isin(LABEL_WORDS)]):
         raise InputError(
             f"{path}: label {wrong.iloc[0]!r} is none of virus, viral, 1, others, nonviral, 0"
         )
@@ -52,7 +50,7 @@ def read_labels(path: Path) -> DataFrame:
     for name in ("group", "genome", "part"):
         table[name] = table[name].str.strip() if name in table else ""
     table = table.assign(
-        label=words.map(_WORDS), genome=table.genome.where(table.genome != "", table.record)
+        label=words.map(LABEL_WORDS), genome=table.genome.where(table.genome != "", table.record)
     )[~blank]
     labels = table.drop_duplicates(["record", "label"])
     if len(both := labels.record[labels.record.duplicated()]):

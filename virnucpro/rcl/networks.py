@@ -23,49 +23,13 @@ from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
-from torch import distributed, nn
+from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from virnucpro.training.group import sum_over_processes
+from virnucpro.training.group import MaskedBatchNorm
 
 RCL = 1
 """Index of the class "residue of the RCL" in the logits."""
-
-
-class MaskedBatchNorm(nn.BatchNorm1d):
-    """Batch norm whose statistics in training are those of the residues, without the padding.
-
-    Where several processes train together, the statistics are those of the residues of all of them.
-    In evaluation it is the batch norm of torch.
-    """
-
-    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-        """Return ``x`` ``[B, C, L]`` normalised, with zeros behind the end of each protein."""
-        if not self.training:
-            return super().forward(x) * mask
-        assert self.running_mean is not None
-        assert self.running_var is not None
-        # float32 also under mixed precision: a sum of 10,000 residues overflows float16.
-        values, residues = x.float(), mask.float()
-        sums = _total(torch.cat([(values * residues).sum((0, 2)), residues.sum().reshape(1)]))
-        count = sums[-1].clamp(min=1)
-        mean = sums[:-1] / count
-        centred = values - mean[:, None]
-        variance = _total((centred.square() * residues).sum((0, 2))) / count
-        with torch.no_grad():
-            share = self.momentum or 0.0
-            self.running_mean.lerp_(mean.detach(), share)
-            # As in torch, the running variance is the unbiased estimate.
-            unbiased = variance.detach() * count / (count - 1).clamp(min=1)
-            self.running_var.lerp_(unbiased, share)
-        scale = self.weight * torch.rsqrt(variance + self.eps)
-        return (centred * scale[:, None] + self.bias[:, None]).to(x.dtype) * mask
-
-
-def _total(sums: torch.Tensor) -> torch.Tensor:
-    """Return the sum over the processes that train together."""
-    together = distributed.is_available() and distributed.is_initialized()
-    return sum_over_processes(sums) if together else sums
 
 
 class ConvLayer(nn.Module):

@@ -17,7 +17,7 @@ from virnucpro.rcl.features import ProteinFeatures
 from virnucpro.rcl.networks import NETWORKS, RCL
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.settings import RclTrainingSettings
-from virnucpro.training.group import TrainingGroup
+from virnucpro.training.group import TrainingGroup, sum_over_processes
 from virnucpro.training.loop import EpochPlan, TrainingLoop, cosine_rate, random_seed
 
 PLATEAU_FACTOR = 0.5  # of RCL-identifier: ReduceLROnPlateau(mode="max", factor=0.5)
@@ -184,8 +184,8 @@ class RclLoop(TrainingLoop):
                     values = row_logits[: lengths[row], RCL] - row_logits[: lengths[row], 1 - RCL]
                     margins[int(starts[row]) : int(starts[row + 1])] = values.double()
             losses[1] = len(batches) / group.world
-            loss, count = group.total(losses).tolist()
-            scores = group.total(margins).cpu().numpy()
+            loss, count = sum_over_processes(losses).tolist()
+            scores = sum_over_processes(margins).cpu().numpy()
         truth = np.concatenate([protein.labels() for protein in proteins]) == RCL
         return {"validation_loss": loss / count, **residue_metrics(truth, scores)}
 

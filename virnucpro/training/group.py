@@ -8,13 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import distributed, nn
 
 
 def sum_over_processes(x: torch.Tensor) -> torch.Tensor:
-    """Return the sum over all processes. It depends on every summand, so gradients are summed."""
+    """Return the sum over all processes, the same bits on each; gradients are summed, too."""
     from torch.distributed.nn.functional import all_reduce
 
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return x
     total: torch.Tensor = all_reduce(x)  # type: ignore[no-untyped-call]
     return total
 
@@ -27,13 +29,9 @@ class TrainingGroup:
     world: int
     device: torch.device
 
-    def total(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sum over all processes, the same bits on each; it passes gradients."""
-        return x if self.world == 1 else sum_over_processes(x)
-
     def any(self, flag: bool) -> bool:
         """Return whether ``flag`` is set on any process."""
-        return bool(self.total(torch.tensor(float(flag), device=self.device)) > 0)
+        return bool(sum_over_processes(torch.tensor(float(flag), device=self.device)) > 0)
 
     def own_rows(self, rows: int) -> slice:
         """Return which of ``rows`` rows this process takes."""
@@ -46,3 +44,34 @@ class TrainingGroup:
         ids = [self.device] if self.device.type == "cuda" else None
         # Buffers are the same on every process already: they follow from sums over all of them.
         return nn.parallel.DistributedDataParallel(network, device_ids=ids, broadcast_buffers=False)
+
+
+class MaskedBatchNorm(nn.BatchNorm1d):
+    """Batch norm whose statistics in training are those of all processes, without the padding.
+
+    In evaluation it is the batch norm of torch.
+    """
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        """Return ``x`` ``[B, C, L]`` normalised, with zeros where ``mask`` ``[B, 1, L]`` is 0."""
+        if not self.training:
+            return super().forward(x) * mask
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        # float32 also under mixed precision: a sum of 10,000 residues overflows float16.
+        values, residues = x.float(), mask.float()
+        sums = sum_over_processes(
+            torch.cat([(values * residues).sum((0, 2)), residues.sum().reshape(1)])
+        )
+        count = sums[-1].clamp(min=1)
+        mean = sums[:-1] / count
+        centred = values - mean[:, None]
+        variance = sum_over_processes((centred.square() * residues).sum((0, 2))) / count
+        with torch.no_grad():
+            share = self.momentum or 0.0
+            self.running_mean.lerp_(mean.detach(), share)
+            # As in torch, the running variance is the unbiased estimate.
+            unbiased = variance.detach() * count / (count - 1).clamp(min=1)
+            self.running_var.lerp_(unbiased, share)
+        scale = self.weight * torch.rsqrt(variance + self.eps)
+        return (centred * scale[:, None] + self.bias[:, None]).to(x.dtype) * mask

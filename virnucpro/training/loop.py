@@ -20,7 +20,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from virnucpro.compute.threads import call_mkl_functions_once
 from virnucpro.errors import DeviceError, InputError
 from virnucpro.store.disk import Disk
-from virnucpro.training.group import TrainingGroup
+from virnucpro.training.group import TrainingGroup, sum_over_processes
 from virnucpro.training.progress import EpochEnded, EpochProgress, ReportEvent, StopRequested
 from virnucpro.training.savepoint import AVERAGE, load_savepoint, save_savepoint
 
@@ -238,7 +238,7 @@ class TrainingLoop(ABC):
 
     def _total_loss(self, loss: torch.Tensor) -> float:
         with torch.no_grad():
-            return float(self.group.total(loss))
+            return float(sum_over_processes(loss))
 
 
 def _on_cpu(network: nn.Module) -> dict[str, torch.Tensor]:

@@ -23,9 +23,10 @@ from virnucpro.rcl.models import (
     windows_of,
     write_rcl_model,
 )
-from virnucpro.rcl.networks import NETWORKS, RCL, MaskedBatchNorm
+from virnucpro.rcl.networks import NETWORKS, RCL
 from virnucpro.rcl.rule import RegionRule, find_region
 from virnucpro.store.disk import Disk
+from virnucpro.training.group import MaskedBatchNorm
 
 Make = Callable[..., RclModel]
 KINDS = tuple(NETWORKS)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.unit.training.made_genomes import coding, mutated
-from virnucpro.training.data import relatives
-from virnucpro.training.data.relatives import SCALED, K, merge_sketches, shared_fraction, sketch
+from virnucpro.training.data import splits
+from virnucpro.training.data.splits import SCALED, K, merge_sketches, shared_fraction, sketch
 
 COMPLEMENT = str.maketrans("ACGT", "TGCA")
 
@@ -47,7 +47,7 @@ def test_unknown_bases_are_in_no_word_and_case_does_not_matter():
 def test_long_sequences_are_hashed_in_blocks_without_a_seam(monkeypatch):
     sequence = coding(3, 5000)
     whole = sketch(sequence)
-    monkeypatch.setattr(relatives, "BLOCK", 700)
+    monkeypatch.setattr(splits, "BLOCK", 700)
     assert np.array_equal(sketch(sequence), whole)
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from tests.unit.training.made_genomes import coding, mutated
 from virnucpro.errors import InputError
-from virnucpro.training.data.relatives import sketch
-from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
+from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives, sketch
 
 COLUMNS = ("genome", "taxon", "wanted", "test", "label", "part")
 

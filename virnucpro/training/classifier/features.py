@@ -17,7 +17,7 @@ import torch
 
 from virnucpro.errors import InputError
 from virnucpro.store.features import DamagedFeaturesError, load_features, map_rows
-from virnucpro.training.data.dataset import LABELS, Dataset, Part
+from virnucpro.training.data.dataset import Dataset, Part
 
 WINDOW_BYTES = 1 << 30  # features in memory, over all processes
 BLOCK_ROWS = 8192  # rows that are read together if their order does not matter
@@ -28,7 +28,7 @@ RowNumbers = npt.NDArray[np.int64]
 class PartFeatures:
     """The features of a part, checked but not opened. Each process opens them itself.
 
-    ``rows`` are those of each file, ``labels`` (int64 ``[n]``) the index in ``LABELS`` of each row,
+    ``rows`` are those of each file, ``labels`` (int64 ``[n]``) 1 for virus,
     and ``left_out`` counts the frames without features, because they failed.
     """
 
@@ -59,7 +59,7 @@ def find_features(dataset: Dataset, part: Part) -> PartFeatures:
         for frame_id in features.ids:
             for frame in frames:
                 if frame.frame == frame_id:
-                    labels.append(LABELS.index(frame.label))
+                    labels.append(int(frame.label == "virus"))
                     break
                 left_out += 1
             else:
@@ -104,19 +104,6 @@ class FeatureReader:
         """Yield the rows ``start`` to ``stop`` in their order, ``BLOCK_ROWS`` at a time."""
         for first in range(start, stop, BLOCK_ROWS):
             yield self.take(np.arange(first, min(first + BLOCK_ROWS, stop)))
-
-
-def moments(features: PartFeatures) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return mean and standard deviation ``[width]`` over all rows, computed in float64.
-
-    The deviation of a column that does not vary is given as 1.
-    """
-    from sklearn.preprocessing import StandardScaler
-
-    scaler = StandardScaler()
-    for block in FeatureReader(features).blocks(0, len(features)):
-        scaler.partial_fit(block.numpy().astype(np.float64))
-    return np.asarray(scaler.mean_), np.asarray(scaler.scale_)
 
 
 def epoch_windows(

@@ -22,18 +22,8 @@ from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
 from virnucpro.training.classifier.card import TrainingReport, card_text
-from virnucpro.training.classifier.features import (
-    FeatureReader,
-    PartFeatures,
-    find_features,
-    moments,
-)
-from virnucpro.training.classifier.trainer import (
-    EPS,
-    TrainingPlan,
-    TrainingSettings,
-    fold_standardisation,
-)
+from virnucpro.training.classifier.features import FeatureReader, PartFeatures, find_features
+from virnucpro.training.classifier.trainer import EPS, TrainingPlan, TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset, Part
 from virnucpro.training.packages import require_packages
 from virnucpro.training.progress import Show
@@ -100,10 +90,7 @@ def fit_classifier(
                 "train or validation has frames of one class only: prepare the data with more "
                 "genomes of the other class"
             )
-        mean, deviation = np.zeros(train.width), np.ones(train.width)
-        if settings.standardise:
-            mean, deviation = moments(train)
-        plan = TrainingPlan(settings, train, validation, mean, deviation, files.savepoint)
+        plan = TrainingPlan(settings, train, validation, files.savepoint)
         sizes = ", ".join(f"{part} {len(features):,}" for part, features in parts.items())
         show(Notice("info", f"frames: {sizes}; {train.width:,} numbers each"))
         if left_out := sum(features.left_out for features in parts.values()):
@@ -154,10 +141,7 @@ def _finished(
     devices: Sequence[Device],
 ) -> tuple[TrainingReport, bytes]:
     """Fit the temperature, measure, and return the report and the classifier file."""
-    state, settings = point.best, plan.settings
-    if settings.standardise:
-        state = fold_standardisation(state, plan.mean, plan.deviation)
-    classifier = Classifier(state, EPS)
+    settings, classifier = plan.settings, Classifier(point.best, EPS)
     margins = {}
     for part, features in parts.items():
         if part != "train":
@@ -176,9 +160,9 @@ def _finished(
             "log_loss": log_loss(virus, scaled),
         }
     # Without a path: files made from the same data in the same way are the same to the byte.
-    names = ("recipe", "hidden", "epochs", "batch_size", "learning_rate", "patience", "seed")
+    options = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed")
     words = " ".join(
-        f"--{name.replace('_', '-')} {getattr(settings, name)}" for name in (*names, "precision")
+        f"--{name.replace('_', '-')} {getattr(settings, name)}" for name in (*options, "precision")
     )
     report = TrainingReport(
         dataset,
@@ -193,7 +177,7 @@ def _finished(
     )
     models = [record["models"][molecule] for molecule in MOLECULES]
     content = classifier_to_bytes(
-        state,
+        point.best,
         encoders=[entry_of(model["name"], model["family"]) for model in models],
         chunk_lengths=dataset.lengths(),
         extra={

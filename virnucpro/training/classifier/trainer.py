@@ -1,17 +1,13 @@
-"""The training of the classifier, as each process runs it: settings, network and loop.
-
-The settings are those of the original program, and modern ones. The network is the same with both.
-"""
+"""The training of the classifier, as each process runs it: settings, network and loop."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -24,10 +20,9 @@ from virnucpro.training.classifier.features import (
     RowNumbers,
     epoch_windows,
 )
-from virnucpro.training.group import TrainingGroup
-from virnucpro.training.loop import EpochPlan, TrainingLoop, cosine_rate, random_seed
+from virnucpro.training.group import MaskedBatchNorm, TrainingGroup, sum_over_processes
+from virnucpro.training.loop import EpochPlan, TrainingLoop, random_seed
 
-RecipeName = Literal["original", "modern"]
 STEP_EPOCHS, STEP_FACTOR = 10, 0.85  # train.py of the original: StepLR(step_size=10, gamma=0.85)
 
 
@@ -38,17 +33,10 @@ class TrainingSettings:
     The defaults are those of train.py of https://github.com/Li-Jing-1997/VirNucPro.
     """
 
-    recipe: RecipeName = "original"  # the settings that these started from
-    optimizer: Literal["sgd", "adamw"] = "sgd"
-    schedule: Literal["step", "cosine"] = "step"  # of the learning rate; the cosine has a warm-up
-    # Inputs get mean 0 and variance 1. At the end this is folded into the first layer, so that the
-    # finished classifier takes embeddings as they are.
-    standardise: bool = False
     epochs: int = 200  # the most
     batch_size: int = 32  # frames per step, over all processes together
     learning_rate: float = 0.0002  # its highest value
     momentum: float = 0.9  # of SGD
-    weight_decay: float = 0.0  # of AdamW, on the two matrices
     hidden: int = 512
     dropout: float = 0.5
     patience: int = 5  # epochs without a lower validation loss before training stops
@@ -57,83 +45,33 @@ class TrainingSettings:
 
     def rate(self, epochs: float) -> float:
         """Return the learning rate after so many ``epochs``."""
-        if self.schedule == "step":
-            return self.learning_rate * STEP_FACTOR ** (int(epochs) // STEP_EPOCHS)
-        return cosine_rate(self.learning_rate, epochs, self.epochs)
+        return self.learning_rate * STEP_FACTOR ** (int(epochs) // STEP_EPOCHS)
 
 
-RECIPES: dict[RecipeName, TrainingSettings] = {
-    "original": TrainingSettings(),
-    # Batches of 512 keep a GPU busy. With them, AdamW at its usual rate needs some tens of epochs.
-    # There is weight decay and no label smoothing, because smoothed labels bend the scores, which
-    # are calibrated afterwards.
-    "modern": TrainingSettings(
-        recipe="modern",
-        optimizer="adamw",
-        schedule="cosine",
-        standardise=True,
-        epochs=40,
-        batch_size=512,
-        learning_rate=0.001,
-        momentum=0.0,
-        weight_decay=0.01,
-    ),
-}
-
-
-EPS, MOMENTUM = 1e-5, 0.1  # torch's defaults for BatchNorm1d
-
-
-class GlobalBatchNorm(nn.Module):
-    """Batch normalisation of ``[n, hidden]`` over the rows of all processes."""
-
-    def __init__(self, hidden: int, group: TrainingGroup) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(hidden))
-        self.bias = nn.Parameter(torch.zeros(hidden))
-        self.running_mean: torch.Tensor
-        self.running_var: torch.Tensor
-        self.register_buffer("running_mean", torch.zeros(hidden))
-        self.register_buffer("running_var", torch.ones(hidden))
-        self._group = group
-
-    def forward(self, x: torch.Tensor, rows: int) -> torch.Tensor:
-        """Normalise ``x``; in training with the statistics of the ``rows`` of the whole batch."""
-        if not self.training:
-            statistics = self.running_mean, self.running_var
-            return F.batch_norm(x, *statistics, self.weight, self.bias, eps=EPS)
-        mean = self._group.total(x.sum(0)) / rows  # [hidden]
-        centred = x - mean
-        variance = self._group.total((centred * centred).sum(0)) / rows
-        with torch.no_grad():
-            unbiased = variance * rows / max(rows - 1, 1)
-            self.running_mean.lerp_(mean, MOMENTUM)
-            self.running_var.lerp_(unbiased, MOMENTUM)
-        return centred * (variance + EPS).rsqrt() * self.weight + self.bias
+EPS = 1e-5  # torch's default for batch normalisation
 
 
 class ClassifierNetwork(nn.Module):
     """Linear layer, batch normalisation, ReLU, dropout, linear layer."""
 
-    def __init__(self, width: int, settings: TrainingSettings, group: TrainingGroup) -> None:
+    def __init__(self, width: int, settings: TrainingSettings) -> None:
         """Draw the first weights as the original does (Xavier), from the seed of the settings."""
         super().__init__()
         random = torch.Generator().manual_seed(settings.seed)
         self.hidden_layer = _linear(width, settings.hidden, random)
-        # Batch normalisation takes this bias out again. Its gradient consists of rounding errors,
-        # which AdamW would turn into full steps.
+        # Batch normalisation takes this bias out again: its gradient consists of rounding errors.
         self.hidden_layer.bias.requires_grad_(False)
-        self.bn1 = GlobalBatchNorm(settings.hidden, group)
+        self.bn1 = MaskedBatchNorm(settings.hidden)
         self.output_layer = _linear(settings.hidden, 2, random)
         self._keep_probability = 1 - settings.dropout
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor, rows: int) -> torch.Tensor:
-        """Return the logits ``[n, 2]`` of ``[n, width]``; ``rows`` are those of the whole batch.
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Return the logits ``[n, 2]`` of ``[n, width]``.
 
         ``mask`` ``[n, hidden]`` holds the units that dropout keeps; it is read in training only.
         """
         x = self.hidden_layer(x).float()  # [n, hidden]
-        x = F.relu(self.bn1(x, rows))
+        x = F.relu(self.bn1(x[..., None], torch.ones_like(x[:, :1, None]))[..., 0])
         if self.training:
             x = x * mask / self._keep_probability
         return torch.as_tensor(self.output_layer(x)).float()  # [n, 2]
@@ -153,37 +91,13 @@ def dropout_mask(rows: int, settings: TrainingSettings, epoch: int, batch: int) 
     return mask.bernoulli_(1 - settings.dropout, generator=random)
 
 
-def weight_decay_groups(network: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Return groups for AdamW: decay is for matrices and kernels; it would distort scales."""
-    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    return [
-        {"params": [p for p in trained if p.ndim > 1], "weight_decay": weight_decay},
-        {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-
-
-def fold_standardisation(
-    state: dict[str, torch.Tensor], mean: np.ndarray, deviation: np.ndarray
-) -> dict[str, torch.Tensor]:
-    """Return the state for inputs ``x`` of a network trained on ``(x - mean) / deviation``."""
-    weight = state["hidden_layer.weight"].double().numpy() / deviation  # [hidden, width]
-    bias = state["hidden_layer.bias"].double().numpy() - weight @ mean
-    first_layer = {"hidden_layer.weight": weight, "hidden_layer.bias": bias}
-    return state | {name: torch.from_numpy(value).float() for name, value in first_layer.items()}
-
-
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What is trained, on which features, and where the savepoint is. Picklable.
-
-    ``mean`` and ``deviation`` ``[width]`` standardise the inputs; 0 and 1 leave them as they are.
-    """
+    """What is trained, on which features, and where the savepoint is. Picklable."""
 
     settings: TrainingSettings
     train: PartFeatures
     validation: PartFeatures
-    mean: npt.NDArray[np.float64]
-    deviation: npt.NDArray[np.float64]
     savepoint: Path
 
     def loop(self, group: TrainingGroup) -> ClassifierLoop:
@@ -206,13 +120,9 @@ class ClassifierLoop(TrainingLoop):
         """Load the savepoint, and open the features."""
         self._plan, self._settings = plan, plan.settings
         settings = plan.settings
-        network = ClassifierNetwork(plan.train.width, settings, group).to(group.device)
-        if settings.optimizer == "adamw":
-            groups = weight_decay_groups(network, settings.weight_decay)
-            optimizer: torch.optim.Optimizer = torch.optim.AdamW(groups, settings.learning_rate)
-        else:
-            trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-            optimizer = torch.optim.SGD(trained, settings.learning_rate, settings.momentum)
+        network = ClassifierNetwork(plan.train.width, settings).to(group.device)
+        trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.SGD(trained, settings.learning_rate, settings.momentum)
         super().__init__(
             plan.savepoint,
             network,
@@ -223,8 +133,6 @@ class ClassifierLoop(TrainingLoop):
         )
         self._train = FeatureReader(plan.train)
         self._validation = FeatureReader(plan.validation)
-        self._mean = torch.from_numpy(plan.mean).float().to(group.device)
-        self._scale = torch.from_numpy(1 / plan.deviation).float().to(group.device)
 
     def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan:
         """Return the batches of an epoch, whose features are read window by window."""
@@ -259,16 +167,11 @@ class ClassifierLoop(TrainingLoop):
         group, rows = self.group, content.rows
         mask = dropout_mask(rows, self._settings, self.savepoint.epoch, number)
         with self.autocast():
-            x = self._standardised(content.features)
-            logits = self.model(x, mask[group.own_rows(rows)].to(group.device), rows)
+            x = content.features.to(group.device)
+            logits = self.model(x, mask[group.own_rows(rows)].to(group.device))
         loss = F.cross_entropy(logits, content.labels.to(group.device), reduction="sum")
         self.descend(loss / rows)
         return loss.detach()
-
-    def _standardised(self, x: torch.Tensor) -> torch.Tensor:
-        """Return features on the device; with mean 0 and variance 1 if the settings say so."""
-        x = x.to(self.group.device)
-        return (x - self._mean) * self._scale if self._settings.standardise else x
 
     def validate(self) -> Mapping[str, float]:
         """Return cross entropy and AUROC on the validation part."""
@@ -278,10 +181,10 @@ class ClassifierLoop(TrainingLoop):
         self.network.eval()
         unused_mask = torch.empty(0)
         with torch.no_grad():
-            blocks = map(self._standardised, self._validation.blocks(own_rows.start, own_rows.stop))
-            own = [self.network(block, unused_mask, 0) for block in blocks]
+            blocks = self._validation.blocks(own_rows.start, own_rows.stop)
+            own = [self.network(x.to(self.group.device), unused_mask) for x in blocks]
             logits[own_rows] = torch.cat([logits[:0], *own])
-            all_logits = self.group.total(logits).cpu().numpy().astype(np.float64)
+            all_logits = sum_over_processes(logits).cpu().numpy().astype(np.float64)
         margins = all_logits[:, 1] - all_logits[:, 0]
         if not np.isfinite(margins).all():
             return {"validation_loss": float("nan"), "auroc": float("nan")}

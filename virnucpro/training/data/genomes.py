@@ -21,7 +21,7 @@ from virnucpro.stages.chunking import refuse_changed_input
 from virnucpro.store.disk import HashedFile
 from virnucpro.training.data.dataset import PARTS
 from virnucpro.training.data.genbank import GenomeRecord, is_genbank, read_genbank
-from virnucpro.training.data.relatives import sketch
+from virnucpro.training.data.splits import sketch
 from virnucpro.training.data.table import SourceRow
 
 if TYPE_CHECKING:

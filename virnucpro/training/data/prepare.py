@@ -214,10 +214,7 @@ def _own_files(dataset: Dataset, content: Content) -> list[Path]:
 def _existing_work(
     dataset: Dataset, content: Content, identity: Mapping[str, Json]
 ) -> ExistingWork:
-    """Return what the folder holds; ``identity`` names the settings that are compared.
-
-    Unfinished work is never compared: nothing of it is used.
-    """
+    """Return what the folder holds; ``identity`` names what is compared, if it is finished."""
     own_files, known = list[Path](), None
     finished = dataset.description_file.exists()
     if finished:

@@ -24,7 +24,7 @@ from virnucpro.training.data.dataset import PARTS, Label, Part
 REQUIRED = ("file", "label", "group")
 PATTERNS = ("genome", "taxon", "match")
 COLUMNS = (*REQUIRED, "split", *PATTERNS)
-_LABELS: Mapping[str, Label] = {
+LABEL_WORDS: Mapping[str, Label] = {
     "virus": "virus",
     "viral": "virus",
     "1": "virus",
@@ -116,7 +116,7 @@ def _row(line: int, columns: list[str], fields: list[str], folder: Path) -> Sour
     values = {name: f if name in PATTERNS and f.strip() else f.strip() for name, f in cells}
     if missing := [name for name in REQUIRED if not values.get(name)]:
         raise ValueError(f"{missing[0]} is empty (tabs between columns)")
-    label = _LABELS.get(values["label"].lower())
+    label = LABEL_WORDS.get(values["label"].lower())
     if label is None:
         raise ValueError(f"label {shortened(values['label'])!r} is neither virus nor others")
     path = (folder / values["file"]).resolve()

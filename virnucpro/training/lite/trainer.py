@@ -16,7 +16,6 @@ from torch import nn
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.errors import InputError, ModelError
 from virnucpro.precision import cpu_has_bf16
-from virnucpro.training.classifier.trainer import weight_decay_groups
 from virnucpro.training.group import TrainingGroup
 from virnucpro.training.lite.genomes import (
     Bases,
@@ -136,7 +135,14 @@ class LiteLoop(TrainingLoop):
                     f"to be trained ({settings.shape})"
                 )
             model.encoder.load_state_dict(plan.start.state_dict())
-        groups = weight_decay_groups(model, settings.weight_decay)
+        decayed: list[nn.Parameter] = []  # matrices and kernels; it would distort scales
+        others: list[nn.Parameter] = []
+        for parameter in model.parameters():
+            (decayed if parameter.ndim > 1 else others).append(parameter)
+        groups = [
+            {"params": decayed, "weight_decay": settings.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
         super().__init__(
             plan.savepoint,
             model,
