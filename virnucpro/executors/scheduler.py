@@ -27,8 +27,9 @@ from virnucpro.executors.signals import Interruption
 
 WAIT_SECONDS = 0.5  # longest wait between two looks at signals and at workers that are silent
 # Failed openings in a row after which a device is given up. A first failure may pass by itself
-# (another program that held the memory has ended); three do not.
-MAX_OPENINGS = 3
+# (another program that held the memory has ended); three do not. So many exits in a row over tasks
+# count the same where there are other workers.
+MAX_FAILURES = 3
 # Tasks per worker at the end of a stage that are handed out heaviest first.
 TAIL_TASKS = 4
 
@@ -54,7 +55,8 @@ class WorkerState:
     device: Device
     tasks: deque[Task] = field(default_factory=deque)
     is_open: bool = False
-    failed_openings: int = 0
+    failed_openings: int = 0  # in a row
+    exits: int = 0  # over tasks, in a row
     task_began: float = 0.0
     silence: float = 0.0
     busy_seconds: float = 0.0
@@ -199,17 +201,18 @@ class Scheduler:
                 self._emit(event)
             case WorkerDied():
                 self._after_death(worker, event)
-            case WorkEnded(_, task, WorkFailure() as failure, seconds):
-                self._after_failure(worker, task, failure, seconds)
-            case WorkEnded(_, _, TaskResult() as result):
-                self._after_completion(worker, event, result)
+            case WorkEnded(_, _, WorkFailure() as failure):
+                self._after_failure(worker, event, failure)
+            case WorkEnded():
+                self._after_completion(worker, event)
 
-    def _after_completion(self, worker: WorkerState, event: WorkEnded, result: TaskResult) -> None:
-        task = worker.tasks.popleft()
+    def _after_completion(self, worker: WorkerState, event: WorkEnded) -> None:
+        task, result = worker.tasks.popleft(), event.outcome
+        assert isinstance(result, TaskResult)
         worker.busy_seconds += event.seconds
+        worker.exits = 0
         if task.trial is not None:
-            self._queue.append(self._policy.after_trial(task))
-            self._end(self._policy.error)
+            self._search(worker, task, None)
             return
         worker.finished_tasks += 1
         worker.figures = event.figures
@@ -223,26 +226,27 @@ class Scheduler:
                 f"{2**event.halvings} times smaller now; is another program using the device?"
             )
             self._emit(Notice("warning", text))
-        for number in self._policy.after_success(worker.number, task):
-            if broken := self._workers.get(number):
-                self._give_up_device(broken, f"{broken.title} died over tasks that others finished")
+        self._policy.after_success(task)
         if self._final_error is not None and worker.tasks:
             self._remove(worker)  # it has begun its next task
         else:
             self._begin_task(worker)
 
-    def _after_failure(
-        self, worker: WorkerState, task: Task | None, failure: WorkFailure, seconds: float
-    ) -> None:
+    def _after_failure(self, worker: WorkerState, event: WorkEnded, failure: WorkFailure) -> None:
         text = f"{failure.error}: {failure.message}"
-        if failure.kind == "run" or self._final_error is not None:
+        searchable = self._stage.divisible or event.task is None
+        ends_run = failure.kind == "run" or (failure.kind == "data" and not searchable)
+        if ends_run or self._final_error is not None:
             self._remove(worker)
-            if failure.kind == "run":
+            if ends_run:
                 error_class = getattr(errors, failure.error, errors.OutputError)
                 self._end(error_class(failure.message))
-        elif task is None:
+        elif event.task is None:
             reason = f"{worker.title} cannot load the model: {text}"
             self._after_failed_opening(worker, reason, failure.kind)
+        elif failure.kind == "data":
+            worker.busy_seconds += event.seconds
+            self._search(worker, worker.tasks.popleft(), failure)
         elif failure.kind == "broken":
             self._give_up_device(
                 worker,
@@ -252,6 +256,12 @@ class Scheduler:
             )
         else:
             self._after_death(worker, WorkerDied(worker.number, worker.device, text))
+
+    def _search(self, worker: WorkerState, task: Task, failure: WorkFailure | None) -> None:
+        """Go on with the search for the sequences over which ``task`` fails."""
+        self._queue.append(self._policy.search(task, failure))
+        self._end(self._policy.error)
+        self._begin_task(worker)
 
     def _after_death(self, worker: WorkerState, event: WorkerDied) -> None:
         """Deal with a worker that died, that has to be ended, or that is lost with its device."""
@@ -264,19 +274,23 @@ class Scheduler:
         elif not worker.is_open:
             self._after_failed_opening(worker, f"{text} while it loaded the model", "device")
         else:
-            self._emit(Notice("warning", f"{text}; a new worker takes its place"))
             if worker.tasks:
                 worker.busy_seconds += self._clock() - worker.task_began
             # Any of its tasks may have ended it: a GPU writes one and computes or prepares another.
             tasks = self._policy.after_exit(worker.number, tuple(worker.tasks), text)
+            worker.exits += not any(task.trial for task in worker.tasks)
             worker.tasks.clear()
             self._end(self._policy.error)
-            self._replace(worker)
             self._queue.extend(reversed(tasks))
+            if worker.exits >= MAX_FAILURES and len(self._workers) > 1:
+                self._give_up_device(worker, f"{text}, {worker.exits} times in a row")
+            else:
+                self._emit(Notice("warning", f"{text}; a new worker takes its place"))
+                self._replace(worker)
 
     def _after_failed_opening(self, worker: WorkerState, reason: str, kind: FailureKind) -> None:
         worker.failed_openings += 1
-        if kind == "data" or worker.failed_openings == MAX_OPENINGS:
+        if kind == "data" or worker.failed_openings == MAX_FAILURES:
             self._give_up_device(worker, reason)
         else:
             self._emit(Notice("warning", f"{reason}; trying again"))
