@@ -142,9 +142,11 @@ def test_a_model_that_loads_at_the_second_attempt(pool: Make, tmp_path: Path) ->
 
 def test_a_device_that_never_opens_does_not_hold_up_the_others(pool: Make, tmp_path: Path) -> None:
     ids = [f"a{n}" for n in range(30)]
-    stage = Counting(fastas(tmp_path, ids, 5), tmp_path, opening="hangs on 1")
-    outcomes, _ = run_stage(stage, pool(2), tmp_path)
+    stage, executor = Counting(fastas(tmp_path, ids, 5), tmp_path, opening="hangs on 1"), pool(2)
+    outcomes, _ = run_stage(stage, executor, tmp_path)
     _check(ids, [], outcomes, tmp_path)
+    _, events = run_stage(Counting(fastas(tmp_path, ids, 4), tmp_path), executor, tmp_path)
+    assert {event.worker for event in _of(events, WorkerReport)} == {0, 1}
 
 
 def test_a_device_on_which_no_model_opens_is_given_up(pool: Make, tmp_path: Path) -> None:

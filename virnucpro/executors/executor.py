@@ -36,11 +36,9 @@ class LocalPool(WorkerPool):
             self._runner.take(self._work.popleft())
 
     def _start(self, worker: int) -> None:
-        self._runner = TaskRunner(
-            worker, self.workers[worker], lambda event: self._deliver(event, self._handle)
-        )
+        self._runner = TaskRunner(worker, self.workers[worker], lambda event: self._handle(event))
 
-    def _send(self, worker: int, work: Work) -> None:
+    def submit(self, worker: int, work: Work) -> None:
         self._work.append(work)
 
     def _end(self, worker: int) -> None:
@@ -89,6 +87,7 @@ class Executor:
         self._host_threads = host_threads
         self._interruption = interruption or Interruption()
         self._limits = limits or TimeLimits()
+        self._busy: set[int] = set()  # workers that an earlier stage has left at work
 
     def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
         """Carry out ``tasks``; results of a worker stage come in the order of completion.
@@ -105,11 +104,16 @@ class Executor:
             return
         stale_tasks = list(tasks)
         if stale_tasks:
+            scheduler = Scheduler(
+                stage, stale_tasks, self._pool, emit, self._interruption, self._limits
+            )
             with self._interruption.held():
-                scheduler = Scheduler(
-                    stage, stale_tasks, self._pool, emit, self._interruption, self._limits
-                )
-                yield from scheduler.outcomes()
+                for worker in self._busy & self._pool.workers.keys():
+                    self._pool.restart(worker)
+                try:
+                    yield from scheduler.outcomes()
+                finally:
+                    self._busy = scheduler.busy
 
     def close(self) -> None:
         """End the workers; those that are at work are not waited for."""

@@ -106,6 +106,11 @@ class Scheduler:
         self._last_wait = clock()
         self._heard: set[int] = set()  # workers with an event in this wait
 
+    @property
+    def busy(self) -> set[int]:
+        """The workers that are still at work or opening the stage."""
+        return {w.number for w in self._workers.values() if w.tasks or not w.is_open}
+
     def outcomes(self) -> Iterator[TaskResult]:
         """Yield results in the order in which tasks are finished; raises as :class:`Executor`."""
         while len(self._pool.workers) < len(self._tasks) and self._pool.start() is not None:
@@ -313,7 +318,7 @@ class Scheduler:
 
     def _add_worker(self, number: int) -> None:
         self._workers[number] = WorkerState(number, self._pool.workers[number])
-        self._pool.open(number, self._stage)
+        self._pool.submit(number, self._stage)
 
     def _replace(self, worker: WorkerState) -> None:
         """Restart a worker; the task that was queued for it goes to any worker that is free."""
@@ -324,7 +329,7 @@ class Scheduler:
         worker.tasks.clear()
         worker.is_open, worker.silence = False, 0.0
         self._pool.restart(worker.number)
-        self._pool.open(worker.number, self._stage)
+        self._pool.submit(worker.number, self._stage)
 
     def _remove(self, worker: WorkerState) -> None:
         """End a worker for good, unless that has been done."""

@@ -83,10 +83,10 @@ def _cluster_pool(
 ) -> RayPool:
     """Return the pool of a cluster with workers in it, until ``stack`` ends."""
     # Only here: without --cluster, nothing of Ray is imported.
-    from virnucpro.executors.cluster import connected, place_finder
-    from virnucpro.executors.ray_pool import RayPool
+    from virnucpro.executors.ray_pool import RayPool, connected, place_finder
 
-    emit(Notice("info", f"connecting to the Ray cluster {machine.cluster}"))
+    text = "waiting for its first free GPU or processor ('ray status' shows them)"
+    emit(Notice("info", f"connecting to the Ray cluster {machine.cluster}, and {text}"))
     stack.enter_context(connected(machine.cluster))
     # Only nodes that share this folder see a file of this size there.
     stack.callback(disk.remove, probe)

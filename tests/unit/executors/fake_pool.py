@@ -148,7 +148,7 @@ class FakePool(WorkerPool):
         self.work[worker] = deque()
         self.calls.append(f"start {worker}")
 
-    def _send(self, worker: int, work: Work) -> None:
+    def submit(self, worker: int, work: Work) -> None:
         self.work[worker].append(work)
         self.most_submitted = max(self.most_submitted, len(self.work[worker]))
 
