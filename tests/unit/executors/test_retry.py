@@ -6,12 +6,8 @@ import pytest
 
 from tests.unit.executors.fake_pool import FakeStage
 from virnucpro.contracts import FailedRow, Task
-from virnucpro.executors.retry import (
-    MAX_FAILURES_IN_A_ROW,
-    FailureKind,
-    WorkFailure,
-    search_records,
-)
+from virnucpro.executors.retry import FailureKind, WorkFailure, search_records
+from virnucpro.executors.scheduler import MAX_FAILURES_IN_A_ROW
 
 STAGE = FakeStage()
 
