@@ -23,14 +23,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import msgspec
-
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.layout import Layout, RunLayout, existing_paths
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, is_own_file, refuse_links
-from virnucpro.store.documents import parse_json, read_document, sealed, stamped
+from virnucpro.store.documents import parse_json, read_kept, sealed, stamped
 from virnucpro.store.ledger import Ledger, has_receipts
 from virnucpro.store.lock import read_owner
 
@@ -219,10 +217,7 @@ def save_identity(path: Path, identity: WorkIdentity, disk: Disk) -> None:
 
 def read_identity(path: Path) -> WorkIdentity | None:
     """Return what :func:`save_identity` recorded; None where there is no readable record."""
-    try:
-        return msgspec.convert(read_document("work", path), WorkIdentity)
-    except (OSError, ValueError):
-        return None
+    return read_kept("work", path, WorkIdentity)
 
 
 # --- the state of a run: what its results depend on, and whether a later start may go on with it
@@ -252,10 +247,7 @@ class RunState:
 
 def read_state(layout: Layout) -> RunState | None:
     """Return the state of an earlier run of the same STEM; a damaged one counts as none."""
-    try:
-        return msgspec.convert(read_document("run state", layout.run_state), RunState)
-    except (OSError, ValueError):
-        return None
+    return read_kept("run state", layout.run_state, RunState)
 
 
 def write_state(layout: Layout, disk: Disk, state: RunState) -> None:

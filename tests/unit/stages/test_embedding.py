@@ -19,7 +19,7 @@ from virnucpro.layout import RunLayout
 from virnucpro.stages.embedding import EmbeddingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
-from virnucpro.store.ledger import read_receipt
+from virnucpro.store.ledger import Ledger
 
 COUNT = 620
 
@@ -50,7 +50,7 @@ def test_a_file_becomes_features_with_a_receipt(stage: EmbeddingStage, task: Tas
     found = load_features(task.outputs[0], "protein")
     assert found.ids == [name for name, _ in read_fasta(task.inputs[0])]
     assert not torch.equal(found.data[0], found.data[1])
-    receipt = read_receipt(task.receipt, stage.layout.root)
+    receipt = Ledger(stage.layout).read(task.receipt)
     assert (receipt.outputs, receipt.fingerprint) == (done.outputs, task.fingerprint)
     assert done.outputs[0].rows == COUNT
 
@@ -63,7 +63,7 @@ def test_what_is_excluded_has_no_row(stage: EmbeddingStage, task: Task) -> None:
     ids = load_features(task.outputs[0], "protein").ids
     assert ids == [f"r{n}" for n in range(COUNT) if n not in rows]
     assert [failed.ids for failed in done.figures.failures] == [(f"r{row}",) for row in rows]
-    assert read_receipt(task.receipt, stage.layout.root).failed == tuple(f"r{row}" for row in rows)
+    assert Ledger(stage.layout).read(task.receipt).failed == tuple(f"r{row}" for row in rows)
 
 
 def test_nothing_but_failures_is_a_file_without_rows(stage: EmbeddingStage, task: Task) -> None:

@@ -78,7 +78,7 @@ def test_damage_is_noticed_with_its_reason(
 def test_a_receipt_never_points_outside(task: Task, layout: Layout, name: str) -> None:
     _carry_out(task, layout)
     document = unsealed(task.receipt.read_bytes())
-    document["outputs"][0]["file"] = name
+    document["outputs"][0]["path"] = name
     task.receipt.write_bytes(sealed(document))
     assert _ledger(layout).check(task) == "receipt unreadable"
     task.receipt.write_bytes(sealed(document | {"schema": 99, "producer": "virnucpro 9"}))
