@@ -14,13 +14,12 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.events import StepProgress
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import Disk
-from virnucpro.store.documents import SCHEMAS
+from virnucpro.store.documents import SCHEMAS, read_kept
 from virnucpro.store.lock import locked
 from virnucpro.store.work import (
     ExistingWork,
     WorkIdentity,
     check_work,
-    read_identity,
     save_identity,
 )
 from virnucpro.training.data.dataset import CONTENTS, PARTS, Content, Dataset
@@ -253,7 +252,7 @@ def _existing_work(
             if not force:
                 raise
         own_files = _own_files(dataset, *contents)
-    elif begun := read_identity(dataset.begun_file):
+    elif begun := read_kept("work", dataset.begun_file, WorkIdentity):
         own_files = _own_files(dataset, str(begun.settings["content"]))
     foreign_files = [path for path in _own_files(dataset, content) if path not in own_files]
     previous = dataset.previous
