@@ -198,7 +198,9 @@ def _to_do(
             reasons.update([reason] if reason != "no receipt" else [])
     if stale and run.unscored is None and not run.space_checked and stage.bytes_per_frame:
         check_space(run, emit)
-    return [run.ledger.reopened(task) for task in stale]
+    for task in stale:
+        run.ledger.reopen(task)
+    return stale
 
 
 def stages_ahead(run: Run, position: int, files: Sequence[int] | None) -> list[StageAhead]:

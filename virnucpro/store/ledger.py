@@ -68,20 +68,9 @@ def fingerprint(task: Task, input_digests: list[str]) -> str:
     return digest({"stage": task.stage, **decides})
 
 
-def write_receipt(disk: Disk, result: TaskResult, origin: str = "computed") -> None:
-    """Write the receipt of a finished task, whose files are safe: from here on it counts.
-
-    A task that no ledger has handed out has no fingerprint, and gets no receipt.
-    """
-    if result.task.fingerprint:
-        document = receipt_document(receipt_of(result, origin), result.task.root)
-        disk.save(result.task.receipt, sealed(document))
-
-
-def receipt_of(result: TaskResult, origin: str = "computed") -> Receipt:
-    """Return what the receipt of a finished task says."""
-    task, seconds = result.task, round(result.seconds, 3)
-    return Receipt(task.stage, task.fingerprint, result.outputs, result.figures, origin, seconds)
+def write_receipt(disk: Disk, name: Path, receipt: Receipt, root: Path) -> None:
+    """Write the receipt of a finished task, whose files are safe: from here on it counts."""
+    disk.save(name, sealed(receipt_document(receipt, root)))
 
 
 def receipt_document(receipt: Receipt, root: Path) -> dict[str, Json]:
@@ -224,10 +213,10 @@ class Ledger:
             if path.is_symlink() or (path.exists() and sha256_of(path) != digests[path])
         ]
 
-    def reopened(self, task: Task) -> Task:
-        """Return a stale task as it is carried out, after its old receipt is removed."""
+    def reopen(self, task: Task) -> None:
+        """Remove the receipt of a stale task, and hash its inputs before they are used."""
         self._disk.remove(task.receipt)
-        return replace(task, fingerprint=self._fingerprint(task), root=self._layout.root)
+        self._fingerprint(task)
 
     def _fingerprint(self, task: Task) -> str:
         for path in task.inputs:
@@ -237,27 +226,28 @@ class Ledger:
         return fingerprint(task, [self._digests[path] for path in task.inputs])
 
     def accept(self, result: TaskResult, *, durable: bool = True) -> None:
-        """Count a finished task, and write its receipt, unless its session has done that.
+        """Count a finished task, and write its receipt.
 
         Raises:
-            OutputError: an input was changed since it was hashed. The receipt is removed.
+            OutputError: an input was changed since it was hashed.
         """
-        task = result.task
+        task, outputs, seconds = result.task, result.outputs, round(result.seconds, 3)
         for file in [self._files[path] for path in task.inputs if path in self._files]:
             if file.changed:
-                self._disk.remove(task.receipt)
                 raise OutputError(
                     f"{file.path} was changed while the run used it: nothing was made from it; let "
                     f"no other program write there, then {AGAIN}"
                 )
-        for output in result.outputs:
+        for output in outputs:
             stamp = stamp_of(output.path)
             self._files[output.path] = HashedFile(output.path, output.sha256, stamp)
-        self._remember(task.receipt, receipt_of(result))
+        decided_by = self._fingerprint(task)
+        receipt = Receipt(task.stage, decided_by, outputs, result.figures, "computed", seconds)
+        self._remember(task.receipt, receipt)
         if task.receipt == self._layout.receipt(task.stage):
             self.store([task.receipt], durable=durable)
-        elif not task.receipt.exists():
-            write_receipt(self._disk, result)
+        else:
+            write_receipt(self._disk, task.receipt, receipt, self._layout.root)
 
     def remove(
         self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path] = frozenset()

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
-from virnucpro.contracts import Json, OutputFile, Task, TaskResult
+from virnucpro.contracts import Json, OutputFile, Task, TaskFigures
 from virnucpro.errors import NothingToResumeError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import (
@@ -27,7 +26,7 @@ from virnucpro.layout import (
 )
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
-from virnucpro.store.ledger import fingerprint, write_receipt
+from virnucpro.store.ledger import Receipt, fingerprint, write_receipt
 
 
 def is_legacy_run(layout: Layout) -> bool:
@@ -141,7 +140,7 @@ def take_over(
     for path, (kind, number) in feature_files(layout).items():
         if kind != molecule:
             continue
-        task = replace(task_of(number), root=layout.root)
+        task = task_of(number)
         sha, ids = hashlib.sha256(), []
         try:
             # Its lines were wrapped, as those of a new file are not.
@@ -155,8 +154,8 @@ def take_over(
                 rows = features.data.shape[1]
                 raise ValueError(f"its rows have {rows} numbers, the model's {width}")
             output = OutputFile(path, path.stat().st_size, digest, len(ids))
-            task = replace(task, fingerprint=fingerprint(task, [sha.hexdigest()]))
-            write_receipt(disk, TaskResult(task, (output,)), "legacy")
+            proof = task.stage, fingerprint(task, [sha.hexdigest()]), (output,), TaskFigures()
+            write_receipt(disk, task.receipt, Receipt(*proof, "legacy", 0.0), layout.root)
             taken += 1
         except (OSError, ValueError) as reason:
             texts.append(f"{path.name} of an earlier version is computed again: {reason}")
