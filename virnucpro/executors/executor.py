@@ -47,7 +47,6 @@ class LocalPool(WorkerPool):
         del self._runner
 
 
-CPU_LIMITS = TimeLimits(silence=3600)  # a batch of ESM-2 3B takes minutes on one slow core
 HOST_TASKS = 8  # tasks of a host stage at a time: merging 10,000 frames takes 0.13 GB
 HOST_THREAD = "host"
 
@@ -63,8 +62,7 @@ def open_executor(
         return Executor(LocalPool(devices[0]), devices[0].threads)
     pool = ProcessPool(devices, machine.tokenizer_threads)
     host_threads = machine.threads or sum(device.threads for device in devices)
-    limits = CPU_LIMITS if devices[0].kind == "cpu" else TimeLimits()
-    return Executor(pool, host_threads, interruption, limits)
+    return Executor(pool, host_threads, interruption)
 
 
 class Executor:

@@ -50,7 +50,7 @@ TAIL_TASKS = 4
 class TimeLimits:
     """Seconds after which a worker is replaced or no longer waited for."""
 
-    silence: float = 600.0  # without an event, in a task: no batch takes so long on a GPU
+    silence: float = 1800.0  # without an event, in a task: no batch takes so long on any device
     opening: float = 1800.0  # while it opens a stage: 11 GB of weights over a slow network
     grace: float = 10.0  # for the tasks in flight, when the run has to end early
 
