@@ -59,29 +59,24 @@ class WorkFailure:
 
 def describe_failure(error: BaseException) -> WorkFailure:
     """Return what the scheduler needs to know about an exception that a worker met."""
-    name = type(error).__name__
-    message = str(error).strip() or name
-    kind = failure_kind(error)
-    return WorkFailure(kind, name, message if kind == "run" else message.splitlines()[0])
-
-
-def failure_kind(error: BaseException) -> FailureKind:
-    """Return the kind of failure that an exception stands for."""
+    name, torch = type(error).__name__, sys.modules.get("torch")
+    message, text = str(error).strip() or name, str(error)
+    # Errors of a device are told by their words: most libraries raise a plain RuntimeError, and
+    # torch an AssertionError where it was built without CUDA.
+    plain = isinstance(error, RuntimeError | AssertionError)
+    kind: FailureKind = "data"
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-        return "memory"
-    if isinstance(error, VirNucProError | OSError):
-        return "run"  # OSError: a file that cannot be read is not the fault of a sequence
-    # Other errors of a device are told by their words: most libraries raise a plain RuntimeError,
-    # and torch an AssertionError where it was built without CUDA.
-    if isinstance(error, RuntimeError | AssertionError):
-        if MEMORY_WORDS.search(str(error)):
-            return "memory"
-        if DEVICE_WORDS.search(str(error)):
-            return "device"
-    torch = sys.modules.get("torch")  # if torch was never imported, the error cannot be torch's
-    if isinstance(error, getattr(torch, "AcceleratorError", ())):
-        return "device"
-    return "device" if DEVICE_MODULES.match(type(error).__module__) else "data"
+        kind = "memory"
+    elif isinstance(error, VirNucProError | OSError):
+        # OSError: a file that cannot be read is not the fault of a sequence
+        return WorkFailure("run", name, message)
+    elif plain and MEMORY_WORDS.search(text):
+        kind = "memory"
+    elif (plain and DEVICE_WORDS.search(text)) or DEVICE_MODULES.match(type(error).__module__):
+        kind = "device"
+    elif isinstance(error, getattr(torch, "AcceleratorError", ())):
+        kind = "device"  # if torch was never imported, the error cannot be torch's
+    return WorkFailure(kind, name, message.splitlines()[0])
 
 
 def search_records(task: Task) -> Generator[Task, WorkFailure | None, None]:

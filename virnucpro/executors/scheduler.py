@@ -142,7 +142,14 @@ class Scheduler:
         tail = TAIL_TASKS * len(self._workers)
         last_tasks = sorted(self._queue[-tail:], key=lambda task: -task.weight)
         self._queue = [*self._queue[:-tail], *last_tasks][::-1]
-        while self._continues():
+        while True:
+            if self._interruption.number is not None:
+                self._end(RunInterruptedError(self._interruption.number))
+            busy = any(worker.tasks for worker in self._workers.values())
+            if not busy and (self._final_error or not self._queue):
+                break
+            if self._final_error and self._clock() >= self._deadline:
+                break
             self._hand_out()
             self._start_workers()
             self._pool.wait(WAIT_SECONDS, self._handle)
@@ -152,14 +159,6 @@ class Scheduler:
         self._report_workers()
         if self._final_error is not None:
             raise self._final_error
-
-    def _continues(self) -> bool:
-        if self._interruption.number is not None:
-            self._end(RunInterruptedError(self._interruption.number))
-        busy = any(worker.tasks for worker in self._workers.values())
-        if self._final_error is not None:
-            return busy and self._clock() < self._deadline
-        return busy or bool(self._queue)
 
     def _start_workers(self) -> None:
         """Start workers on devices that are free, where there is enough to do."""

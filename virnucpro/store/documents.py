@@ -89,15 +89,13 @@ def stamped(kind: DocumentKind, **content: Json) -> dict[str, Json]:
     return {"schema": SCHEMAS[kind], "producer": f"virnucpro {__version__}", **content}
 
 
-def read_document(kind: DocumentKind, path: Path) -> dict[str, Json]:
-    """Return the document in a file with a digest; see :func:`upgraded`, and OSError."""
-    return upgraded(kind, unsealed(path.read_bytes()), path)
-
-
 def read_kept(kind: DocumentKind, path: Path, form: type[T]) -> T | None:
-    """Return what :func:`read_document` does as a ``form``; None for a missing or damaged file."""
+    """Return what a file with a digest holds; None where it is missing or damaged.
+
+    Raises ResumeRefusedError as :func:`upgraded`.
+    """
     try:
-        return msgspec.convert(read_document(kind, path), form)
+        return msgspec.convert(upgraded(kind, unsealed(path.read_bytes()), path), form)
     except (OSError, ValueError):
         return None
 

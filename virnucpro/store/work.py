@@ -189,11 +189,6 @@ def move_aside(existing: ExistingWork, disk: Disk) -> Path | None:
     return previous
 
 
-def save_identity(path: Path, identity: WorkIdentity, disk: Disk) -> None:
-    """Record which work is about to write its files: while the record is there, it proves them."""
-    disk.save(path, sealed(stamped("work", **asdict(identity))))
-
-
 # --- the state of a run: what its results depend on, and whether a later start may go on with it
 
 INPUT_NAMES = ("input", "second input")

@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,14 +16,9 @@ from virnucpro.events import StepProgress
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.stages.chunking import hashed_input
 from virnucpro.store.disk import Disk, HashedFile, explain_write_errors
-from virnucpro.store.documents import SCHEMAS, read_kept
+from virnucpro.store.documents import SCHEMAS, read_kept, sealed, stamped
 from virnucpro.store.lock import locked
-from virnucpro.store.work import (
-    ExistingWork,
-    WorkIdentity,
-    check_work,
-    save_identity,
-)
+from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 from virnucpro.training.data.dataset import PARTS, Content, Dataset
 from virnucpro.training.data.genomes import cut_genomes, records_of_parts, survey_genomes
 from virnucpro.training.data.parts import (
@@ -121,7 +116,7 @@ def prepare_dataset(
             disk.remove_tree(path)
         for folder in (dataset.root, dataset.begun_file.parent):
             disk.sweep(folder)
-        save_identity(dataset.begun_file, wanted, disk)
+        disk.save(dataset.begun_file, sealed(stamped("work", **asdict(wanted))))
         description = {
             "schema": SCHEMAS["data set"],
             "version": __version__,
