@@ -197,13 +197,6 @@ def test_a_device_on_which_everything_dies_is_given_up(pool: Make, tmp_path: Pat
     assert len(_of(events, WorkerDied)) == 3
 
 
-def test_where_everything_dies_the_run_ends(pool: Make, tmp_path: Path) -> None:
-    ids = [f"exit{n}" for n in range(200)]
-    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
-    with pytest.raises(DeviceError):
-        run_stage(stage, pool(2), tmp_path)
-
-
 def test_a_full_disk_lets_the_others_finish(pool: Make, tmp_path: Path) -> None:
     files = (fasta(tmp_path, "f.fa", ["full"]), fasta(tmp_path, "g.fa", ["a0", "a1"]))
     stage = Counting(files, tmp_path, seconds_per_base=0.1)

@@ -18,10 +18,6 @@ from virnucpro.store.disk import AGAIN, Disk, HashedFile, hashed, sha256_of, sta
 from virnucpro.store.documents import digest, read_kept, sealed, stamped, unsealed, upgraded
 
 
-class UnusableReceiptError(ValueError):
-    """The file is not a usable receipt; the task that it should prove is carried out again."""
-
-
 @dataclass(frozen=True)
 class FileFailure(FailedSequences):
     """Sequences that are missing in one ``file`` of a ``stage``, and why."""
@@ -127,7 +123,7 @@ class Ledger:
         """Return a receipt with figures of a class, without a look at what it describes.
 
         Raises:
-            UnusableReceiptError: missing, empty, changed since it was written, or not a receipt.
+            ValueError: missing, empty, changed since it was written, or not a receipt; says which.
             ResumeRefusedError: written by another version of the program (exit 3).
         """
         root = self._layout.root
@@ -149,7 +145,7 @@ class Ledger:
             return replace(receipt, figures=msgspec.convert(document["figures"], figures))
         except (OSError, ValueError) as error:
             missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-            raise UnusableReceiptError("no receipt" if missing else "receipt unreadable") from error
+            raise ValueError("no receipt" if missing else "receipt unreadable") from error
 
     def problem(self, receipt: Receipt) -> str:
         """Return why an output cannot be what its receipt says, as far as its size tells."""
@@ -173,7 +169,7 @@ class Ledger:
         try:
             receipt = self.read(task.receipt, task.figures)
             same_inputs = self.has_inputs_of(task, receipt)
-        except UnusableReceiptError as error:
+        except ValueError as error:
             return str(error)
         except FileNotFoundError as error:
             return f"{Path(error.filename).name} is missing"
