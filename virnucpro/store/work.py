@@ -171,22 +171,17 @@ def move_aside(existing: ExistingWork, disk: Disk) -> Path | None:
     """
     paths = [*existing.foreign_files, *existing.own_files]
     previous, number = existing.previous, 1
-    # After a kill half way the folder has its first name, and the next --force continues with it.
-    folder = previous.with_name(f"{previous.name}.moving")
-    if not paths and not folder.exists():
+    if not paths:
         return None
+    folder = previous
     if existing.foreign_files:
         while (folder := previous.with_name(f"{previous.name}.{number}")).exists():
             number += 1
+    disk.remove_tree(folder)
     disk.make_folder(folder)
     for path in paths:
-        disk.remove_tree(folder / path.name)
         disk.move(path, folder / path.name)
-    if existing.foreign_files:
-        return folder
-    disk.remove_tree(previous)
-    disk.move(folder, previous)
-    return previous
+    return folder
 
 
 # --- the state of a run: what its results depend on, and whether a later start may go on with it
