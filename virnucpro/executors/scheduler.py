@@ -170,8 +170,8 @@ class Scheduler:
     def _hand_out(self) -> None:
         """Give each worker a task and, if there are enough, a second one so that it never waits.
 
-        A task over which a worker has exited goes to another one, where there is one that has not,
-        and as its only task: a GPU writes one task and prepares another while it computes.
+        What failed before is the only task of a worker: a GPU writes one task and prepares another
+        while it computes. What a worker has exited over goes to another one, if there is one left.
         """
         if self._final_error is not None:
             return
@@ -180,20 +180,16 @@ class Scheduler:
             for worker in workers:
                 if len(worker.tasks) != submitted or len(self._queue) <= reserve:
                     continue
-                if any(map(self._exits_over, worker.tasks)):
+                if any(task.receipt in self._histories for task in worker.tasks):
                     continue
                 for position in reversed(range(len(self._queue))):
-                    exits = self._exits_over(self._queue[position])
+                    history = self._histories.get(self._queue[position].receipt)
+                    exits = history.exits if history else ()
                     if worker.number in exits and not self._workers.keys() <= set(exits):
                         continue
-                    if not (worker.tasks and exits):
+                    if not (worker.tasks and history):
                         self._submit(worker, self._queue.pop(position))
                     break
-
-    def _exits_over(self, task: Task) -> Sequence[int]:
-        """Return the workers that have exited while they had a task."""
-        history = self._histories.get(task.receipt)
-        return history.exits if history else ()
 
     def _submit(self, worker: WorkerState, task: Task) -> None:
         if self._first_task_began is None:
@@ -231,18 +227,17 @@ class Scheduler:
         task, result = worker.tasks.popleft(), event.outcome
         assert isinstance(result, TaskResult)
         worker.busy_seconds += event.seconds
-        worker.exits = 0
-        self._failures_in_a_row = 0
+        worker.exits = self._failures_in_a_row = 0
         if task.trial is not None:
             self._queue.append(self._search(task, None))
-            return
-        self._histories.pop(task.receipt, None)
-        worker.finished_tasks += 1
-        worker.figures = event.figures
-        if failures := result.figures.failures:
-            self._emit(SequencesFailed(worker.number, task, failures))
-        self._emit(TaskFinished(worker.number, task, event.seconds))
-        self._outcomes.append(result)
+        else:
+            self._histories.pop(task.receipt, None)
+            worker.finished_tasks += 1
+            worker.figures = event.figures
+            if failures := result.figures.failures:
+                self._emit(SequencesFailed(worker.number, task, failures))
+            self._emit(TaskFinished(worker.number, task, event.seconds))
+            self._outcomes.append(result)
         if event.halvings:
             text = (
                 f"worker {worker.number} ran out of memory: its batches are "
@@ -327,7 +322,7 @@ class Scheduler:
         worker.tasks.clear()
         for task in tasks:
             self._histories.setdefault(task.receipt, TaskHistory()).exits.append(worker.number)
-        if len(tasks) == 1 and (tasks[0].trial or len(self._exits_over(tasks[0])) > 1):
+        if len(tasks) == 1 and (tasks[0].trial or len(self._histories[tasks[0].receipt].exits) > 1):
             if self._stage.divisible:
                 failure = WorkFailure("device", "WorkerDied", reason)
                 tasks = (self._search(tasks[0], failure),)

@@ -89,6 +89,9 @@ def run(
         trial.error = error
     assert pool.most_submitted <= 2
     assert len(set(trial.finished)) == len(trial.finished)
+    started = [(event.worker, event.task) for event in trial.events if type(event) is TaskStarted]
+    finished = [(event.worker, event.task) for event in trial.events if type(event) is TaskFinished]
+    assert all(each in started for each in finished)
     if trial.error is None:
         sequences = {number for task in tasks for number in sequences_of(task)}
         given_up = {int(name) for _, ids in trial.failed for name in ids}
