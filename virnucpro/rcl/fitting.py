@@ -174,7 +174,7 @@ def _announcement(
 ) -> Iterator[str]:
     """Yield what is said before the first epoch: devices, batch, network, and proteins."""
     settings, count = plan.settings, len(devices)
-    yield f"training on {counted(count, 'process', 'processes')}:"
+    yield f"training on {counted(count, 'worker')}:"
     for device in devices:
         yield f"  {device.name}" + f", {byte_size(device.memory)}" * (device.kind == "cuda")
     share = settings.training.batch_size / count
