@@ -110,9 +110,6 @@ class Task:
             they can be computed; None for the task itself.
         excluded: records that are known to fail. They are left out, and named in the figures.
         parts: files with receipts of their own that hold what it would compute from its inputs.
-        root: the output directory; its receipt names files relative to it.
-        fingerprint: SHA-256 (hex) of all that decides its result. Both are empty until the engine
-            has decided that the task is to be carried out.
     """
 
     stage: str
@@ -127,8 +124,6 @@ class Task:
     trial: tuple[int, int] | None = None
     excluded: tuple[FailedRow, ...] = ()
     parts: tuple[OutputFile, ...] = ()
-    root: Path = Path()
-    fingerprint: str = ""
 
     @property
     def name(self) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from pathlib import Path
 
 import pytest
 
 from virnucpro.cli import run
-from virnucpro.errors import DeviceError
-from virnucpro.executors import cluster
 from virnucpro.layout import RunLayout
 from virnucpro.store.lock import locked
 
@@ -50,15 +47,3 @@ def test_a_second_command_leaves_what_the_first_one_proves_a_shared_folder_with(
     with locked(layout.lock):
         assert _predict(source, "-q") == 5
     assert layout.probe.read_text() == "a random word"
-
-
-def test_a_head_that_is_gone_ends_the_command_as_a_lost_device(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(cluster, "ANSWER_SECONDS", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        cluster.await_head(address)
-    with pytest.raises(DeviceError) as lost:
-        cluster.await_head(address)
-    assert lost.value.exit_code == 4

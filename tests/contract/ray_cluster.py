@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from virnucpro.contracts import Device
-from virnucpro.executors.cluster import cpu_places
-from virnucpro.executors.ray_pool import Place, RayPool
+from virnucpro.executors.ray_pool import Place, RayPool, cpu_places
 
 OBJECT_STORE = 80 << 20  # bytes, the smallest that Ray accepts
 SETTINGS = {

@@ -45,7 +45,9 @@ def run_stage(
 ) -> tuple[list[TaskResult], list[Event]]:
     """Do what is stale, accept what comes back; ``see`` gets each event as it happens."""
     ledger = Ledger(RunLayout(folder, "x", 500))
-    todo = [ledger.reopened(task) for task in stage.plan() if ledger.check(task)]
+    todo = [task for task in stage.plan() if ledger.check(task)]
+    for task in todo:
+        ledger.reopen(task)
     events: list[Event] = []
 
     def emit(event: Event) -> None:

@@ -141,6 +141,18 @@ def test_what_failed_is_tried_again_and_nothing_else(executor: Executor, tmp_pat
     assert failed_ids(again) == ["poison"]
 
 
+def test_a_stage_follows_one_that_was_left_half_way(executor: Executor, tmp_path: Path) -> None:
+    ids = [f"a{n}" for n in range(20)]
+    stage = Counting(fastas(tmp_path, ids, 4), tmp_path, seconds_per_base=0.001)
+    half = executor.run(stage, stage.plan(), lambda event: None)
+    next(half)
+    half.close()  # type: ignore[attr-defined]
+    outcomes, events = run_stage(stage, executor, tmp_path)
+    assert len(outcomes) == 5
+    assert written(tmp_path) == ids
+    assert sum(e.sequences for e in events if isinstance(e, Progressed)) == 20
+
+
 def test_a_model_that_cannot_be_opened_is_no_data_error(executor: Executor, tmp_path: Path) -> None:
     stage = Counting((fasta(tmp_path, "f.fa", ["a"]),), tmp_path, opening="raises")
     with pytest.raises(DeviceError, match="this model is damaged"):

@@ -72,7 +72,7 @@ def test_work_is_done_in_the_order_in_which_it_was_given(pool: WorkerPool, tmp_p
     stage, tasks = _stage(tmp_path, ["a", "b", "c", "d"])
     worker = pool.start()
     assert worker is not None
-    pool.open(worker, stage)
+    pool.submit(worker, stage)
     for task in tasks:
         pool.submit(worker, task)
     events = _until(pool, lambda e: isinstance(e, WorkEnded) and e.task == tasks[-1])
@@ -89,7 +89,7 @@ def test_failures_are_described(pool: WorkerPool, tmp_path: Path) -> None:
     stage, tasks = _stage(tmp_path, ["a", "cuda", "c"])
     worker = pool.start()
     assert worker is not None
-    pool.open(worker, stage)
+    pool.submit(worker, stage)
     pool.submit(worker, tasks[0])
     failed = _until(pool, _is(WorkEnded))[-1]
     assert isinstance(failed, WorkEnded)
@@ -105,7 +105,7 @@ def test_a_stage_that_does_not_open_is_a_failure_without_a_task(
 ) -> None:
     worker = pool.start()
     assert worker is not None
-    pool.open(worker, Counting((), tmp_path, opening="raises"))
+    pool.submit(worker, Counting((), tmp_path, opening="raises"))
     (failed,) = _until(pool, _is(WorkEnded))
     assert isinstance(failed, WorkEnded)
     assert failed.task is None
@@ -117,11 +117,12 @@ def test_work_of_an_abandoned_stage_is_never_reported(pool: WorkerPool, tmp_path
     stage, tasks = _stage(tmp_path, ["a", "b", "c", "d"], seconds_per_base=0.02)
     worker = pool.start()
     assert worker is not None
-    pool.open(worker, stage)
+    pool.submit(worker, stage)
     _until(pool, _is(WorkerReady))
     for task in tasks:
         pool.submit(worker, task)
-    pool.open(worker, stage)
+    pool.restart(worker)
+    pool.submit(worker, stage)
     pool.submit(worker, tasks[1])
     events = _until(pool, _is(WorkEnded))
     assert [type(event) for event in events[:1]] == [WorkerReady]
@@ -134,11 +135,11 @@ def test_a_restarted_worker_has_nothing_to_do_and_a_removed_one_is_gone(
     stage, tasks = _stage(tmp_path, ["a", "b"])
     worker = pool.start()
     assert worker is not None
-    pool.open(worker, stage)
+    pool.submit(worker, stage)
     _until(pool, _is(WorkerReady))
     pool.submit(worker, tasks[0])
     pool.restart(worker)
-    pool.open(worker, stage)
+    pool.submit(worker, stage)
     assert [type(event) for event in _until(pool, _is(WorkerReady))] == [WorkerReady]
     pool.remove(worker)
     assert worker not in pool.workers
@@ -152,7 +153,7 @@ def test_a_worker_that_dies_is_reported_with_its_reason(
     stage, tasks = _stage(tmp_path, ["a", fault])
     worker = surviving_pool.start()
     assert worker is not None
-    surviving_pool.open(worker, stage)
+    surviving_pool.submit(worker, stage)
     surviving_pool.submit(worker, tasks[0])
     died = _until(surviving_pool, _is(WorkerDied))[-1]
     assert isinstance(died, WorkerDied)

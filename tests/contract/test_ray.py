@@ -25,9 +25,8 @@ from tests.contract.test_pools import (  # noqa: F401 - run here over the pool o
     test_workers_are_started_while_there_are_devices,
 )
 from virnucpro.events import Event, Notice, WorkerDied
-from virnucpro.executors.cluster import cpu_places
 from virnucpro.executors.pool import WorkEnded, WorkerPool
-from virnucpro.executors.ray_pool import RayPool
+from virnucpro.executors.ray_pool import RayPool, cpu_places
 
 
 class StartedOnce:
@@ -75,14 +74,14 @@ def test_a_lost_worker_is_reported_and_its_successor_works(
     stage, tasks = _stage(tmp_path, ["a", "killed", "c"])
     worker = pool.start()
     assert worker is not None
-    pool.open(worker, stage)
+    pool.submit(worker, stage)
     pool.submit(worker, tasks[0])
     exited = _until(pool, _is(WorkerDied))[-1]
     assert isinstance(exited, WorkerDied)
     assert exited.worker == worker
     assert "is gone" in exited.reason
     pool.restart(worker)
-    pool.open(worker, stage)
+    pool.submit(worker, stage)
     pool.submit(worker, tasks[1])
     _until(pool, _is(WorkEnded))
 

@@ -142,9 +142,11 @@ def test_a_model_that_loads_at_the_second_attempt(pool: Make, tmp_path: Path) ->
 
 def test_a_device_that_never_opens_does_not_hold_up_the_others(pool: Make, tmp_path: Path) -> None:
     ids = [f"a{n}" for n in range(30)]
-    stage = Counting(fastas(tmp_path, ids, 5), tmp_path, opening="hangs on 1")
-    outcomes, _ = run_stage(stage, pool(2), tmp_path)
+    stage, executor = Counting(fastas(tmp_path, ids, 5), tmp_path, opening="hangs on 1"), pool(2)
+    outcomes, _ = run_stage(stage, executor, tmp_path)
     _check(ids, [], outcomes, tmp_path)
+    _, events = run_stage(Counting(fastas(tmp_path, ids, 4), tmp_path), executor, tmp_path)
+    assert {event.worker for event in _of(events, WorkerReport)} == {0, 1}
 
 
 def test_a_device_on_which_no_model_opens_is_given_up(pool: Make, tmp_path: Path) -> None:
@@ -191,16 +193,8 @@ def test_a_device_on_which_everything_dies_is_given_up(pool: Make, tmp_path: Pat
     stage = Counting(fastas(tmp_path, ids, 4), tmp_path, broken=1)
     outcomes, events = run_stage(stage, pool(2), tmp_path, see)
     _check(ids, [], outcomes, tmp_path)
-    assert "died over tasks that others finished" in _warnings(events)
-    # How many depends on how soon the other worker finishes the same tasks; there are 20.
-    assert len(_of(events, WorkerDied)) < 10
-
-
-def test_where_everything_dies_the_run_ends(pool: Make, tmp_path: Path) -> None:
-    ids = [f"exit{n}" for n in range(200)]
-    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
-    with pytest.raises(DeviceError):
-        run_stage(stage, pool(2), tmp_path)
+    assert "3 times in a row; its device is given up" in _warnings(events)
+    assert len(_of(events, WorkerDied)) == 3
 
 
 def test_a_full_disk_lets_the_others_finish(pool: Make, tmp_path: Path) -> None:

@@ -107,6 +107,22 @@ def test_a_second_signal_ends_at_once(start: Start, tmp_path: Path) -> None:
     until(lambda: not any(map(running, workers)))
 
 
+LOST = """
+import os, signal, time
+from virnucpro.executors.signals import interruptible
+class Interrupted:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+with interruptible():
+    Interrupted()
+    time.sleep(60)
+"""
+
+
+def test_a_signal_in_a_destructor_is_not_lost() -> None:
+    assert subprocess.run([sys.executable, "-c", LOST], cwd=ROOT, check=False).returncode == 143
+
+
 @pytest.mark.parametrize("moment", ["loading", "working"])
 def test_nobody_outlives_a_parent_that_is_killed(start: Start, tmp_path: Path, moment: str) -> None:
     process = _counting(start, tmp_path, 0.01, 60)

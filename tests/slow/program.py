@@ -16,9 +16,8 @@ from tests.contract.running import run_stage
 from tests.slow.nodes import ADDRESS
 from virnucpro.errors import VirNucProError
 from virnucpro.events import Event, Notice, WorkerDied
-from virnucpro.executors.cluster import connected, cpu_places
 from virnucpro.executors.executor import Executor
-from virnucpro.executors.ray_pool import RayPool
+from virnucpro.executors.ray_pool import RayPool, connected, cpu_places
 from virnucpro.executors.signals import interruptible
 
 

@@ -1,7 +1,4 @@
-"""The contract of every executor and the injected faults, over the worker pool on Ray.
-
-Left out is one test that starts thirty workers one after the other, which takes minutes.
-"""
+"""The contract of every executor and the injected faults, over the worker pool on Ray."""
 
 from __future__ import annotations
 

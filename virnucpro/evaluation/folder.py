@@ -11,7 +11,7 @@ from virnucpro.layout import checkpoint_folder, existing_paths, lock_file
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
-from virnucpro.store.work import ExistingWork, WorkIdentity, check_evaluation
+from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 
 Settings = Mapping[str, Json]
 
@@ -42,6 +42,8 @@ def evaluation_folder(
             existing = ExistingWork(*place, own_files=there, identity=earlier)
         except (OSError, ValueError, LookupError, TypeError):
             existing = ExistingWork(*place, foreign_files=there)
-        if notice := check_evaluation(WorkIdentity(label, settings), existing, disk, force=force):
-            notify(notice)
+        work = WorkIdentity(label, settings)
+        decision, notice = check_work(work, existing, disk, force=force)
+        if notice:
+            notify(notice if decision == "start" else f"{label} is made again")
         yield disk

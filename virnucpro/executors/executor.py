@@ -36,11 +36,9 @@ class LocalPool(WorkerPool):
             self._runner.take(self._work.popleft())
 
     def _start(self, worker: int) -> None:
-        self._runner = TaskRunner(
-            worker, self.workers[worker], lambda event: self._deliver(event, self._handle)
-        )
+        self._runner = TaskRunner(worker, self.workers[worker], lambda event: self._handle(event))
 
-    def _send(self, worker: int, work: Work) -> None:
+    def submit(self, worker: int, work: Work) -> None:
         self._work.append(work)
 
     def _end(self, worker: int) -> None:
@@ -49,7 +47,6 @@ class LocalPool(WorkerPool):
         del self._runner
 
 
-CPU_LIMITS = TimeLimits(silence=3600)  # a batch of ESM-2 3B takes minutes on one slow core
 HOST_TASKS = 8  # tasks of a host stage at a time: merging 10,000 frames takes 0.13 GB
 HOST_THREAD = "host"
 
@@ -65,8 +62,7 @@ def open_executor(
         return Executor(LocalPool(devices[0]), devices[0].threads)
     pool = ProcessPool(devices, machine.tokenizer_threads)
     host_threads = machine.threads or sum(device.threads for device in devices)
-    limits = CPU_LIMITS if devices[0].kind == "cpu" else TimeLimits()
-    return Executor(pool, host_threads, interruption, limits)
+    return Executor(pool, host_threads, interruption)
 
 
 class Executor:
@@ -89,6 +85,7 @@ class Executor:
         self._host_threads = host_threads
         self._interruption = interruption or Interruption()
         self._limits = limits or TimeLimits()
+        self._busy: set[int] = set()  # workers that an earlier stage has left at work
 
     def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
         """Carry out ``tasks``; results of a worker stage come in the order of completion.
@@ -105,11 +102,16 @@ class Executor:
             return
         stale_tasks = list(tasks)
         if stale_tasks:
+            scheduler = Scheduler(
+                stage, stale_tasks, self._pool, emit, self._interruption, self._limits
+            )
             with self._interruption.held():
-                scheduler = Scheduler(
-                    stage, stale_tasks, self._pool, emit, self._interruption, self._limits
-                )
-                yield from scheduler.outcomes()
+                for worker in self._busy & self._pool.workers.keys():
+                    self._pool.restart(worker)
+                try:
+                    yield from scheduler.outcomes()
+                finally:
+                    self._busy = scheduler.busy
 
     def close(self) -> None:
         """End the workers; those that are at work are not waited for."""

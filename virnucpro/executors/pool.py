@@ -50,12 +50,10 @@ class WorkerPool(ABC):
 
     Attributes:
         workers: the devices of those that were started and not removed, by their numbers.
-        unfinished: openings and tasks that a worker was given and has not reported on.
     """
 
     def __init__(self, devices: Sequence[Device] = ()) -> None:
         self.workers: dict[int, Device] = {}
-        self.unfinished: dict[int, int] = {}
         self._unused = list(enumerate(devices))[::-1]
 
     def start(self) -> int | None:
@@ -72,27 +70,7 @@ class WorkerPool(ABC):
 
     def _begin(self, worker: int, device: Device) -> None:
         self.workers[worker] = device
-        self.unfinished[worker] = 0
         self._start(worker)
-
-    def open(self, worker: int, stage: Stage) -> None:
-        """Have a worker load what ``stage`` needs; this frees what it had loaded before.
-
-        It is replaced if it is still at work for an earlier stage.
-        """
-        if self.unfinished[worker]:
-            self.restart(worker)
-        self.submit(worker, stage)
-
-    def submit(self, worker: int, work: Work) -> None:
-        """Have a worker carry out a task of the opened stage."""
-        self.unfinished[worker] += 1
-        self._send(worker, work)
-
-    def _deliver(self, event: PoolEvent, handle: HandleEvent) -> None:
-        if isinstance(event, WorkerReady | WorkEnded):
-            self.unfinished[event.worker] -= 1
-        handle(event)
 
     def restart(self, worker: int) -> None:
         """Replace a worker by a new one on its device, with no stage opened and no tasks."""
@@ -110,6 +88,10 @@ class WorkerPool(ABC):
             self.remove(worker)
 
     @abstractmethod
+    def submit(self, worker: int, work: Work) -> None:
+        """Have a worker open a stage, or carry out a task of it, after what it was given before."""
+
+    @abstractmethod
     def wait(self, seconds: float, handle: HandleEvent) -> None:
         """Call ``handle`` with the next event of each worker that has one.
 
@@ -120,10 +102,6 @@ class WorkerPool(ABC):
     @abstractmethod
     def _start(self, worker: int) -> None:
         """Start a worker on its device."""
-
-    @abstractmethod
-    def _send(self, worker: int, work: Work) -> None:
-        """Give a worker something to do, after what it has."""
 
     @abstractmethod
     def _end(self, worker: int) -> None:

@@ -178,7 +178,7 @@ class ProcessPool(WorkerPool):
             # What a dead process sent last comes first.
             event = child.receive() if child.connection in awake else None
             if event is not None:
-                self._deliver(event, handle)
+                handle(event)
             elif child.connection in awake or sentinels[worker] in awake:
                 handle(WorkerDied(worker, self.workers[worker], child.exit_reason()))
 
@@ -187,7 +187,7 @@ class ProcessPool(WorkerPool):
         name = f"virnucpro-worker-{worker}"
         self._children[worker] = ChildProcess(name, device, threads, serve_tasks, worker, device)
 
-    def _send(self, worker: int, work: Work) -> None:
+    def submit(self, worker: int, work: Work) -> None:
         self._children[worker].send(work)
 
     def _end(self, worker: int) -> None:

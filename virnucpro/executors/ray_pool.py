@@ -1,4 +1,4 @@
-"""A worker pool on a Ray cluster: one actor for each GPU, or for each share of a node's processor.
+"""A Ray cluster, and a worker pool on it: one actor for each GPU, or share of a node's processor.
 
 Ray places the actors, carries the messages, and says when an actor or a node is gone. An actor runs
 the same loop as a worker process on one machine. All nodes see the output directory under the same
@@ -8,9 +8,13 @@ path: workers write their files themselves.
 from __future__ import annotations
 
 import itertools
+import logging
 import os
+import signal
+import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from multiprocessing import Pipe
@@ -19,12 +23,16 @@ from threading import Thread
 from typing import Any
 
 from virnucpro.contracts import Device, OutputFile, TaskResult
-from virnucpro.devices import MASK, visible_gpus
+from virnucpro.devices import choose_devices, visible_gpus
+from virnucpro.errors import UsageError
 from virnucpro.events import Emit, Notice, WorkerDied, unseen
 from virnucpro.executors.pool import HandleEvent, PoolEvent, Work, WorkEnded, WorkerPool
 from virnucpro.executors.processes import serve_tasks, settle_on_device
+from virnucpro.executors.signals import SIGNALS
+from virnucpro.settings import MachineSettings
 from virnucpro.version import __version__
 
+ANSWER_SECONDS = 20.0  # until a head counts as unreachable
 NODE_SECONDS = 2.0  # between two looks at the nodes of the cluster
 JOIN_SECONDS = 60.0  # a node imports the program from a slow shared folder
 # A node caches for up to a minute that a file is not there (acdirmax of NFS, see nfs(5)).
@@ -32,16 +40,115 @@ FILE_SECONDS = 90.0
 EVENT_THREAD = "events"  # an actor delivers events in it while it takes work in another
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where one worker may live: a node's id and its name, and a share of its processor or a GPU.
+
+    ``number`` tells apart the places of a node.
+    """
+
+    node: str
+    host: str
+    number: int
+    device: Device | None = None  # None: Ray chooses one of the GPUs
+
+
+@contextmanager
+def connected(address: str) -> Iterator[None]:
+    """Be connected to the cluster at ``auto``, ``HOST:PORT`` or ``ray://HOST:PORT`` in the block.
+
+    Raises:
+        UsageError: Ray is not installed, or there is no such cluster, or its versions differ.
+    """
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        import ray
+
+        if address != "auto":  # Ray would try again for minutes, deaf to Ctrl-C
+            host, _, port = address.removeprefix("ray://").rpartition(":")
+            socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            configure_logging=False,
+            logging_level=logging.ERROR,
+        )
+    except ImportError:
+        raise UsageError(
+            "--cluster needs Ray, which is not installed: pip install 'virnucpro[cluster]', here "
+            "and on every node"
+        ) from None
+    except (OSError, RuntimeError, ValueError, OverflowError, ray.exceptions.RayError) as error:
+        text = str(error).strip().splitlines() or [type(error).__name__]
+        raise UsageError(
+            f"--cluster {address}: there is no Ray cluster that can be used ({text[0]}); start one "
+            f"with 'ray start', and give auto, HOST:PORT or ray://HOST:PORT"
+        ) from error
+    finally:
+        for number, handler in handlers.items():  # Ray takes SIGTERM for itself
+            signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def place_finder(machine: MachineSettings) -> Callable[[], list[Place]]:
+    """Return what finds the places of the nodes that are alive: all GPUs, or all processors.
+
+    Which of the two is decided here and once: both in one run would not compute the same.
+
+    Raises:
+        UsageError: options that contradict each other.
+        DeviceError: a GPU was asked for and no node has one.
+    """
+    if machine.gpus or machine.device not in ("auto", "cpu", "cuda"):
+        raise UsageError(
+            "--cluster takes the GPUs that Ray manages: leave out --gpus, and give --device auto, "
+            "cpu or cuda"
+        )
+    gpus = [Device("cuda") for _ in gpu_places()]
+    if choose_devices(machine, gpus)[0].kind == "cpu":
+        return lambda: cpu_places(machine.cpu_workers or 1)
+    return lambda: gpu_places(machine.max_workers)
+
+
+def gpu_places(most: int | None = None) -> list[Place]:
+    """Return a place for each GPU, or for the first ``most`` of them."""
+    places = [
+        Place(node, host, number)
+        for host, node, resources in _nodes()
+        for number in range(int(resources.get("GPU", 0)))
+    ]
+    return places[:most]
+
+
+def cpu_places(workers: int) -> list[Place]:
+    """Return up to ``workers`` places for each node, which share its processor."""
+    places = []
+    for host, node, resources in _nodes():
+        cores = int(resources.get("CPU", 0))  # none where Ray was started with --num-cpus=0
+        count = min(workers, cores)
+        for number in range(count):
+            places.append(Place(node, host, number, Device("cpu", threads=cores // count)))
+    return places
+
+
+def _nodes() -> list[tuple[str, str, dict[str, float]]]:
+    """Return name, id and resources of each node that is alive, in the order of their names."""
+    import ray
+
+    nodes = [
+        (node["NodeManagerHostname"], node["NodeID"], node["Resources"])
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+    return sorted(nodes, key=lambda node: node[:2])
+
+
 def software() -> dict[str, str]:
     """Return the versions that have to be the same on every node."""
     return {"virnucpro": __version__, "torch": version("torch")}
-
-
-def reserved_gpu() -> Device | None:
-    """Return the GPU that Ray has reserved for this process, with its number on the node."""
-    gpu = next(iter(visible_gpus()), None)
-    number = os.environ.get(MASK, "")
-    return replace(gpu, index=int(number)) if gpu and number.isdecimal() else gpu
 
 
 class VirNucProWorker:
@@ -55,7 +162,7 @@ class VirNucProWorker:
 
         Ray has made the GPU that it reserved the only one that is visible.
         """
-        self._device = device = device or reserved_gpu()
+        self._device = device = device or next(iter(visible_gpus()), None)
         self._pipe, self._end = Pipe()
         if device is not None:
             settle_on_device(device, tokenizer_threads)
@@ -97,19 +204,6 @@ class VirNucProWorker:
         while self._pipe.poll():
             events.append(self._pipe.recv())
         return events
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where one worker may live: a node's id and its name, and a share of its processor or a GPU.
-
-    ``number`` tells apart the places of a node.
-    """
-
-    node: str
-    host: str
-    number: int
-    device: Device | None = None  # None: Ray chooses one of the GPUs
 
 
 @dataclass
@@ -166,12 +260,7 @@ class RayPool(WorkerPool):
         """
         deadline = time.monotonic() + JOIN_SECONDS
         self._look_at_nodes()
-        while self._coming and time.monotonic() < deadline:
-            self._admit(self._ready(0.5))
-        if self._coming and not self._waiting:
-            text = "waiting until the cluster has a free GPU or processor: see 'ray status'"
-            self._emit(Notice("warning", text))
-        while self._coming and not self._waiting:
+        while self._coming and (not self._waiting or time.monotonic() < deadline):
             self._admit(self._ready(0.5))
         self._gathered = True
         return self
@@ -284,7 +373,7 @@ class RayPool(WorkerPool):
                     if self._has(worker, actor):
                         if isinstance(event, WorkEnded) and isinstance(event.outcome, TaskResult):
                             await_files(event.outcome.outputs)
-                        self._deliver(event, handle)
+                        handle(event)
 
     def _has(self, worker: int, actor: Actor) -> bool:
         """Return whether no event has had an actor replaced or removed."""
@@ -307,7 +396,7 @@ class RayPool(WorkerPool):
             self._actors[worker] = actor = self._create(worker, actor.place)
         actor.reply = actor.handle.events.options(concurrency_group=EVENT_THREAD).remote()
 
-    def _send(self, worker: int, work: Work) -> None:
+    def submit(self, worker: int, work: Work) -> None:
         self._actors[worker].handle.give.remote(work)
 
     def _end(self, worker: int) -> None:

@@ -1,11 +1,7 @@
-"""The retry policy: what becomes of a task that failed, and when a device or the run is given up.
+"""What kind of failure an error is, and the search for records that cannot be computed.
 
-A sequence that cannot be computed is found by trials: a worker computes fewer and fewer records of
-the file, until one is alone, and writes nothing. Then the file is computed without it. A sequence
-that raises an error is searched for by the worker that met it; one that ends its worker by the
-parent process, which gives each trial to a fresh worker; so is one for which the memory is too
-small. What may have another cause is tried again by another worker first. The policy only keeps
-count; the scheduler carries out what it decides.
+They are found by trials: workers compute fewer and fewer records of the file, until one is alone,
+and write nothing. Then the file is computed without it.
 """
 
 from __future__ import annotations
@@ -13,14 +9,12 @@ from __future__ import annotations
 import errno
 import re
 import sys
-from collections import Counter
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Generator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from virnucpro.contracts import FailedRow, Task
-from virnucpro.errors import DeviceError, VirNucProError
+from virnucpro.errors import VirNucProError
 
 FailureKind = Literal["data", "memory", "device", "broken", "run"]
 
@@ -65,59 +59,31 @@ class WorkFailure:
 
 def describe_failure(error: BaseException) -> WorkFailure:
     """Return what the scheduler needs to know about an exception that a worker met."""
-    name = type(error).__name__
-    message = str(error).strip() or name
-    kind = failure_kind(error)
-    return WorkFailure(kind, name, message if kind == "run" else message.splitlines()[0])
-
-
-def failure_kind(error: BaseException) -> FailureKind:
-    """Return the kind of failure that an exception stands for."""
+    name, torch = type(error).__name__, sys.modules.get("torch")
+    message, text = str(error).strip() or name, str(error)
+    # Errors of a device are told by their words: most libraries raise a plain RuntimeError, and
+    # torch an AssertionError where it was built without CUDA.
+    plain = isinstance(error, RuntimeError | AssertionError)
+    kind: FailureKind = "data"
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-        return "memory"
-    if isinstance(error, VirNucProError | OSError):
-        return "run"  # OSError: a file that cannot be read is not the fault of a sequence
-    # Other errors of a device are told by their words: most libraries raise a plain RuntimeError,
-    # and torch an AssertionError where it was built without CUDA.
-    if isinstance(error, RuntimeError | AssertionError):
-        if MEMORY_WORDS.search(str(error)):
-            return "memory"
-        if DEVICE_WORDS.search(str(error)):
-            return "device"
-    torch = sys.modules.get("torch")  # if torch was never imported, the error cannot be torch's
-    if isinstance(error, getattr(torch, "AcceleratorError", ())):
-        return "device"
-    return "device" if DEVICE_MODULES.match(type(error).__module__) else "data"
+        kind = "memory"
+    elif isinstance(error, VirNucProError | OSError):
+        # OSError: a file that cannot be read is not the fault of a sequence
+        return WorkFailure("run", name, message)
+    elif plain and MEMORY_WORDS.search(text):
+        kind = "memory"
+    elif (plain and DEVICE_WORDS.search(text)) or DEVICE_MODULES.match(type(error).__module__):
+        kind = "device"
+    elif isinstance(error, getattr(torch, "AcceleratorError", ())):
+        kind = "device"  # if torch was never imported, the error cannot be torch's
+    return WorkFailure(kind, name, message.splitlines()[0])
 
 
-# Tasks that end the worker on one device, and that another worker then finishes, after which the
-# device is given up. One or two may be chance.
-MAX_EXITS_ON_DEVICE = 3
-# Failed attempts in a row, with nothing finished in between, after which the run ends: the cause
-# is not the sequences. To find one deadly sequence among 10,000 takes up to 17 attempts, six
-# neighbours take about 32.
-MAX_FAILURES_IN_A_ROW = 40
-# Searches of a file that end without finding a sequence: the file as a whole is at fault.
-MAX_VAIN_SEARCHES = 2
-
-
-@dataclass
-class WorkerExit:
-    """A worker that ended, and the receipts of its tasks that were not finished since.
-
-    It is ``finished_elsewhere`` unless one of them was then finished by the same worker.
-    """
-
-    worker: int
-    receipts: set[Path]
-    finished_elsewhere: bool = True
-
-
-def search_records(task: Task, times: int = 1) -> Generator[Task, WorkFailure | None, None]:
+def search_records(task: Task) -> Generator[Task, WorkFailure | None, None]:
     """Yield trials of fewer and fewer records, and at last the task without those that fail alone.
 
-    Sent is the failure of each trial, or None. A record is given up when it has failed alone
-    ``times`` times.
+    Sent is the failure of each trial, or None. A record that raises an error alone is given up, and
+    one that ends its worker alone when it has done that twice.
     """
 
     def divided(start: int, stop: int) -> list[tuple[int, int]]:
@@ -130,113 +96,11 @@ def search_records(task: Task, times: int = 1) -> Generator[Task, WorkFailure | 
         start, stop = untried.pop()
         left_out = sum(start <= failed.row < stop for failed in task.excluded)
         trial = replace(task, trial=(start, stop), count=stop - start - left_out)
-        for _ in range(times):
+        failure = yield trial
+        if stop - start == 1 and failure is not None and failure.kind != "data":
             failure = yield trial
-            if failure is None or stop - start > 1:
-                break
         if failure is not None and stop - start > 1:
             untried += divided(start, stop)
         elif failure is not None:
             found.append(FailedRow(start, failure.error, failure.message))
     yield replace(task, excluded=(*task.excluded, *found), count=task.count - len(found))
-
-
-@dataclass
-class TaskHistory:
-    """What went wrong with an unfinished task: exits of workers that had it, and searches."""
-
-    exits: list[WorkerExit] = field(default_factory=list)
-    search: Generator[Task, WorkFailure | None, None] | None = None
-    vain_searches: int = 0
-
-
-class RetryPolicy:
-    """Decides what is tried again in one stage. Tasks are known by their receipts.
-
-    Attributes:
-        error: what ends the run, once it cannot go on.
-    """
-
-    def __init__(self, *, divisible: bool = True) -> None:
-        """``divisible`` says whether tasks can be searched, see :class:`contracts.Stage`."""
-        self._divisible = divisible
-        self._histories: dict[Path, TaskHistory] = {}
-        self._exits_on_device: Counter[int] = Counter()
-        self._failures_in_a_row = 0
-        self.error: DeviceError | None = None
-
-    def exited_over(self, worker: int, task: Task) -> bool:
-        """Return whether this worker has exited before while it had ``task``."""
-        history = self._histories.get(task.receipt)
-        return history is not None and any(end.worker == worker for end in history.exits)
-
-    def runs_alone(self, task: Task) -> bool:
-        """Return whether a worker must have no other task beside ``task``.
-
-        It may end its worker, and a GPU writes one task and prepares another while it computes.
-        """
-        return task.receipt in self._histories
-
-    def after_success(self, worker: int, task: Task) -> list[int]:
-        """Return the other workers whose devices are given up, now that ``task`` is finished.
-
-        They exited several times, and all tasks that they had were then finished elsewhere.
-        """
-        self._failures_in_a_row = 0
-        broken = []
-        history = self._histories.pop(task.receipt, TaskHistory())
-        for worker_exit in history.exits:
-            other = worker_exit.worker
-            worker_exit.receipts.remove(task.receipt)
-            worker_exit.finished_elsewhere &= other != worker and history.search is None
-            if worker_exit.finished_elsewhere and not worker_exit.receipts:
-                self._exits_on_device[other] += 1
-                if self._exits_on_device[other] == MAX_EXITS_ON_DEVICE:
-                    broken.append(other)
-        return broken
-
-    def after_trial(self, task: Task) -> Task:
-        """Return what is computed after a trial that could be: the next one, or the whole."""
-        self._failures_in_a_row = 0
-        return self._next(task, None)
-
-    def after_exit(self, worker: int, tasks: Sequence[Task], reason: str) -> tuple[Task, ...]:
-        """Return what is tried after a worker exited, of the unfinished ``tasks`` that it had.
-
-        If there are two, either may have ended the worker: each is tried again as the only task of
-        a worker. A task over which two workers have exited is searched for the sequence that ends
-        them. A sequence is given up only after two exits over it alone.
-        """
-        self._failures_in_a_row += 1
-        if self._failures_in_a_row == MAX_FAILURES_IN_A_ROW:
-            self._give_up(f"{MAX_FAILURES_IN_A_ROW} attempts in a row failed; the last: {reason}")
-        worker_exit = WorkerExit(worker, {task.receipt for task in tasks})
-        for task in tasks:
-            self._histories.setdefault(task.receipt, TaskHistory()).exits.append(worker_exit)
-        if len(tasks) != 1:
-            return tuple(tasks)
-        (task,) = tasks
-        history = self._histories[task.receipt]
-        if task.trial is None and len(history.exits) == 1:
-            return (task,)
-        if not self._divisible:
-            self._give_up(f"{task.name} cannot be computed: {reason}")
-            return (task,)
-        if task.trial is None:
-            history.search = search_records(task, times=2)
-            return (next(history.search),)
-        return (self._next(task, WorkFailure("device", "WorkerDied", reason)),)
-
-    def _next(self, task: Task, failure: WorkFailure | None) -> Task:
-        """Return the next trial of a search, or at its end the task without what was found."""
-        history = self._histories[task.receipt]
-        assert history.search is not None
-        following = history.search.send(failure)
-        history.vain_searches += following.trial is None and following.excluded == task.excluded
-        if history.vain_searches == MAX_VAIN_SEARCHES:
-            self._give_up(f"{task.name} ends its worker, but no part of it does")
-        return following
-
-    def _give_up(self, text: str) -> None:
-        advice = "Check the device and the memory, then run the same command again"
-        self.error = self.error or DeviceError(f"{text}. {advice}")

@@ -1,11 +1,17 @@
-"""The scheduler hands the tasks of one stage to the workers of a pool and collects outcomes."""
+"""The scheduler hands the tasks of one stage to the workers of a pool and collects outcomes.
+
+A task of which a sequence raises an error is searched for that sequence at once. One over which a
+worker ends, or for which the memory is too small, is tried again by another worker first, for that
+may have another cause.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import virnucpro.errors as errors
 from virnucpro.contracts import Device, SessionFigures, Stage, Task, TaskResult
@@ -22,13 +28,20 @@ from virnucpro.events import (
     WorkerReport,
 )
 from virnucpro.executors.pool import PoolEvent, WorkEnded, WorkerPool
-from virnucpro.executors.retry import FailureKind, RetryPolicy, WorkFailure
+from virnucpro.executors.retry import FailureKind, WorkFailure, search_records
 from virnucpro.executors.signals import Interruption
 
 WAIT_SECONDS = 0.5  # longest wait between two looks at signals and at workers that are silent
 # Failed openings in a row after which a device is given up. A first failure may pass by itself
-# (another program that held the memory has ended); three do not.
-MAX_OPENINGS = 3
+# (another program that held the memory has ended); three do not. So many exits in a row over tasks
+# count the same where there are other workers.
+MAX_FAILURES = 3
+# Failed attempts in a row, with nothing finished in between, after which the run ends: the cause
+# is not the sequences. To find one deadly sequence among 10,000 takes up to 17 attempts, six
+# neighbours take about 32.
+MAX_FAILURES_IN_A_ROW = 40
+# Searches of a file that end without finding a sequence: the file as a whole is at fault.
+MAX_VAIN_SEARCHES = 2
 # Tasks per worker at the end of a stage that are handed out heaviest first.
 TAIL_TASKS = 4
 
@@ -37,9 +50,18 @@ TAIL_TASKS = 4
 class TimeLimits:
     """Seconds after which a worker is replaced or no longer waited for."""
 
-    silence: float = 600.0  # without an event, in a task: no batch takes so long on a GPU
+    silence: float = 1800.0  # without an event, in a task: no batch takes so long on any device
     opening: float = 1800.0  # while it opens a stage: 11 GB of weights over a slow network
     grace: float = 10.0  # for the tasks in flight, when the run has to end early
+
+
+@dataclass
+class TaskHistory:
+    """What went wrong with an unfinished task: the workers that exited over it, and searches."""
+
+    exits: list[int] = field(default_factory=list)
+    search: Generator[Task, WorkFailure | None, None] | None = None
+    vain_searches: int = 0
 
 
 @dataclass
@@ -54,7 +76,8 @@ class WorkerState:
     device: Device
     tasks: deque[Task] = field(default_factory=deque)
     is_open: bool = False
-    failed_openings: int = 0
+    failed_openings: int = 0  # in a row
+    exits: int = 0  # over tasks, in a row
     task_began: float = 0.0
     silence: float = 0.0
     busy_seconds: float = 0.0
@@ -71,9 +94,8 @@ class WorkerState:
 class Scheduler:
     """Carries out the tasks of one stage on the workers of a pool.
 
-    What happens after a failure is decided by a :class:`RetryPolicy`. When the run has to end,
-    because of a signal or an error, no more tasks are handed out, and those in flight may still
-    finish within the grace period.
+    When the run has to end, because of a signal or an error, no more tasks are handed out, and
+    those in flight may still finish within the grace period.
     """
 
     def __init__(
@@ -93,9 +115,9 @@ class Scheduler:
         self._interruption = interruption
         self._limits = limits
         self._clock = clock
-        self._policy = RetryPolicy(divisible=stage.divisible)
-        self._tasks = tasks
-        self._queue: list[Task] = []  # the next task is the last one
+        self._queue = list(tasks)  # the next task is the last one
+        self._histories: dict[Path, TaskHistory] = {}  # by receipt, of tasks that failed
+        self._failures_in_a_row = 0
         self._workers: dict[int, WorkerState] = {}
         self._outcomes: deque[TaskResult] = deque()
         self._final_error: VirNucProError | None = None
@@ -104,20 +126,30 @@ class Scheduler:
         self._last_wait = clock()
         self._heard: set[int] = set()  # workers with an event in this wait
 
+    @property
+    def busy(self) -> set[int]:
+        """The workers that are still at work or opening the stage."""
+        return {w.number for w in self._workers.values() if w.tasks or not w.is_open}
+
     def outcomes(self) -> Iterator[TaskResult]:
         """Yield results in the order in which tasks are finished; raises as :class:`Executor`."""
-        while len(self._pool.workers) < len(self._tasks) and self._pool.start() is not None:
-            pass
-        if not self._pool.workers:
-            raise DeviceError("no device is left: check them, then run the same command again")
         for number in self._pool.workers:
             self._add_worker(number)
-        # File by file, so that files are joined while others are computed and not all at the end;
-        # the last tasks heaviest first, so that all workers end at about the same time.
+        self._start_workers()
+        if not self._workers:
+            raise DeviceError("no device is left: check them, then run the same command again")
+        # The last tasks heaviest first, so that all workers end at about the same time.
         tail = TAIL_TASKS * len(self._workers)
-        last_tasks = sorted(self._tasks[-tail:], key=lambda task: -task.weight)
-        self._queue = [*self._tasks[:-tail], *last_tasks][::-1]
-        while self._continues():
+        last_tasks = sorted(self._queue[-tail:], key=lambda task: -task.weight)
+        self._queue = [*self._queue[:-tail], *last_tasks][::-1]
+        while True:
+            if self._interruption.number is not None:
+                self._end(RunInterruptedError(self._interruption.number))
+            busy = any(worker.tasks for worker in self._workers.values())
+            if not busy and (self._final_error or not self._queue):
+                break
+            if self._final_error and self._clock() >= self._deadline:
+                break
             self._hand_out()
             self._start_workers()
             self._pool.wait(WAIT_SECONDS, self._handle)
@@ -128,16 +160,8 @@ class Scheduler:
         if self._final_error is not None:
             raise self._final_error
 
-    def _continues(self) -> bool:
-        if self._interruption.number is not None:
-            self._end(RunInterruptedError(self._interruption.number))
-        busy = any(worker.tasks for worker in self._workers.values())
-        if self._final_error is not None:
-            return busy and self._clock() < self._deadline
-        return busy or bool(self._queue)
-
     def _start_workers(self) -> None:
-        """Start workers on devices that have joined, where there is enough left to do."""
+        """Start workers on devices that are free, where there is enough to do."""
         while self._final_error is None and len(self._queue) > len(self._workers):
             if (number := self._pool.start()) is None:
                 return
@@ -146,7 +170,8 @@ class Scheduler:
     def _hand_out(self) -> None:
         """Give each worker a task and, if there are enough, a second one so that it never waits.
 
-        For a task that has to be alone, a worker first finishes what it has.
+        What failed before is the only task of a worker: a GPU writes one task and prepares another
+        while it computes. What a worker has exited over goes to another one, if there is one left.
         """
         if self._final_error is not None:
             return
@@ -155,22 +180,16 @@ class Scheduler:
             for worker in workers:
                 if len(worker.tasks) != submitted or len(self._queue) <= reserve:
                     continue
-                if any(map(self._policy.runs_alone, worker.tasks)):
+                if any(task.receipt in self._histories for task in worker.tasks):
                     continue
                 for position in reversed(range(len(self._queue))):
-                    task = self._queue[position]
-                    if not self._may_take(worker, task):
+                    history = self._histories.get(self._queue[position].receipt)
+                    exits = history.exits if history else ()
+                    if worker.number in exits and not self._workers.keys() <= set(exits):
                         continue
-                    if not (worker.tasks and self._policy.runs_alone(task)):
+                    if not (worker.tasks and history):
                         self._submit(worker, self._queue.pop(position))
                     break
-
-    def _may_take(self, worker: WorkerState, task: Task) -> bool:
-        """Return whether the worker has not exited over ``task`` before, or all workers have."""
-        exited_over = self._policy.exited_over
-        return not exited_over(worker.number, task) or all(
-            exited_over(number, task) for number in self._workers
-        )
 
     def _submit(self, worker: WorkerState, task: Task) -> None:
         if self._first_task_began is None:
@@ -199,50 +218,53 @@ class Scheduler:
                 self._emit(event)
             case WorkerDied():
                 self._after_death(worker, event)
-            case WorkEnded(_, task, WorkFailure() as failure, seconds):
-                self._after_failure(worker, task, failure, seconds)
-            case WorkEnded(_, _, TaskResult() as result):
-                self._after_completion(worker, event, result)
+            case WorkEnded(_, _, WorkFailure() as failure):
+                self._after_failure(worker, event, failure)
+            case WorkEnded():
+                self._after_completion(worker, event)
 
-    def _after_completion(self, worker: WorkerState, event: WorkEnded, result: TaskResult) -> None:
-        task = worker.tasks.popleft()
+    def _after_completion(self, worker: WorkerState, event: WorkEnded) -> None:
+        task, result = worker.tasks.popleft(), event.outcome
+        assert isinstance(result, TaskResult)
         worker.busy_seconds += event.seconds
+        worker.exits = self._failures_in_a_row = 0
         if task.trial is not None:
-            self._queue.append(self._policy.after_trial(task))
-            self._end(self._policy.error)
-            return
-        worker.finished_tasks += 1
-        worker.figures = event.figures
-        if failures := result.figures.failures:
-            self._emit(SequencesFailed(worker.number, task, failures))
-        self._emit(TaskFinished(worker.number, task, event.seconds))
-        self._outcomes.append(result)
+            self._queue.append(self._search(task, None))
+        else:
+            self._histories.pop(task.receipt, None)
+            worker.finished_tasks += 1
+            worker.figures = event.figures
+            if failures := result.figures.failures:
+                self._emit(SequencesFailed(worker.number, task, failures))
+            self._emit(TaskFinished(worker.number, task, event.seconds))
+            self._outcomes.append(result)
         if event.halvings:
             text = (
                 f"worker {worker.number} ran out of memory: its batches are "
                 f"{2**event.halvings} times smaller now; is another program using the device?"
             )
             self._emit(Notice("warning", text))
-        for number in self._policy.after_success(worker.number, task):
-            if broken := self._workers.get(number):
-                self._give_up_device(broken, f"{broken.title} died over tasks that others finished")
         if self._final_error is not None and worker.tasks:
             self._remove(worker)  # it has begun its next task
         else:
             self._begin_task(worker)
 
-    def _after_failure(
-        self, worker: WorkerState, task: Task | None, failure: WorkFailure, seconds: float
-    ) -> None:
+    def _after_failure(self, worker: WorkerState, event: WorkEnded, failure: WorkFailure) -> None:
         text = f"{failure.error}: {failure.message}"
-        if failure.kind == "run" or self._final_error is not None:
+        searchable = self._stage.divisible or event.task is None
+        ends_run = failure.kind == "run" or (failure.kind == "data" and not searchable)
+        if ends_run or self._final_error is not None:
             self._remove(worker)
-            if failure.kind == "run":
+            if ends_run:
                 error_class = getattr(errors, failure.error, errors.OutputError)
                 self._end(error_class(failure.message))
-        elif task is None:
+        elif event.task is None:
             reason = f"{worker.title} cannot load the model: {text}"
             self._after_failed_opening(worker, reason, failure.kind)
+        elif failure.kind == "data":
+            worker.busy_seconds += event.seconds
+            self._queue.append(self._search(worker.tasks.popleft(), failure))
+            self._begin_task(worker)
         elif failure.kind == "broken":
             self._give_up_device(
                 worker,
@@ -252,6 +274,22 @@ class Scheduler:
             )
         else:
             self._after_death(worker, WorkerDied(worker.number, worker.device, text))
+
+    def _search(self, task: Task, failure: WorkFailure | None) -> Task:
+        """Return what is tried after ``task``, which failed, or after a trial of it.
+
+        That is the next trial, or at the end of the search the task without what was found.
+        """
+        history = self._histories.setdefault(task.receipt, TaskHistory())
+        if task.trial is None:
+            history.search = search_records(task)
+            return next(history.search)
+        assert history.search is not None
+        following = history.search.send(failure)
+        history.vain_searches += following.trial is None and following.excluded == task.excluded
+        if history.vain_searches == MAX_VAIN_SEARCHES:
+            self._give_up(f"{task.name} cannot be computed, but every part of it can")
+        return following
 
     def _after_death(self, worker: WorkerState, event: WorkerDied) -> None:
         """Deal with a worker that died, that has to be ended, or that is lost with its device."""
@@ -264,19 +302,44 @@ class Scheduler:
         elif not worker.is_open:
             self._after_failed_opening(worker, f"{text} while it loaded the model", "device")
         else:
-            self._emit(Notice("warning", f"{text}; a new worker takes its place"))
             if worker.tasks:
                 worker.busy_seconds += self._clock() - worker.task_began
-            # Any of its tasks may have ended it: a GPU writes one and computes or prepares another.
-            tasks = self._policy.after_exit(worker.number, tuple(worker.tasks), text)
-            worker.tasks.clear()
-            self._end(self._policy.error)
-            self._replace(worker)
-            self._queue.extend(reversed(tasks))
+            worker.exits += not any(task.trial for task in worker.tasks)
+            self._after_exit(worker, text)
+            if worker.exits >= MAX_FAILURES and len(self._workers) > 1:
+                self._give_up_device(worker, f"{text}, {worker.exits} times in a row")
+            else:
+                self._emit(Notice("warning", f"{text}; a new worker takes its place"))
+                self._replace(worker)
+
+    def _after_exit(self, worker: WorkerState, reason: str) -> None:
+        """Have what a worker had when it exited tried again.
+
+        If there are two tasks, either may have ended it: a GPU writes one and computes the next. A
+        single one is searched for the sequence that ends its worker at its second exit.
+        """
+        tasks = tuple(worker.tasks)
+        worker.tasks.clear()
+        for task in tasks:
+            self._histories.setdefault(task.receipt, TaskHistory()).exits.append(worker.number)
+        if len(tasks) == 1 and (tasks[0].trial or len(self._histories[tasks[0].receipt].exits) > 1):
+            if self._stage.divisible:
+                failure = WorkFailure("device", "WorkerDied", reason)
+                tasks = (self._search(tasks[0], failure),)
+            else:
+                self._give_up(f"{tasks[0].name} cannot be computed: {reason}")
+        self._queue.extend(reversed(tasks))
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row == MAX_FAILURES_IN_A_ROW:
+            self._give_up(f"{MAX_FAILURES_IN_A_ROW} attempts in a row failed; the last: {reason}")
+
+    def _give_up(self, text: str) -> None:
+        advice = "Check the device and the memory, then run the same command again"
+        self._end(DeviceError(f"{text}. {advice}"))
 
     def _after_failed_opening(self, worker: WorkerState, reason: str, kind: FailureKind) -> None:
         worker.failed_openings += 1
-        if kind == "data" or worker.failed_openings == MAX_OPENINGS:
+        if kind == "data" or worker.failed_openings == MAX_FAILURES:
             self._give_up_device(worker, reason)
         else:
             self._emit(Notice("warning", f"{reason}; trying again"))
@@ -299,7 +362,7 @@ class Scheduler:
 
     def _add_worker(self, number: int) -> None:
         self._workers[number] = WorkerState(number, self._pool.workers[number])
-        self._pool.open(number, self._stage)
+        self._pool.submit(number, self._stage)
 
     def _replace(self, worker: WorkerState) -> None:
         """Restart a worker; the task that was queued for it goes to any worker that is free."""
@@ -310,7 +373,7 @@ class Scheduler:
         worker.tasks.clear()
         worker.is_open, worker.silence = False, 0.0
         self._pool.restart(worker.number)
-        self._pool.open(worker.number, self._stage)
+        self._pool.submit(worker.number, self._stage)
 
     def _remove(self, worker: WorkerState) -> None:
         """End a worker for good, unless that has been done."""
@@ -332,9 +395,9 @@ class Scheduler:
         else:
             self._end(DeviceError(f"no device is left: {reason}"))
 
-    def _end(self, error: VirNucProError | None) -> None:
+    def _end(self, error: VirNucProError) -> None:
         """Hand out no more tasks; those in flight may still finish. The first error counts."""
-        if error is None or self._final_error is not None:
+        if self._final_error is not None:
             return
         self._final_error = error
         self._deadline = self._clock() + self._limits.grace

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,7 +12,6 @@ from types import FrameType
 from virnucpro.errors import RunInterruptedError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-AGAIN_SECONDS = 0.05  # until a signal is sent again that was lost: the destructor has ended by then
 
 
 class Interruption:
@@ -25,8 +23,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self._held = False
-        self._again: threading.Timer | None = None
+        self.is_held = False  # nothing is raised then
 
     def receive(self, number: int, frame: FrameType | None = None) -> None:
         """Receive a signal. A second one ends the process at once; its workers die with it.
@@ -37,23 +34,8 @@ class Interruption:
         if self.number is not None:
             os._exit(RunInterruptedError(self.number).exit_code)
         self.number = number
-        if not self._held:
+        if not self.is_held:
             raise RunInterruptedError(number)
-
-    def send_again(self) -> None:
-        """Send the signal again, in a moment, because the error that it raised was lost."""
-        if self.number is not None:
-            self._again = threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), self.number))
-            self._again.daemon = True
-            self.number = None
-            self._again.start()
-
-    def end(self) -> None:
-        """Raise nothing from now on, and send nothing."""
-        self._held = True
-        if self._again is not None:
-            self._again.cancel()
-            self._again.join()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -63,11 +45,11 @@ class Interruption:
             RunInterruptedError: at the end of the block, if a signal arrived in it and nothing
                 else was raised.
         """
-        earlier_number, self._held = self.number, True
+        earlier_number, self.is_held = self.number, True
         try:
             yield
         finally:
-            self._held = False
+            self.is_held = False
         if self.number is not None and earlier_number is None:
             raise RunInterruptedError(self.number)
 
@@ -77,23 +59,22 @@ def interruptible() -> Iterator[Interruption]:
     """Catch the signals in the block; see :class:`Interruption`.
 
     Python only prints an error that is raised in a destructor or in the callback of a weak
-    reference. A signal that arrives there is sent again instead.
+    reference. A signal that arrives there ends the process at once, as a second one does.
     """
     interruption = Interruption()
     previous_hook = sys.unraisablehook
 
     def unraisable_hook(unraisable: sys.UnraisableHookArgs) -> None:
         if isinstance(unraisable.exc_value, RunInterruptedError):
-            interruption.send_again()
-        else:
-            previous_hook(unraisable)
+            os._exit(unraisable.exc_value.exit_code)
+        previous_hook(unraisable)
 
     previous_handlers = {number: signal.signal(number, interruption.receive) for number in SIGNALS}
     sys.unraisablehook = unraisable_hook
     try:
         yield interruption
     finally:
-        interruption.end()
+        interruption.is_held = True
         sys.unraisablehook = previous_hook
         for number, handler in previous_handlers.items():
             signal.signal(number, handler)

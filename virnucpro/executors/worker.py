@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from virnucpro.contracts import Device, ReportProgress, Session, Stage, Task, TaskResult
+from virnucpro.contracts import Device, ReportProgress, Session, Task
 from virnucpro.errors import RunInterruptedError
 from virnucpro.events import Progressed, WorkerReady
 from virnucpro.executors.pool import PoolEvent, Work, WorkEnded
-from virnucpro.executors.retry import WorkFailure, describe_failure, search_records
+from virnucpro.executors.retry import WorkFailure, describe_failure
 
 WRITER_THREAD = "write"
 REPORT_SECONDS = 0.2  # between two progress events; a display needs no more
@@ -82,7 +82,6 @@ class TaskRunner:
         self._send = send
         self._next_task = next_task
         self._session: Session | None = None
-        self._divisible = False
         self._writer = ThreadPoolExecutor(1, WRITER_THREAD)
         self._writing: Future[None] | None = None
 
@@ -98,23 +97,20 @@ class TaskRunner:
         """
         if isinstance(work, Task):
             self._run(work)
-        else:
-            self._open(work)
-
-    def _open(self, stage: Stage) -> None:
+            return
         self._await_writing()
         self._session = None  # frees the previous model before the next one is loaded
         started = time.perf_counter()
         # torch does not use what was compiled with another number of threads, and does not say so.
         set_torch_threads(self._device.threads)
-        session = _attempt(partial(stage.open, self._device))
+        session = _attempt(partial(work.open, self._device))
         seconds = time.perf_counter() - started
         if isinstance(session, WorkFailure):
             self._send(WorkEnded(self._worker, None, session, seconds))
             return
-        self._session, self._divisible = session, stage.divisible
+        self._session = session
         facts = session.facts()
-        self._send(WorkerReady(self._worker, self._device, stage.name, seconds, facts))
+        self._send(WorkerReady(self._worker, self._device, work.name, seconds, facts))
 
     def _run(self, task: Task) -> None:
         """Compute ``task``; while memory runs out, halve the batches and try again."""
@@ -147,65 +143,26 @@ class TaskRunner:
             halvings += 1
         self._await_writing()
         reporter.flush()
-        finish = partial(self._finish, session, task, reporter, write, started, halvings)
+
+        def finish() -> None:
+            """Write the task, and send what became of it."""
+            nonlocal started
+            computed = time.perf_counter()
+            outcome = write if isinstance(write, WorkFailure) else _attempt(write)
+            if overlaps:  # the device computes the next task meanwhile
+                started += time.perf_counter() - computed
+            if isinstance(outcome, WorkFailure) or task.trial is not None:
+                reporter.take_back()
+            of_data = isinstance(outcome, WorkFailure) and outcome.kind == "data"
+            if of_data and (problem := _attempt(session.check)) is not None:
+                outcome = replace(problem, kind="broken") if problem.kind == "data" else problem
+            seconds, figures = time.perf_counter() - started, session.figures()
+            self._send(WorkEnded(self._worker, task, outcome, seconds, halvings, figures))
+
         if overlaps and not isinstance(write, WorkFailure):
             self._writing = self._writer.submit(finish)
         else:
             finish()
-
-    def _finish(
-        self,
-        session: Session,
-        task: Task,
-        reporter: ProgressReporter,
-        write: Callable[[], TaskResult] | WorkFailure,
-        started: float,
-        halvings: int,
-    ) -> None:
-        """Write a task that was begun at ``started``, and send what became of it.
-
-        Sequences that raise an error are searched for, and left out.
-        """
-        computed = time.perf_counter()
-        outcome = write if isinstance(write, WorkFailure) else _attempt(write)
-        if self._device.kind != "cpu":  # the device computes the next task meanwhile
-            started += time.perf_counter() - computed
-        if isinstance(outcome, WorkFailure):
-            reporter.take_back()
-            if outcome.kind == "data" and (problem := _attempt(session.check)) is not None:
-                outcome = replace(problem, kind="broken") if problem.kind == "data" else problem
-            elif outcome.kind == "data" and task.trial is None:
-                if self._divisible:
-                    outcome = self._without_faulty(session, task, outcome, reporter)
-                else:
-                    outcome = replace(outcome, kind="run")
-        reporter.flush()
-        seconds, figures = time.perf_counter() - started, session.figures()
-        self._send(WorkEnded(self._worker, task, outcome, seconds, halvings, figures))
-
-    def _without_faulty(
-        self, session: Session, task: Task, failure: WorkFailure, report: ProgressReporter
-    ) -> TaskResult | WorkFailure:
-        """Find the sequences that raise an error, and carry out ``task`` without them.
-
-        Where none raises one alone, the device is taken to be at fault.
-        """
-        while True:
-            search = search_records(task)
-            trial = next(search)
-            while trial.trial is not None:
-                outcome = _attempt(partial(session, trial, report))
-                report.take_back()
-                if isinstance(outcome, WorkFailure) and outcome.kind != "data":
-                    return outcome
-                trial = search.send(None if isinstance(outcome, TaskResult) else outcome)
-            if trial.excluded == task.excluded:
-                return replace(failure, kind="device")
-            task = trial
-            result = _attempt(partial(session, task, report))
-            if isinstance(result, TaskResult) or result.kind != "data":
-                return result
-            report.take_back()
 
     def _await_writing(self) -> None:
         """Wait until the task before this one is written and reported."""

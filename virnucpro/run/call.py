@@ -29,7 +29,7 @@ from virnucpro.stages.chunking import ChunkingFigures, hashed_input
 from virnucpro.stages.output import OutputStage
 from virnucpro.stages.results import OutputFigures, result_counts
 from virnucpro.store.disk import Disk, HashedFile
-from virnucpro.store.ledger import Ledger, UnusableReceiptError
+from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
 from virnucpro.store.work import INPUT_NAMES, INTERLEAVED, MATES, read_state
 from virnucpro.version import __version__
@@ -130,7 +130,7 @@ def _called(
         (task,) = replace(stage, cuts=figures.cuts).plan(run.ledger)
         if not run.ledger.has_inputs_of(task, receipt):
             raise ValueError("its scores were changed since, or are read in another way")
-    except (UnusableReceiptError, OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(
             f"the run {place.stem} in {place.root} is not finished by this version ({error}): do "
             f"so with virnucpro predict --resume, or choose other runs with --stem"

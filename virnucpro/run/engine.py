@@ -162,7 +162,9 @@ def carry_out_stage(
         if stale and run.unscored is None and stage.bytes_per_frame:
             require_space(run, missing_bytes(run), sum(run.frames))
         planned += tasks
-        todo += [run.ledger.reopened(task) for task in stale]
+        for task in stale:
+            run.ledger.reopen(task)
+        todo += stale
         owners |= {task.receipt: run for task in tasks}
         weights[run] = sum(task.weight for task in stale)
     stage = stages[0]

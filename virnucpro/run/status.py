@@ -16,7 +16,7 @@ from virnucpro.formatting import clock_time
 from virnucpro.layout import Layout, OutputFolder, receipt_beside
 from virnucpro.store import legacy
 from virnucpro.store.documents import unsealed
-from virnucpro.store.ledger import Ledger, Receipt, UnusableReceiptError, has_receipts
+from virnucpro.store.ledger import Ledger, Receipt, has_receipts
 from virnucpro.store.lock import A_RUN, read_owner
 from virnucpro.store.work import read_state
 
@@ -145,7 +145,7 @@ def _receipt(ledger: Ledger, name: Path) -> Receipt | str:
     try:
         receipt = ledger.read(name)
         return ledger.problem(receipt) or receipt
-    except UnusableReceiptError as error:
+    except ValueError as error:
         return str(error)
 
 

@@ -17,8 +17,7 @@ from virnucpro.contracts import Device, Json
 from virnucpro.devices import choose_devices, host_threads, visible_gpus
 from virnucpro.errors import UsageError
 from virnucpro.events import Emit, Event, Notice, WorkerReady, WorkerReport
-from virnucpro.executors.executor import CPU_LIMITS, Executor, open_executor
-from virnucpro.executors.scheduler import TimeLimits
+from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.run.run import Run
 from virnucpro.settings import NO_CLUSTER, MachineSettings
@@ -67,10 +66,10 @@ def opened_workers(
             workers = Workers(devices, open_executor(devices, machine, interruption))
         else:
             # Only here: without --cluster, nothing of Ray is imported.
-            from virnucpro.executors.cluster import connected, place_finder
-            from virnucpro.executors.ray_pool import RayPool
+            from virnucpro.executors.ray_pool import RayPool, connected, place_finder
 
-            emit(Notice("info", f"connecting to the Ray cluster {machine.cluster}"))
+            text = "waiting for its first free GPU or processor ('ray status' shows them)"
+            emit(Notice("info", f"connecting to the Ray cluster {machine.cluster}, and {text}"))
             stack.enter_context(connected(machine.cluster))
             # Only nodes that share this folder see a file of this size there.
             stack.callback(disk.remove, probe)
@@ -84,8 +83,7 @@ def opened_workers(
             named = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items()))
             emit(Notice("info", f"workers: {named}"))
             devices = tuple(replace(device, index=n) for n, device in enumerate(pool.devices))
-            limits = CPU_LIMITS if devices[0].kind == "cpu" else TimeLimits()
-            executor = Executor(pool, machine.threads or host_threads(), interruption, limits)
+            executor = Executor(pool, machine.threads or host_threads(), interruption)
             workers = Workers(devices, executor, pool)
         stack.callback(workers.executor.close)
         yield workers

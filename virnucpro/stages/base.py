@@ -21,7 +21,6 @@ from virnucpro.contracts import (
 )
 from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk
-from virnucpro.store.ledger import write_receipt
 
 
 @dataclass(frozen=True)
@@ -45,15 +44,12 @@ class HostStage(Stage):
         """Carry out one task."""
 
     def open(self, device: Device) -> Session:
-        """Return what carries out a task, and writes the receipt of a task of one file."""
+        """Return what carries out a task."""
 
         def carry_out(task: Task, report: ReportProgress) -> TaskResult:
             started = time.perf_counter()
             result = self.run(task, report)
-            result = replace(result, seconds=time.perf_counter() - started)
-            if task.receipt != self.layout.receipt(self.name):
-                write_receipt(self.disk, result)
-            return result
+            return replace(result, seconds=time.perf_counter() - started)
 
         return Session(carry_out)
 

@@ -36,7 +36,6 @@ from virnucpro.stages.splitting import split_files
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import Features, all_finite, encode_features
-from virnucpro.store.ledger import write_receipt
 
 BYTES_PER_NUMBER = 4  # features are float32
 # The id of a frame in a feature file, on average, with its share of the rest of the file.
@@ -48,7 +47,7 @@ COPIES = 2  # of each embedding: in the feature file, and in the merged one
 
 @dataclass(frozen=True)
 class EmbeddingStage(Stage):
-    """Embeds one molecule with one encoder. Each file has a receipt that the worker writes.
+    """Embeds one molecule with one encoder.
 
     ``budget`` (tokens or sequences per batch) is for the device and not part of the fingerprint;
     None finds it, unless ``kept`` has one that an earlier start found, by :func:`budget_key`.
@@ -306,10 +305,7 @@ class EmbeddingSession(Session):
             content = encode_features(features, self._molecule)
             output = self._disk.save(task.outputs[0], content, len(features.ids))
             figures = TaskFigures(failures=file.failures, host_wait_seconds=host_wait)
-            seconds = time.perf_counter() - started
-            result = TaskResult(task, (output,), figures, seconds)
-            write_receipt(self._disk, result)
-            return result
+            return TaskResult(task, (output,), figures, time.perf_counter() - started)
 
         return write
 

@@ -55,8 +55,7 @@ class OutputWriter:
         """Append ``data``, which holds ``rows`` records; a memoryview must be of single bytes."""
         self._rows += rows
         if len(data) >= BUFFER:  # large enough, so it is written without a copy
-            if self._buffer:
-                self.flush()
+            self.flush()
             self._put(data)
             return
         self._buffer += data
@@ -65,8 +64,9 @@ class OutputWriter:
 
     def flush(self) -> None:
         """Write what was gathered."""
-        gathered, self._buffer = self._buffer, bytearray()
-        self._put(gathered)
+        if self._buffer:
+            gathered, self._buffer = self._buffer, bytearray()
+            self._put(gathered)
 
     def _put(self, data: Bytes) -> None:
         self._sha.update(data)
@@ -75,8 +75,7 @@ class OutputWriter:
 
     def finish(self, path: Path, *, durable: bool) -> None:
         """Write the rest of the buffer, force it to the disk if ``durable``, and close the file."""
-        if self._buffer:
-            self.flush()
+        self.flush()
         if durable:
             self._disk.sync(self._stream)
         self._stream.close()
@@ -125,8 +124,8 @@ class Disk:
         path.unlink()
 
     def mkdir(self, path: Path) -> None:
-        """Create a folder."""
-        path.mkdir()
+        """Create a folder and its missing parents; another run may do so at the same moment."""
+        path.mkdir(parents=True, exist_ok=True)
 
     def rmdir(self, path: Path) -> None:
         """Delete an empty folder."""
@@ -140,12 +139,10 @@ class Disk:
             self.unlink(path)
 
     def make_folder(self, path: Path) -> None:
-        """Create a folder and its missing parents."""
-        with explain_write_errors(path):
-            for folder in reversed([path, *path.parents]):
-                if not folder.is_dir():
-                    with suppress(FileExistsError):  # another run made it at the same moment
-                        self.mkdir(folder)
+        """Create a folder and its missing parents, unless it is there."""
+        if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir may raise
+            with explain_write_errors(path):
+                self.mkdir(path)
 
     def move(self, old: Path, new: Path) -> None:
         """Rename a file or folder, durably."""
@@ -156,11 +153,8 @@ class Disk:
     def remove_folder(self, path: Path) -> None:
         """Delete an empty folder; one that is missing or not empty is left alone."""
         with explain_write_errors(path), suppress(FileNotFoundError):
-            try:
+            if not any(path.iterdir()):
                 self.rmdir(path)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
 
     def remove_tree(self, path: Path) -> None:
         """Delete a folder with everything in it. Links are deleted, never followed."""
@@ -184,29 +178,25 @@ class Disk:
         """
         _refuse(state_folders(path))
         temporary = path.with_name(f".{path.name}.{host_name()}.{os.getpid()}.tmp")
-        if not os.path.isdir(path.parent):  # noqa: PTH112 - Path.is_dir may raise
-            self.make_folder(path.parent)
-        stream = None
-        try:
+        self.make_folder(path.parent)
+        with explain_write_errors(path):
             if os.path.lexists(temporary):  # of an earlier life of this process number
                 self.unlink(temporary)
             stream = self.open_new(temporary)
-            writing = OutputWriter(self, stream)
-            yield writing
-            writing.finish(path, durable=durable)
-            self.rename(temporary, path)
-            if durable and self._unsynced is not None:
-                self._unsynced.add(path.parent)
-            elif durable:
-                self.sync_folder(path.parent)
-        except BaseException as error:
-            if stream is not None:
+            try:
+                writing = OutputWriter(self, stream)
+                yield writing
+                writing.finish(path, durable=durable)
+                self.rename(temporary, path)
+                if durable and self._unsynced is not None:
+                    self._unsynced.add(path.parent)
+                elif durable:
+                    self.sync_folder(path.parent)
+            except BaseException:
                 stream.close()
                 with suppress(OSError):
                     self.unlink(temporary)
-            if isinstance(error, OSError):
-                raise _write_error(path, error) from error
-            raise
+                raise
 
     def save(self, path: Path, data: Bytes, rows: int = 0, *, durable: bool = True) -> OutputFile:
         """Write ``data`` as :meth:`create` does, and describe the file."""
@@ -295,19 +285,15 @@ def explain_write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _write_error(path, error) from error
-
-
-def _write_error(path: Path, error: OSError) -> OutputError:
-    advice = {
-        errno.ENOSPC: "free some space",
-        errno.EDQUOT: "your quota is used up: free some space",
-        errno.EROFS: "the file system is read-only: choose another folder",
-        errno.EACCES: "check who may write there, or choose another folder",
-        errno.ELOOP: "it is a symbolic link, which is not followed: remove it",
-    }.get(error.errno or 0, "check the disk and the path")
-    text = error.strerror or str(error)
-    return OutputError(f"cannot write {path}: {text}; {advice}, then {AGAIN}")
+        advice = {
+            errno.ENOSPC: "free some space",
+            errno.EDQUOT: "your quota is used up: free some space",
+            errno.EROFS: "the file system is read-only: choose another folder",
+            errno.EACCES: "check who may write there, or choose another folder",
+            errno.ELOOP: "it is a symbolic link, which is not followed: remove it",
+        }.get(error.errno or 0, "check the disk and the path")
+        text = error.strerror or str(error)
+        raise OutputError(f"cannot write {path}: {text}; {advice}, then {AGAIN}") from error
 
 
 def gzip_into(out: OutputWriter) -> gzip.GzipFile:

@@ -15,19 +15,22 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
+
+import msgspec
 
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError
 from virnucpro.version import __version__
 
+T = TypeVar("T")
 DIGEST = "digest"  # the key that holds it
 DocumentKind = Literal[
     "run state", "receipt", "data set", "savepoint", "lite training", "work", "receipts"
 ]
 SCHEMAS: Mapping[DocumentKind, int] = {
     "run state": 2,  # 1: spans of files were the units of work
-    "receipt": 1,
+    "receipt": 2,
     "data set": 2,
     "savepoint": 1,
     "lite training": 1,
@@ -49,13 +52,13 @@ STEPS = {("data set", 1): _data_set_of_frames}
 def sealed(document: Mapping[str, Json]) -> bytes:
     """Return ``document`` as the text of a JSON file, with its digest."""
     content = json.loads(json.dumps(dict(document)))  # tuples become lists, as they are read
-    return (json.dumps({**content, DIGEST: _digest(content)}, indent=1) + "\n").encode()
+    return (json.dumps({**content, DIGEST: digest(content)}, indent=1) + "\n").encode()
 
 
 def unsealed(text: bytes) -> dict[str, Json]:
     """Return the document in a file that :func:`sealed` made; ValueError for any other text."""
     document = parse_json(text)
-    if not isinstance(document, dict) or document.pop(DIGEST, None) != _digest(document):
+    if not isinstance(document, dict) or document.pop(DIGEST, None) != digest(document):
         raise ValueError("the content does not fit its digest")
     return document
 
@@ -75,7 +78,8 @@ def _finite(text: str) -> float:
     return number
 
 
-def _digest(document: Mapping[str, Json]) -> str:
+def digest(document: Mapping[str, Json]) -> str:
+    """Return the SHA-256 (hex) of the canonical text of a document."""
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -85,9 +89,15 @@ def stamped(kind: DocumentKind, **content: Json) -> dict[str, Json]:
     return {"schema": SCHEMAS[kind], "producer": f"virnucpro {__version__}", **content}
 
 
-def read_document(kind: DocumentKind, path: Path) -> dict[str, Json]:
-    """Return the document in a file with a digest; see :func:`upgraded`, and OSError."""
-    return upgraded(kind, unsealed(path.read_bytes()), path)
+def read_kept(kind: DocumentKind, path: Path, form: type[T]) -> T | None:
+    """Return what a file with a digest holds; None where it is missing or damaged.
+
+    Raises ResumeRefusedError as :func:`upgraded`.
+    """
+    try:
+        return msgspec.convert(upgraded(kind, unsealed(path.read_bytes()), path), form)
+    except (OSError, ValueError):
+        return None
 
 
 def upgraded(kind: DocumentKind, document: Json, path: Path) -> dict[str, Json]:

@@ -123,15 +123,12 @@ def load_features(path: Path, kind: Kind, *, mapped: bool = False) -> Features:
 
 
 def map_rows(path: Path) -> torch.Tensor:
-    """The rows of a merged file that :func:`load_features` accepted, mapped and not looked through.
+    """The rows of a merged file, mapped; for a process that knows that it was checked.
 
-    float32 ``[n, width]``. For a process that shares the file with the one that checked it.
+    float32 ``[n, width]``, of a file that :func:`load_features` accepted.
     """
-    document = _unpickled(path, True)
-    data = document["data"] if isinstance(document, Mapping) and "data" in document else None
-    if not isinstance(data, torch.Tensor) or data.dim() != 2:
-        raise DamagedFeaturesError(f"{path.name} is not a file of merged features")
-    return data.to(torch.float32)
+    rows: torch.Tensor = _unpickled(path, True)["data"]
+    return rows.to(torch.float32)
 
 
 def _unpickled(path: Path, mapped: bool) -> Any:

@@ -5,10 +5,8 @@ A receipt is the commit point. An output without one does not exist for the prog
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -17,11 +15,7 @@ from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFig
 from virnucpro.errors import OutputError
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import AGAIN, Disk, HashedFile, hashed, sha256_of, stamp_of
-from virnucpro.store.documents import read_document, sealed, stamped, unsealed, upgraded
-
-
-class UnusableReceiptError(ValueError):
-    """The file is not a usable receipt; the task that it should prove is carried out again."""
+from virnucpro.store.documents import digest, read_kept, sealed, stamped, unsealed, upgraded
 
 
 @dataclass(frozen=True)
@@ -42,9 +36,9 @@ class Receipt:
     stage: str
     fingerprint: str
     outputs: tuple[OutputFile, ...]
-    figures: TaskFigures = field(default_factory=TaskFigures)
-    origin: str = "computed"
-    seconds: float = 0.0
+    figures: TaskFigures
+    origin: str
+    seconds: float
 
     @property
     def failed(self) -> tuple[str, ...]:
@@ -66,95 +60,29 @@ def fingerprint(task: Task, input_digests: list[str]) -> str:
     That is the stage and its version, the parameters and the contents of the inputs, but not paths,
     times or hardware.
     """
-    canonical = json.dumps(
-        {
-            "stage": task.stage,
-            "version": task.version,
-            "params": dict(task.params),
-            "inputs": input_digests,
-            "span": None,  # of versions that had tasks for parts of files
-        },
-        sort_keys=True,
-        separators=(",", ":"),
-    )
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    decides = {"version": task.version, "params": dict(task.params), "inputs": input_digests}
+    return digest({"stage": task.stage, **decides})
 
 
-def write_receipt(disk: Disk, result: TaskResult, origin: str = "computed") -> None:
-    """Write the receipt of a finished task, whose files are safe: from here on it counts.
-
-    A task that no ledger has handed out has no fingerprint, and gets no receipt.
-    """
-    if result.task.fingerprint:
-        document = receipt_document(receipt_of(result, origin), result.task.root)
-        disk.save(result.task.receipt, sealed(document))
-
-
-def receipt_of(result: TaskResult, origin: str = "computed") -> Receipt:
-    """Return what the receipt of a finished task says."""
-    task = result.task
-    return Receipt(
-        task.stage, task.fingerprint, result.outputs, result.figures, origin, result.seconds
-    )
+def write_receipt(disk: Disk, name: Path, receipt: Receipt, root: Path) -> None:
+    """Write the receipt of a finished task, whose files are safe: from here on it counts."""
+    disk.save(name, sealed(receipt_document(receipt, root)))
 
 
 def receipt_document(receipt: Receipt, root: Path) -> dict[str, Json]:
     """Return what the file of a receipt holds, but for its digest."""
-    return stamped(
-        "receipt",
-        stage=receipt.stage,
-        fingerprint=receipt.fingerprint,
-        origin=receipt.origin,
-        seconds=round(receipt.seconds, 3),
-        outputs=[
-            {
-                "file": output.path.relative_to(root).as_posix(),
-                "bytes": output.bytes,
-                "sha256": output.sha256,
-                "rows": output.rows,
-            }
-            for output in receipt.outputs
-        ],
-        figures=asdict(receipt.figures),
-    )
+    document = asdict(receipt)
+    for output in document["outputs"]:
+        output["path"] = output["path"].relative_to(root).as_posix()
+    return stamped("receipt", **document)
 
 
-def read_receipt(
-    path: Path, root: Path, figures: type[TaskFigures] = TaskFigures, stored: Json = None
-) -> Receipt:
-    """Read a receipt whose figures are of the class ``figures``.
+@dataclass(frozen=True)
+class KeptReceipts:
+    """Receipts of stages with one task and of removed files, and the names of these files."""
 
-    ``stored`` is the document that stands for a file that is missing or damaged.
-
-    Raises:
-        UnusableReceiptError: missing, empty, changed since it was written, or not a receipt.
-        ResumeRefusedError: written by another version of the program (exit 3).
-    """
-    try:
-        document = unsealed(path.read_bytes())
-    except (OSError, ValueError) as error:
-        if stored is None:
-            missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-            raise UnusableReceiptError("no receipt" if missing else "receipt unreadable") from error
-        document = stored
-    try:
-        document = upgraded("receipt", document, path)
-        names = [Path(o["file"]) for o in document["outputs"]]
-        if any(name.is_absolute() or ".." in name.parts for name in names):
-            raise ValueError("it names a file outside of the output directory")
-        return Receipt(
-            stage=str(document["stage"]),
-            fingerprint=str(document["fingerprint"]),
-            outputs=tuple(
-                OutputFile(root / o["file"], int(o["bytes"]), str(o["sha256"]), int(o["rows"]))
-                for o in document["outputs"]
-            ),
-            figures=msgspec.convert(document["figures"], figures),
-            origin=str(document["origin"]),
-            seconds=float(document["seconds"]),
-        )
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
-        raise UnusableReceiptError("receipt unreadable") from error
+    receipts: Mapping[str, Json]
+    removed: Sequence[str]
 
 
 class Ledger:
@@ -177,18 +105,12 @@ class Ledger:
         self._digests = dict(digests or {})
         self._files: dict[Path, HashedFile] = {}
         self._receipts: dict[Path, Receipt] = {}
-        self.removed: frozenset[Path] = frozenset()
-        # Receipts of stages with one task and of removed files, by name.
-        self._stored: dict[Path, Json] = {}
+        kept = None
         for path in layout.receipt_files:  # the second one where the first is unreadable
-            try:
-                document = read_document("receipts", path)
-                stored = {layout.root / name: entry for name, entry in document["receipts"].items()}
-                self.removed = frozenset(layout.root / name for name in document["removed"])
-                self._stored = stored
-                break
-            except (OSError, ValueError, LookupError, TypeError, AttributeError):
-                continue
+            kept = kept or read_kept("receipts", path, KeptReceipts)
+        kept = kept or KeptReceipts({}, ())
+        self.removed = frozenset(layout.root / name for name in kept.removed)
+        self._stored = {layout.root / name: entry for name, entry in kept.receipts.items()}
 
     def forget_removed(self, files: Collection[Path] | None = None) -> None:
         """Treat removed files (None: all) as missing from now on, in this run and in later ones."""
@@ -198,8 +120,32 @@ class Ledger:
             self.store()
 
     def read(self, name: Path, figures: type[TaskFigures] = TaskFigures) -> Receipt:
-        """Return a receipt, without a look at what it describes; raises as :func:`read_receipt`."""
-        return read_receipt(name, self._layout.root, figures, self._stored.get(name))
+        """Return a receipt with figures of a class, without a look at what it describes.
+
+        Raises:
+            ValueError: missing, empty, changed since it was written, or not a receipt; says which.
+            ResumeRefusedError: written by another version of the program (exit 3).
+        """
+        root = self._layout.root
+
+        def inside(kind: type, name: str) -> Path:
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                raise ValueError(f"{name} is outside of the output directory")
+            return root / name
+
+        try:
+            try:
+                document = unsealed(name.read_bytes())
+            except (OSError, ValueError):
+                if name not in self._stored:
+                    raise
+                document = self._stored[name]
+            document = upgraded("receipt", document, name)
+            receipt = msgspec.convert(document, Receipt, dec_hook=inside)
+            return replace(receipt, figures=msgspec.convert(document["figures"], figures))
+        except (OSError, ValueError) as error:
+            missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+            raise ValueError("no receipt" if missing else "receipt unreadable") from error
 
     def problem(self, receipt: Receipt) -> str:
         """Return why an output cannot be what its receipt says, as far as its size tells."""
@@ -223,7 +169,7 @@ class Ledger:
         try:
             receipt = self.read(task.receipt, task.figures)
             same_inputs = self.has_inputs_of(task, receipt)
-        except UnusableReceiptError as error:
+        except ValueError as error:
             return str(error)
         except FileNotFoundError as error:
             return f"{Path(error.filename).name} is missing"
@@ -253,7 +199,7 @@ class Ledger:
     def foreign_files(self) -> list[Path]:
         """Return the files that somebody put where the finished run had removed its own."""
         digests = {
-            self._layout.root / output["file"]: output["sha256"]
+            self._layout.root / output["path"]: output["sha256"]
             for document in self._stored.values()
             for output in document["outputs"]
         }
@@ -263,10 +209,10 @@ class Ledger:
             if path.is_symlink() or (path.exists() and sha256_of(path) != digests[path])
         ]
 
-    def reopened(self, task: Task) -> Task:
-        """Return a stale task as it is carried out, after its old receipt is removed."""
+    def reopen(self, task: Task) -> None:
+        """Remove the receipt of a stale task, and hash its inputs before they are used."""
         self._disk.remove(task.receipt)
-        return replace(task, fingerprint=self._fingerprint(task), root=self._layout.root)
+        self._fingerprint(task)
 
     def _fingerprint(self, task: Task) -> str:
         for path in task.inputs:
@@ -276,27 +222,28 @@ class Ledger:
         return fingerprint(task, [self._digests[path] for path in task.inputs])
 
     def accept(self, result: TaskResult, *, durable: bool = True) -> None:
-        """Count a finished task, and write its receipt, unless its session has done that.
+        """Count a finished task, and write its receipt.
 
         Raises:
-            OutputError: an input was changed since it was hashed. The receipt is removed.
+            OutputError: an input was changed since it was hashed.
         """
-        task = result.task
+        task, outputs, seconds = result.task, result.outputs, round(result.seconds, 3)
         for file in [self._files[path] for path in task.inputs if path in self._files]:
             if file.changed:
-                self._disk.remove(task.receipt)
                 raise OutputError(
                     f"{file.path} was changed while the run used it: nothing was made from it; let "
                     f"no other program write there, then {AGAIN}"
                 )
-        for output in result.outputs:
+        for output in outputs:
             stamp = stamp_of(output.path)
             self._files[output.path] = HashedFile(output.path, output.sha256, stamp)
-        self._remember(task.receipt, receipt_of(result))
+        decided_by = self._fingerprint(task)
+        receipt = Receipt(task.stage, decided_by, outputs, result.figures, "computed", seconds)
+        self._remember(task.receipt, receipt)
         if task.receipt == self._layout.receipt(task.stage):
             self.store([task.receipt], durable=durable)
-        elif not task.receipt.exists():
-            write_receipt(self._disk, result)
+        else:
+            write_receipt(self._disk, task.receipt, receipt, self._layout.root)
 
     def remove(
         self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path] = frozenset()

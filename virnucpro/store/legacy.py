@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
-from virnucpro.contracts import Json, OutputFile, Task, TaskResult
+from virnucpro.contracts import Json, OutputFile, Task, TaskFigures
 from virnucpro.errors import NothingToResumeError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import (
@@ -27,7 +26,7 @@ from virnucpro.layout import (
 )
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
-from virnucpro.store.ledger import fingerprint, write_receipt
+from virnucpro.store.ledger import Receipt, fingerprint, write_receipt
 
 
 def is_legacy_run(layout: Layout) -> bool:
@@ -134,40 +133,35 @@ def take_over(
 
     ``task_of`` returns the task of a split file; ``width`` is that of the encoder's embeddings.
     """
-    texts = []
-    files = feature_files(layout)
-    for path, (kind, number) in files.items():
-        if kind == molecule:
-            task = replace(task_of(number), root=layout.root)
-            try:
-                _take_over(disk, task, molecule, width)
-            except (OSError, ValueError) as reason:
-                text = f"{path.name} of an earlier version is computed again"
-                texts.append(f"{text}: {reason}")
-    suffix = FEATURE_SUFFIX[molecule]
-    if count := sum(kind == molecule for kind, _ in files.values()) - len(texts):
-        texts.append(
-            f"{count} {suffix} feature files were taken over from an earlier "
-            f"version of the program: the precision they were computed in is unknown"
-        )
-    return texts
-
-
-def _take_over(disk: Disk, task: Task, molecule: Molecule, width: int) -> None:
-    """Write the receipt of ``task``; raises why its features do not prove right."""
     # Imported here, because `status` and the state of a run use this module without torch.
     from virnucpro.store.features import load_features
 
-    path, source = task.outputs[0], task.inputs[0]
-    sha, ids = hashlib.sha256(), []
-    for record in read_fasta(source):  # whose lines were wrapped, as those of a new file are not
-        sha.update(fasta_bytes([record]))
-        ids.append(record[0])
-    digest, features = sha256_of(path), load_features(path, molecule)
-    if features.ids != ids:
-        raise ValueError(f"its ids are not those of {source.name}, in the same order")
-    if features.data.shape[1] != width:
-        raise ValueError(f"its rows have {features.data.shape[1]} numbers, the model's {width}")
-    output = OutputFile(path, path.stat().st_size, digest, len(ids))
-    task = replace(task, fingerprint=fingerprint(task, [sha.hexdigest()]))
-    write_receipt(disk, TaskResult(task, (output,)), "legacy")
+    texts, taken = [], 0
+    for path, (kind, number) in feature_files(layout).items():
+        if kind != molecule:
+            continue
+        task = task_of(number)
+        sha, ids = hashlib.sha256(), []
+        try:
+            # Its lines were wrapped, as those of a new file are not.
+            for record in read_fasta(task.inputs[0]):
+                sha.update(fasta_bytes([record]))
+                ids.append(record[0])
+            digest, features = sha256_of(path), load_features(path, molecule)
+            if features.ids != ids:
+                raise ValueError("its ids are not those of its FASTA file, in the same order")
+            if features.data.shape[1] != width:
+                rows = features.data.shape[1]
+                raise ValueError(f"its rows have {rows} numbers, the model's {width}")
+            output = OutputFile(path, path.stat().st_size, digest, len(ids))
+            proof = task.stage, fingerprint(task, [sha.hexdigest()]), (output,), TaskFigures()
+            write_receipt(disk, task.receipt, Receipt(*proof, "legacy", 0.0), layout.root)
+            taken += 1
+        except (OSError, ValueError) as reason:
+            texts.append(f"{path.name} of an earlier version is computed again: {reason}")
+    if taken:
+        texts.append(
+            f"{taken} {FEATURE_SUFFIX[molecule]} feature files were taken over from an earlier "
+            f"version of the program: the precision they were computed in is unknown"
+        )
+    return texts

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Annotated, TextIO
 
 import msgspec
 
@@ -28,8 +28,6 @@ from virnucpro.store.documents import parse_json
 
 # The error numbers of flock on a file system that has no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-_LARGEST_PID = 1 << 31
-_LATEST = 1 << 33  # seconds of the Unix epoch, in the year 2242
 
 A_RUN = "this input"  # what a run of predict or train embed holds a lock for
 
@@ -42,8 +40,8 @@ class LockOwner:
     """
 
     host: str
-    pid: int
-    since: int
+    pid: Annotated[int, msgspec.Meta(gt=0, lt=1 << 31)]
+    since: Annotated[int, msgspec.Meta(ge=0, lt=1 << 33)]  # seconds of the Unix epoch
     work: str = A_RUN
 
     def __str__(self) -> str:
@@ -60,10 +58,9 @@ class LockOwner:
 def read_owner(path: Path) -> LockOwner | None:
     """Return who wrote the lock file last; None where the lock was left, or never taken."""
     try:
-        owner = msgspec.convert(parse_json(path.read_bytes()), LockOwner)
+        return msgspec.convert(parse_json(path.read_bytes()), LockOwner)
     except (OSError, ValueError):
         return None
-    return owner if 0 < owner.pid < _LARGEST_PID and 0 <= owner.since < _LATEST else None
 
 
 @contextmanager
@@ -109,13 +106,12 @@ def _acquire(stream: TextIO, path: Path, work: str, wait: bool) -> None:
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return
-    except BlockingIOError:
-        owner = read_owner(path)
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        has_locks = error.errno not in _NO_LOCKS
+        if has_locks and not isinstance(error, BlockingIOError):
             raise
         owner = read_owner(path)
-        if owner is None or owner.is_dead:
+        if not has_locks and (owner is None or owner.is_dead):
             return
     # Locks lie at different depths below the output directory.
     folders = state_folders(path)

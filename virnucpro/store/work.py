@@ -1,17 +1,7 @@
 """Whether the files that are there are the same work, and what a command may do then.
 
-Every command that writes results asks :func:`check_work` before it writes anything:
-
-===========================================  =====================================================
-what is there                                what happens
-===========================================  =====================================================
-nothing                                      the work starts
-unfinished work of the same identity         it goes on, with ``--resume`` or without
-finished work of the same identity           the command says so, and checks it
-work of another identity                     ``ResumeRefusedError`` (exit 3), naming what changed
-files that are not proved to be ours         ``UsageError`` (exit 64), naming them
-any of these, with ``--force``               everything is moved aside, and the work starts
-===========================================  =====================================================
+Every command that writes results asks :func:`check_work` before it writes anything. What happens
+then is a table in ``docs/checkpoints.md``.
 """
 
 from __future__ import annotations
@@ -23,20 +13,17 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import msgspec
-
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice
 from virnucpro.layout import Layout, RunLayout, existing_paths
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, is_own_file, refuse_links
-from virnucpro.store.documents import parse_json, read_document, sealed, stamped
+from virnucpro.store.documents import parse_json, read_kept, sealed, stamped
 from virnucpro.store.ledger import Ledger, has_receipts
 from virnucpro.store.lock import read_owner
 
 NAMED_FILES = 5  # files that a message lists before it only counts the others
-NAMED_CHANGES = 20  # settings that differ in a message
 LONGEST_VALUE = 200  # letters of a setting in a message
 
 
@@ -121,8 +108,7 @@ def _changes(before: Mapping[str, Json], after: Mapping[str, Json]) -> str:
         was, now = (json.dumps(values.get(name), sort_keys=True) for values in (before, after))
         if was != now:
             lines.append(f"  {name}: was {_short(was)}, is {_short(now)}\n")
-    more = len(lines) - NAMED_CHANGES
-    return "".join(lines[:NAMED_CHANGES]) + (f"  and {more:,} more\n" if more > 0 else "")
+    return "".join(lines)
 
 
 def _short(text: str) -> str:
@@ -131,14 +117,6 @@ def _short(text: str) -> str:
     if len(text) == 64:
         return f"sha256 {text[:12]}..."
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
-
-
-def check_evaluation(
-    wanted: WorkIdentity, existing: ExistingWork, disk: Disk, *, force: bool = False
-) -> str | None:
-    """Do what :func:`check_work` does for an evaluation, which is always made anew."""
-    decision, notice = check_work(wanted, existing, disk, force=force)
-    return notice if decision == "start" else f"{wanted.label} is made again"
 
 
 def refuse_foreign(existing: ExistingWork, *, force: bool = True) -> None:
@@ -194,36 +172,17 @@ def move_aside(existing: ExistingWork, disk: Disk) -> Path | None:
     """
     paths = [*existing.foreign_files, *existing.own_files]
     previous, number = existing.previous, 1
-    # After a kill half way the folder has its first name, and the next --force continues with it.
-    folder = previous.with_name(f"{previous.name}.moving")
-    if not paths and not folder.exists():
+    if not paths:
         return None
+    folder = previous
     if existing.foreign_files:
         while (folder := previous.with_name(f"{previous.name}.{number}")).exists():
             number += 1
+    disk.remove_tree(folder)
     disk.make_folder(folder)
     for path in paths:
-        disk.remove_tree(folder / path.name)
         disk.move(path, folder / path.name)
-    if existing.foreign_files:
-        return folder
-    disk.remove_tree(previous)
-    disk.move(folder, previous)
-    return previous
-
-
-def save_identity(path: Path, identity: WorkIdentity, disk: Disk) -> None:
-    """Record which work is about to write its files: while the record is there, it proves them."""
-    document = stamped("work", label=identity.label, settings=dict(identity.settings))
-    disk.save(path, sealed(document))
-
-
-def read_identity(path: Path) -> WorkIdentity | None:
-    """Return what :func:`save_identity` recorded; None where there is no readable record."""
-    try:
-        return msgspec.convert(read_document("work", path), WorkIdentity)
-    except (OSError, ValueError):
-        return None
+    return folder
 
 
 # --- the state of a run: what its results depend on, and whether a later start may go on with it
@@ -253,10 +212,7 @@ class RunState:
 
 def read_state(layout: Layout) -> RunState | None:
     """Return the state of an earlier run of the same STEM; a damaged one counts as none."""
-    try:
-        return msgspec.convert(read_document("run state", layout.run_state), RunState)
-    except (OSError, ValueError):
-        return None
+    return read_kept("run state", layout.run_state, RunState)
 
 
 def write_state(layout: Layout, disk: Disk, state: RunState) -> None:

@@ -18,6 +18,7 @@ from virnucpro.contracts import (
 )
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
 from virnucpro.executors.pool import HandleEvent, Work, WorkEnded, WorkerPool
+from virnucpro.executors.retry import WorkFailure
 
 
 class FakeStage(Stage):
@@ -66,7 +67,7 @@ def result_of(task: Task) -> TaskResult:
 Behaviour = Callable[[int, Task | None], str]
 """What happens when a worker (number) does a task, or opens the stage (None).
 
-``ok``, ``exits``, ``exits writing``, ``silent``, or ``lost`` with its device.
+``ok``, ``raises``, ``exits``, ``exits writing``, ``silent``, or ``lost`` with its device.
 """
 
 
@@ -133,6 +134,9 @@ class FakePool(WorkerPool):
             handle(Progressed(number, task.count, 10 * task.count))
         if behaviour == "exits" or (behaviour == "exits writing" and not self._overlapping):
             handle(WorkerDied(number, device, "signal 9"))
+        elif behaviour == "raises":
+            failure = WorkFailure("data", "ValueError", "bad letter")
+            handle(WorkEnded(number, task, failure, self.STEP))
         elif task is None:
             handle(WorkerReady(number, device, "fake", self.STEP))
         elif self._overlapping:
@@ -144,7 +148,7 @@ class FakePool(WorkerPool):
         self.work[worker] = deque()
         self.calls.append(f"start {worker}")
 
-    def _send(self, worker: int, work: Work) -> None:
+    def submit(self, worker: int, work: Work) -> None:
         self.work[worker].append(work)
         self.most_submitted = max(self.most_submitted, len(self.work[worker]))
 

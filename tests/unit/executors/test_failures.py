@@ -11,7 +11,7 @@ import torch._inductor.exc
 import torch.distributed
 
 from virnucpro.errors import OutputError
-from virnucpro.executors.retry import describe_failure, failure_kind
+from virnucpro.executors.retry import describe_failure
 
 
 class OutOfResources(Exception):
@@ -67,12 +67,12 @@ DEVICE_MESSAGES = [
 
 @pytest.mark.parametrize("message", MEMORY_MESSAGES)
 def test_too_little_memory_is_never_taken_for_a_wrong_sequence(message: str) -> None:
-    assert failure_kind(RuntimeError(message)) == "memory"
+    assert describe_failure(RuntimeError(message)).kind == "memory"
 
 
 @pytest.mark.parametrize("message", DEVICE_MESSAGES)
 def test_a_broken_device_is_never_taken_for_a_wrong_sequence(message: str) -> None:
-    assert failure_kind(RuntimeError(message)) == "device"
+    assert describe_failure(RuntimeError(message)).kind == "device"
 
 
 @pytest.mark.parametrize(

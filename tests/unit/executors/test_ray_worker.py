@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 import virnucpro.executors.ray_pool as ray_pool
 from virnucpro.contracts import Device, OutputFile
 from virnucpro.events import Progressed
-from virnucpro.executors.ray_pool import VirNucProWorker, await_files, reserved_gpu, software
+from virnucpro.executors.ray_pool import VirNucProWorker, await_files, software
 
 
 @pytest.fixture
@@ -32,14 +31,6 @@ def test_a_worker_joins_where_files_and_versions_are_those_of_the_command(
         assert refusal.endswith(f"there: {tmp_path / 'b'}")
     assert "another size" in str(worker.join({}, {tmp_path / "a": 5}))
     assert str(worker.join({"torch": "0.1"}, {})).endswith("and this process 0.1")
-
-
-def test_a_gpu_has_its_number_on_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    visible = Device("cuda", 0, uuid="GPU-5")  # the only one that this process sees
-    monkeypatch.setattr("virnucpro.executors.ray_pool.visible_gpus", lambda: [visible])
-    for mask, index in (("5", 5), ("GPU-5", 0)):
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
-        assert reserved_gpu() == replace(visible, index=index)
 
 
 def test_a_node_without_its_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

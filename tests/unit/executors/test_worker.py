@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +11,7 @@ from tests.unit.executors.fake_pool import FakeStage
 from virnucpro.contracts import Device, ReportProgress, Session, Task, TaskResult
 from virnucpro.events import Progressed, WorkerReady
 from virnucpro.executors.pool import PoolEvent, WorkEnded
+from virnucpro.executors.retry import WorkFailure
 from virnucpro.executors.worker import TaskRunner
 
 GPU, CPU = Device("cuda", 0, "H200", "GPU-aaaa"), Device("cpu")
@@ -57,7 +57,7 @@ class RecordingSession(Session):
             if stage.waits and number < 3 and not following.wait(BOUND):
                 raise TimeoutError("nothing is computed while this is written")
             stage.log.append(f"write {number}")
-            if number == stage.unwritable and not task.excluded:
+            if number == stage.unwritable:
                 raise ArithmeticError("not finite")
             return TaskResult(task, ())
 
@@ -111,7 +111,6 @@ def test_what_is_wrong_with_a_result_is_the_failure_of_its_task(device: Device) 
     events = _run_four(stage, device)
     ended = [event for event in events if isinstance(event, WorkEnded)]
     assert len(ended) == 4
-    result = ended[1].outcome
-    assert isinstance(result, TaskResult)
-    assert result.task.receipt == Path("1-2.done")
-    assert [(row.row, row.error) for row in result.task.excluded] == [(0, "ArithmeticError")]
+    assert isinstance(ended[1].outcome, WorkFailure)
+    assert (ended[1].outcome.kind, ended[1].outcome.error) == ("data", "ArithmeticError")
+    assert [type(event.outcome) for event in ended].count(TaskResult) == 3

@@ -13,7 +13,7 @@ from virnucpro.errors import ResumeRefusedError
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.ledger import Ledger, fingerprint, write_receipt
+from virnucpro.store.ledger import Ledger, fingerprint
 
 
 @pytest.fixture
@@ -35,11 +35,9 @@ def _carry_out(
     task: Task, layout: Layout, *failures: FailedSequences, rows: bytes = b"rows"
 ) -> None:
     ledger = _ledger(layout)
-    reopened = ledger.reopened(task)
+    ledger.reopen(task)
     output = Disk().save(task.outputs[0], rows, 1)
-    result = TaskResult(reopened, (output,), TaskFigures(failures=failures))
-    write_receipt(Disk(), result)
-    ledger.accept(result)
+    ledger.accept(TaskResult(task, (output,), TaskFigures(failures=failures)))
 
 
 def _ledger(layout: Layout) -> Ledger:
@@ -78,7 +76,7 @@ def test_damage_is_noticed_with_its_reason(
 def test_a_receipt_never_points_outside(task: Task, layout: Layout, name: str) -> None:
     _carry_out(task, layout)
     document = unsealed(task.receipt.read_bytes())
-    document["outputs"][0]["file"] = name
+    document["outputs"][0]["path"] = name
     task.receipt.write_bytes(sealed(document))
     assert _ledger(layout).check(task) == "receipt unreadable"
     task.receipt.write_bytes(sealed(document | {"schema": 99, "producer": "virnucpro 9"}))
@@ -133,7 +131,8 @@ def test_receipts_of_whole_stages_stand_in_one_file_and_its_copy(
     whole = replace(task, stage="consensus", receipt=layout.receipt("consensus"))
     output = Disk().save(whole.outputs[0], b"rows", 1)
     ledger = _ledger(layout)
-    ledger.accept(TaskResult(ledger.reopened(whole), (output,)))
+    ledger.reopen(whole)
+    ledger.accept(TaskResult(whole, (output,)))
     assert not whole.receipt.exists()
     assert not _ledger(layout).check(whole)
     layout.receipt_files[damaged].write_bytes(b"{")

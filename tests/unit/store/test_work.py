@@ -120,12 +120,3 @@ def test_force_never_removes_foreign_files(foreign: ExistingWork) -> None:
         assert _check(foreign, force=True).decision == "start"
     kept = sorted(foreign.previous.parent.rglob("s_protein.faa"))
     assert [path.read_text() for path in kept] == ["first", "second"]
-
-
-def test_force_goes_on_with_a_move_that_was_cut_short(own: ExistingWork) -> None:
-    moving = own.previous.with_name(f"{own.previous.name}.moving")
-    (moving / "s_protein").mkdir(parents=True)
-    (moving / "s_protein/output_1.fa").write_text("older")
-    _check(own, force=True)
-    assert (own.previous / "s_protein/output_1.fa").read_text() == "own"
-    assert not moving.exists()

@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,15 +16,9 @@ from virnucpro.events import StepProgress
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.stages.chunking import hashed_input
 from virnucpro.store.disk import Disk, HashedFile, explain_write_errors
-from virnucpro.store.documents import SCHEMAS
+from virnucpro.store.documents import SCHEMAS, read_kept, sealed, stamped
 from virnucpro.store.lock import locked
-from virnucpro.store.work import (
-    ExistingWork,
-    WorkIdentity,
-    check_work,
-    read_identity,
-    save_identity,
-)
+from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 from virnucpro.training.data.dataset import PARTS, Content, Dataset
 from virnucpro.training.data.genomes import cut_genomes, records_of_parts, survey_genomes
 from virnucpro.training.data.parts import (
@@ -122,7 +116,7 @@ def prepare_dataset(
             disk.remove_tree(path)
         for folder in (dataset.root, dataset.begun_file.parent):
             disk.sweep(folder)
-        save_identity(dataset.begun_file, wanted, disk)
+        disk.save(dataset.begun_file, sealed(stamped("work", **asdict(wanted))))
         description = {
             "schema": SCHEMAS["data set"],
             "version": __version__,
@@ -221,7 +215,7 @@ def _existing_work(
         earlier = Dataset(dataset.root)
         values = {name: earlier.description.get(name) for name in identity}
         known, own_files = _work_identity(dataset, values), _own_files(dataset, earlier.content)
-    elif begun := read_identity(dataset.begun_file):
+    elif begun := read_kept("work", dataset.begun_file, WorkIdentity):
         own_files = _own_files(dataset, begun.settings["content"])
     foreign_files = [path for path in _own_files(dataset, content) if path not in own_files]
     previous = dataset.previous
