@@ -29,7 +29,6 @@ from virnucpro.run.workers import opened_workers
 from virnucpro.settings import SHIPPED_MODELS
 from virnucpro.stages.chunking import ChunkingFigures, hashed_input
 from virnucpro.stages.results import OutputFigures, result_counts
-from virnucpro.stages.splitting import SplittingFigures
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked, refuse_held
 from virnucpro.store.work import INPUT_NAMES, RunState
@@ -131,7 +130,7 @@ def finish(
     update_failure_table(layout, disk, run.state.source, failures)
     failed = write_failed_records(run, request.input_files, failures)
     chunking = ledger.figures(layout.receipt("chunking"))
-    splitting = ledger.figures(layout.receipt(SPLITTING))
+    splitting = {file.path: file.rows for file in ledger.outputs(SPLITTING)}
     results = ledger.figures(layout.receipt("output"))
     assert isinstance(chunking, ChunkingFigures)
     assert isinstance(results, OutputFigures)
@@ -143,7 +142,7 @@ def finish(
     outcome = Outcome(
         results,
         frames=ledger.outputs("translation")[0].rows,
-        copies=splitting.copies if isinstance(splitting, SplittingFigures) else None,
+        copies=splitting.get(layout.copies_table),
         reading=models.encoders.nucleotide.reading,
         chunk_length=request.layout.chunk_length,
         pairs=request.input_files.paired,

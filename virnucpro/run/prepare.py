@@ -158,7 +158,7 @@ def prediction_stages(
         ),
         *encoders.stages(layout, disk, machine, state.budgets),
         MergingStage(layout, disk, encoders.molecules),
-        PredictionStage(layout, disk, classifier, machine.classifier_rows, dedup),
+        PredictionStage(layout, disk, classifier, dedup),
         ConsensusStage(layout, disk),
         OutputStage(layout, disk, source, seen, calibrated, contig_model, models.cuts),
     ]

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
-from virnucpro.tables import CHUNKS
 
 # Thresholds of the files' contract (docs/files.md).
 VIRUS_ABOVE = DEFAULT_CUTS.min_score  # where nothing else was asked for
@@ -20,11 +19,6 @@ CONTRADICTED = 0.3
 SMALLEST = 1e-30  # of a score, where its logarithm is taken
 # Where chunks have several reasons, the record has the first of these.
 REASONS = ("failed", "no_open_frame", "ambiguous", "too_short")
-
-_chunk_row = CHUNKS.row_format(
-    "record", "chunk", "start", "end", "status", "frames", "max_score_0", "max_score_1"
-)
-
 
 Scores = tuple[float, float]
 """Of a chunk: for others and virus, 0 to 1."""
@@ -48,13 +42,6 @@ class Chunk(NamedTuple):
     def scores(self) -> Scores:
         """The scores for others and virus; only of a chunk that was scored."""
         return float(self.others), float(self.virus)
-
-    def row(self, record: str) -> str:
-        """Return the line in the table of chunks, with coordinates from 1 and the last included."""
-        start = self.start + 1
-        return _chunk_row(
-            record, self.id, start, self.stop, self.status, self.frames, self.others, self.virus
-        )
 
 
 class Call(NamedTuple):
@@ -96,6 +83,10 @@ def call_record(
         statuses = {chunk.status for chunk in chunks}
         status = next((reason for reason in REASONS if reason in statuses), "too_short")
         return Call(len(chunks), 0, 0.0, "unscored", None, None, 0, 0, 0, status)
+    covered = end = 0
+    for chunk in scored:  # they are in order and may overlap
+        covered += max(0, chunk.stop - max(chunk.start, end))
+        end = max(end, chunk.stop)
     scores = [chunk.scores for chunk in scored]
     viral = sum(virus > CONFIDENT and others < CONTRADICTED for others, virus in scores)
     nonviral = sum(others > CONFIDENT and virus < CONTRADICTED for others, virus in scores)
@@ -104,7 +95,7 @@ def call_record(
     call = Call(
         chunks=len(chunks),
         chunks_scored=len(scored),
-        coverage=_covered(scored) / length,
+        coverage=covered / length,
         call="virus" if met else "nonvirus" if score < NONVIRUS_BELOW else "undecided",
         virus_score=score,
         tier="low",
@@ -139,12 +130,3 @@ def virus_score(scores: Sequence[Scores], model: ContigModel | None = None) -> f
     total = math.fsum(weights)
     weighted = (weight * d for weight, d in zip(weights, differences, strict=True))
     return math.fsum(weighted) / total if total else 0.0
-
-
-def _covered(chunks: Sequence[Chunk]) -> int:
-    """Return how many bases lie in ``chunks``, which are in order and may overlap."""
-    covered = end = 0
-    for chunk in chunks:
-        covered += max(0, chunk.stop - max(chunk.start, end))
-        end = max(end, chunk.stop)
-    return covered

@@ -16,10 +16,6 @@ from virnucpro.stages.splitting import split_files
 from virnucpro.store.features import Features, encode_features, load_features
 
 
-class IncompleteFeaturesError(AssertionError):
-    """Features and frames do not belong together. Receipts exclude it; it is checked anyway."""
-
-
 @dataclass(frozen=True)
 class MergingStage(HostStage):
     """Writes ``[nucleotide | protein]`` rows in the order of the split file.
@@ -40,14 +36,13 @@ class MergingStage(HostStage):
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task per split file; what failed in any molecule is left out."""
         tasks = []
-        count = len(split_files(receipts, self.layout, "nucleotide"))
-        for number in range(1, count + 1):
+        for number, split in enumerate(split_files(receipts, self.layout, "nucleotide"), 1):
             halves = [self.layout.features(molecule, number) for molecule in self.molecules]
             figures = [receipts.figures(receipt_beside(path)) for path in halves]
             params = {"failed": sorted({name for each in figures for name in each.failed})}
-            inputs = (*halves, self.layout.split("nucleotide", number))
             output = self.layout.merged(number)
-            tasks.append(self.whole(inputs, (output,), params, receipt=receipt_beside(output)))
+            files = (*halves, split.path), (output,)
+            tasks.append(self.whole(*files, params, receipt_beside(output)))
         return tasks
 
     def by_file(self) -> MergingStage:
@@ -55,20 +50,18 @@ class MergingStage(HostStage):
         return self
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Merge one file; its ids must be those of the frames, less the failed ones."""
+        """Merge one file. The features of a frame that did not fail are in it (KeyError)."""
         failed = set(task.params["failed"])
         *feature_files, split_file = task.inputs
         names = [name for name, _ in read_fasta(split_file) if name not in failed]
         halves = []
         for path, molecule in zip(feature_files, self.molecules, strict=True):
             features = load_features(path, molecule, mapped=True)
-            if features.ids == names:  # as nearly always
-                halves.append(features.data)
-                continue
-            rows = {name: row for row, name in enumerate(features.ids)}
-            if set(rows) - failed != set(names):
-                raise IncompleteFeaturesError(f"{path} does not hold the frames of {split_file}")
-            halves.append(features.data[[rows[name] for name in names]])
+            data = features.data
+            if features.ids != names:  # something failed, or version 1 had another order
+                rows = {name: row for row, name in enumerate(features.ids)}
+                data = data[[rows[name] for name in names]]
+            halves.append(data)
         merged = Features(names, torch.cat(halves, dim=1))
         output = self.disk.save(task.outputs[0], encode_features(merged, "merged"), len(names))
         report(len(names), 0)

@@ -27,7 +27,6 @@ from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Chunk, call_record
 from virnucpro.stages.chunking import changed_input_error, refuse_changed_input
 from virnucpro.stages.fdr import contig_fdr, record_probabilities
-from virnucpro.stages.regions import MODEL as REGION_MODEL
 from virnucpro.stages.regions import find_regions
 from virnucpro.stages.results import OutputFigures, ResultFiles
 from virnucpro.store.disk import HashedFile, gzip_into
@@ -64,7 +63,7 @@ class OutputStage(HostStage):
         """Return one task for all results."""
         layout = self.layout
         inputs = (*self.source.paths, layout.records_table, layout.frames_table, layout.consensus)
-        outputs = (
+        outputs: tuple[Path, ...] = (
             layout.chunks_table,
             layout.contigs_table,
             layout.virus_table,
@@ -72,25 +71,21 @@ class OutputStage(HostStage):
             layout.regions_bed,
             layout.regions_gff3,
             layout.virus_fasta,
-            *self._reads(),
         )
+        fastq = holds_qualities(self.source.first)
+        if self.source.paired:
+            outputs += layout.virus_mates_fastq if fastq else layout.virus_mates_fasta
+        elif fastq:
+            outputs += (layout.virus_fastq,)
         records = receipts.outputs("chunking")[1].rows
         params: dict[str, Json] = {
             "chunk_length": layout.chunk_length,
             "calibrated": self.calibrated,
             "cuts": asdict(self.cuts),
-            "region_model": asdict(REGION_MODEL),
         }
         if self.contig_model is not None:
             params["contig_model"] = list(astuple(self.contig_model))
-        return [self.whole(inputs, outputs, params, records, OutputFigures)]
-
-    def _reads(self) -> tuple[Path, ...]:
-        """Return the files of viral reads in the format of the input: of pairs, one per mate."""
-        fastq = holds_qualities(self.source.first)
-        if not self.source.paired:
-            return (self.layout.virus_fastq,) if fastq else ()
-        return self.layout.virus_mates_fastq if fastq else self.layout.virus_mates_fasta
+        return [self.whole(inputs, outputs, params, count=records, figures=OutputFigures)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Walk over records, chunks and scores side by side; all are in input order."""
@@ -120,15 +115,12 @@ class OutputStage(HostStage):
                 raise changed_input_error(self.source.first)
             figures = files.finish(self.cuts, self.contig_model, calibrated=self.calibrated)
             refuse_changed_input(self.seen)
-            self._mark_record()
+            # Mark an earlier record of the run until another one describes the new results.
+            with suppress(OSError, ValueError, TypeError):  # there is none, or it was damaged
+                earlier = {**parse_json(self.layout.run_json.read_bytes()), INCOMPLETE: True}
+                content = json.dumps(earlier, indent=1) + "\n"
+                self.disk.save(self.layout.run_json, content.encode())
         return TaskResult(task, tuple(writer.output for writer in writers), figures)
-
-    def _mark_record(self) -> None:
-        """Mark an earlier record of the run until another one describes the new results."""
-        path = self.layout.run_json
-        with suppress(OSError, ValueError, TypeError):  # there is none, or it was damaged
-            record = {**parse_json(path.read_bytes()), INCOMPLETE: True}
-            self.disk.save(path, (json.dumps(record, indent=1) + "\n").encode())
 
     def _rates(self) -> Iterator[float | None]:
         """Yield the false discovery rate of every record, which depends on all records."""

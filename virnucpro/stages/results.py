@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from gzip import GzipFile
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,9 @@ from virnucpro.tables import CHUNKS, CONTIGS, REGIONS, VIRUS
 BASES_PER_LINE = 80  # of FASTA for people, as NCBI writes it
 # SO:0001041, the sequence of a virus: a region may be a provirus, or a viral part of a chimera.
 SEQUENCE_ONTOLOGY_TYPE = "viral_sequence"
-LINES_AT_A_TIME = 8192  # of a FASTA file are written together
+_chunk_line = CHUNKS.row_format(
+    "record", "chunk", "start", "end", "status", "frames", "max_score_0", "max_score_1"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +91,8 @@ class ResultFiles:
         self._statuses: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
         self._chunk_statuses: Counter[str] = Counter()
-        self._counts: Counter[str] = Counter()
+        names = ("sure", "doubtful", "regions", "with_regions", "more_regions")
+        self._counts: dict[str, Any] = dict.fromkeys(names, 0)
         self._highest_rate = 0.0
         for table, writer in zip((CHUNKS, CONTIGS, VIRUS, REGIONS), tables, strict=True):
             writer.write(table.header.encode())
@@ -103,7 +107,8 @@ class ResultFiles:
         regions: Sequence[Region],
     ) -> None:
         """Write a record, which results call ``name``, with its chunks, call and regions."""
-        self._chunks.write("".join([chunk.row(name) for chunk in chunks]).encode(), len(chunks))
+        for id_, start, stop, *cells in chunks:  # coordinates from 1, the last one included
+            self._chunks.write(_chunk_line(name, id_, start + 1, stop, *cells).encode(), 1)
         length, is_virus = sum(record.lengths), call.call == "virus"
         in_regions = sum(region.stop - region.start for region in regions)
         line = CONTIGS.line(
@@ -126,12 +131,32 @@ class ResultFiles:
     def _add_regions(
         self, record: Record, name: str, regions: Sequence[Region], *, with_sequences: bool
     ) -> None:
+        contig = gff3_escaped(name)
+        self._gff3.write(f"##sequence-region {contig} 1 {len(record.sequence)}\n".encode())
         for region in regions:
-            self._regions.write(table_row(name, region).encode(), 1)
-            self._bed.write(bed_row(name, region).encode(), 1)
+            start, stop = region.start, region.stop
+            own_id = f"{name}|region_{start + 1}_{stop}"  # its name in all files
+            values = region._asdict() | {"start": start + 1, "end": stop, "length": stop - start}
+            del values["stop"]
+            self._regions.write(REGIONS.line(region=own_id, record=name, **values).encode(), 1)
+            # BED knows no escapes. Only a ``#`` at the beginning would make the line a comment. The
+            # score is 1000 times the probability of virus.
+            chromosome = name.replace("#", "%23", 1) if name.startswith("#") else name
+            cells = (chromosome, start, stop, own_id, round(500 * (1 + region.score)), ".")
+            self._bed.write(("\t".join(map(str, cells)) + "\n").encode(), 1)
+            attributes = {
+                "ID": gff3_escaped(own_id),
+                "chunks": region.chunks,
+                "chunks_scored": region.chunks_scored,
+                "at_edge": str(region.at_edge).lower(),
+            }
+            if region.flank_score is not None:
+                attributes["flank_score"] = f"{region.flank_score:.6f}"
+            place = f"{contig}\tvirnucpro\t{SEQUENCE_ONTOLOGY_TYPE}\t{start + 1}\t{stop}"
+            text = ";".join(f"{key}={value}" for key, value in attributes.items())
+            self._gff3.write(f"{place}\t{region.score:.6f}\t.\t.\t{text}\n".encode(), 1)
             if with_sequences:
-                self._add_sequence(record, region_id(name, region), region.start, region.stop)
-        self._gff3.write(gff3_rows(name, len(record.sequence), regions).encode(), len(regions))
+                self._add_sequence(record, own_id, start, stop)
         self._counts["regions"] += len(regions)
         self._counts["with_regions"] += with_sequences
         self._counts["more_regions"] += len(regions) * with_sequences
@@ -183,11 +208,7 @@ class ResultFiles:
             statuses=dict(sorted(self._statuses.items())),
             calls=dict(sorted(self._calls.items())),
             chunks=dict(sorted(self._chunk_statuses.items())),
-            sure=self._counts["sure"],
-            doubtful=self._counts["doubtful"],
-            regions=self._counts["regions"],
-            with_regions=self._counts["with_regions"],
-            more_regions=self._counts["more_regions"],
+            **self._counts,
             highest_rate=self._highest_rate,
             cuts=cuts,
             calibrated=calibrated,
@@ -201,63 +222,5 @@ def _write_fastq(out: GzipFile, header: str, sequence: str, qualities: str) -> N
 
 def _write_fasta(out: OutputWriter, header: str, sequence: str) -> None:
     out.write(f">{header}\n".encode(), 1)
-    for start in range(0, len(sequence), BASES_PER_LINE * LINES_AT_A_TIME):
-        block = sequence[start : start + BASES_PER_LINE * LINES_AT_A_TIME]
-        lines = (block[i : i + BASES_PER_LINE] for i in range(0, len(block), BASES_PER_LINE))
-        out.write("".join(f"{line}\n" for line in lines).encode())
-
-
-# --- viral regions as rows of a table, of a BED file and of a GFF3 file
-
-
-def region_id(record: str, region: Region) -> str:
-    """Return the id of a region, which is its name in all files."""
-    return f"{record}|region_{region.start + 1}_{region.stop}"
-
-
-def table_row(record: str, region: Region) -> str:
-    """Return the line of ``STEM_regions.tsv``."""
-    return REGIONS.line(
-        region=region_id(record, region),
-        record=record,
-        start=region.start + 1,
-        end=region.stop,
-        length=region.stop - region.start,
-        chunks=region.chunks,
-        chunks_scored=region.chunks_scored,
-        score=region.score,
-        flank_score=region.flank_score,
-        at_edge=region.at_edge,
-    )
-
-
-def bed_row(record: str, region: Region) -> str:
-    """Return the line of ``STEM_regions.bed``; the score is 1000 times the probability of virus.
-
-    BED knows no escapes. Only a ``#`` at the beginning of the line would make it a comment.
-    """
-    score = min(1000, max(0, round(500 * (1 + region.score))))
-    chromosome = record.replace("#", "%23", 1) if record.startswith("#") else record
-    cells = (chromosome, region.start, region.stop, region_id(record, region), score, ".")
-    return "\t".join(map(str, cells)) + "\n"
-
-
-def gff3_rows(record: str, length: int, regions: Sequence[Region]) -> str:
-    """Return the lines of ``STEM_regions.gff3`` for a record of ``length`` bases."""
-    if not regions:
-        return ""
-    name = gff3_escaped(record)
-    lines = [f"##sequence-region {name} 1 {length}"]
-    for region in regions:
-        attributes = {
-            "ID": gff3_escaped(region_id(record, region)),
-            "chunks": str(region.chunks),
-            "chunks_scored": str(region.chunks_scored),
-            "at_edge": "true" if region.at_edge else "false",
-        }
-        if region.flank_score is not None:
-            attributes["flank_score"] = f"{region.flank_score:.6f}"
-        place = f"{name}\tvirnucpro\t{SEQUENCE_ONTOLOGY_TYPE}\t{region.start + 1}\t{region.stop}"
-        text = ";".join(f"{key}={value}" for key, value in attributes.items())
-        lines.append(f"{place}\t{region.score:.6f}\t.\t.\t{text}")
-    return "\n".join([*lines, ""])
+    for start in range(0, len(sequence), BASES_PER_LINE):
+        out.write(f"{sequence[start : start + BASES_PER_LINE]}\n".encode())

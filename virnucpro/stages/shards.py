@@ -8,11 +8,9 @@ from typing import ClassVar
 from virnucpro.contracts import SPLITTING, OutputFile, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.errors import InputError
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import MOLECULES, Molecule
+from virnucpro.layout import MOLECULES
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import sha256_of
-
-_ADVICE = "prepare the data again: virnucpro train prepare"
 
 
 @dataclass(frozen=True)
@@ -31,30 +29,27 @@ class ShardsStage(HostStage):
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task for all files of both molecules."""
         params = {"files": self.files, "frames": self.frames}
-        return [self.whole((), (), params, self.frames)]
+        return [self.whole((), (), params, count=self.frames)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Count, compare and hash; InputError where files are missing or hold other frames."""
-        counted = 0
-        outputs: dict[Molecule, list[OutputFile]] = {molecule: [] for molecule in MOLECULES}
-        for number in range(1, self.files + 1):
-            ids = []
-            for molecule, files in outputs.items():
-                path = self.layout.split(molecule, number)
-                try:
+        outputs: list[OutputFile] = []
+        try:
+            for number in range(1, self.files + 1):
+                ids = []
+                for molecule in MOLECULES:
+                    path = self.layout.split(molecule, number)
                     ids.append([name for name, _ in read_fasta(path)])
                     size, digest = path.stat().st_size, sha256_of(path)
-                except (OSError, UnicodeDecodeError) as error:
-                    raise InputError(f"{path} cannot be read ({error}): {_ADVICE}") from error
-                files.append(OutputFile(path, size, digest, len(ids[-1])))
-            if ids[0] != ids[1]:
-                first = self.layout.split("nucleotide", number)
-                raise InputError(f"{path} does not hold the frames of {first}: {_ADVICE}")
-            counted += len(ids[0])
-            report(len(ids[0]), 0)
-        if counted != self.frames:
+                    outputs.append(OutputFile(path, size, digest, len(ids[-1])))
+                if ids[0] != ids[1]:
+                    raise ValueError(f"{path} has other frames than the file of nucleotides")
+                report(len(ids[0]), 0)
+            if (counted := sum(file.rows for file in outputs)) != len(MOLECULES) * self.frames:
+                raise ValueError(f"{counted:,} sequences are there")
+        except (OSError, ValueError) as error:
             raise InputError(
-                f"the shards of {self.layout.stem} in {self.layout.root} hold {counted:,} frames, "
-                f"not {self.frames:,}: {_ADVICE}"
-            )
-        return TaskResult(task, (*outputs["nucleotide"], *outputs["protein"]))
+                f"the shards of {self.layout.stem} in {self.layout.root} do not hold its "
+                f"{self.frames:,} frames ({error}): prepare the data again: virnucpro train prepare"
+            ) from error
+        return TaskResult(task, tuple(outputs))

@@ -163,6 +163,8 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
     headers = [line for line in (tmp_path / "fasta").read_text().splitlines() if line[0] == ">"]
     assert headers == [">renamed_2|region_5_8004 described", *[">a=;,% described"] * 2]
     assert (tmp_path / "fasta").read_text().startswith(f"{headers[0]}\n{'ACGT' * 20}\n")
+    places = {(row["start"], row["end"]) for row in _table(tmp_path / "chunks")}
+    assert places == {("1", "12000")}
     cells = [(row["regions"], row["viral_bases"]) for row in _table(tmp_path / "contigs")]
     assert cells == [("1", "8000"), ("1", "8000"), ("0", "12000")]
     assert (tmp_path / "bed").read_text().count("\n") == 2
