@@ -27,8 +27,7 @@ from virnucpro.run.sample_list import renew_samples, samples_of
 from virnucpro.run.status import layouts_in
 from virnucpro.settings import CutSettings
 from virnucpro.stages.chunking import ChunkingFigures, hashed_input
-from virnucpro.stages.output import OutputStage
-from virnucpro.stages.results import OutputFigures, result_counts
+from virnucpro.stages.output import OutputFigures, OutputStage, result_counts
 from virnucpro.store.disk import Disk, HashedFile
 from virnucpro.store.documents import parse_json
 from virnucpro.store.ledger import Ledger, Receipt, UnusableReceiptError

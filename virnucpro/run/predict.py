@@ -28,7 +28,7 @@ from virnucpro.run.run import Run, checked_state, tidy_up
 from virnucpro.run.workers import opened_workers
 from virnucpro.settings import SHIPPED_MODELS
 from virnucpro.stages.chunking import ChunkingFigures, hashed_input
-from virnucpro.stages.results import OutputFigures, result_counts
+from virnucpro.stages.output import OutputFigures, result_counts
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked, refuse_held
 from virnucpro.store.work import INPUT_NAMES, RunState
@@ -143,7 +143,7 @@ def finish(
         results,
         frames=ledger.outputs("translation")[0].rows,
         copies=splitting.get(layout.copies_table),
-        reading=models.encoders.nucleotide.reading,
+        reading=models.encoders.sources["nucleotide"].reading,
         chunk_length=request.layout.chunk_length,
         pairs=request.input_files.paired,
         failed_records=failed,

@@ -12,7 +12,7 @@ from virnucpro.contracts import Device, Json, Stage
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import cautions, check_precision, locate
 from virnucpro.events import Emit, Notice
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, Molecule
 from virnucpro.models.store import check_digest
 from virnucpro.precision import choose_precision, emulation_warnings
 from virnucpro.run.request import PredictionRequest, classifier_path
@@ -60,17 +60,17 @@ def find_models(
     analysis = request.analysis.resolved()
     assert analysis.chunk_length is not None
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
-    frames = nucleotide.reading == "open frames"
-    protein = locate(analysis.protein_model, "protein") if frames else None
-    sources = (nucleotide,) if protein is None else (nucleotide, protein)
+    sources: dict[Molecule, EncoderSource] = {"nucleotide": nucleotide}
+    if nucleotide.reading == "open frames":
+        sources["protein"] = locate(analysis.protein_model, "protein")
     classifier = inspect_classifier(classifier_path(analysis))
     check_digest(classifier.file.path, classifier.file.sha256)
     cuts = request.cuts.cuts(calibrated=classifier.temperature is not None)
-    for warning in check_fit(classifier, sources, analysis.chunk_length):
+    for warning in check_fit(classifier, [*sources.values()], analysis.chunk_length):
         emit(Notice("warning", warning))
     layouts = [] if request.force else [each.layout for each in requests]
-    precision = checked_precision(layouts, request.analysis, devices, sources, emit)
-    encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
+    precision = checked_precision(layouts, request.analysis, devices, [*sources.values()], emit)
+    encoders = EncoderSetup(sources, precision, analysis.truncation)
     return Models(encoders, classifier, cuts)
 
 
@@ -147,17 +147,17 @@ def prediction_stages(
     frames, dedup = state.analysis[FRAMES_PER_FILE], DEDUP in state.analysis
     return [
         ChunkingStage(layout, disk, source, seen, analysis.duplicate_ids, shortest),
-        TranslationStage(layout, disk, encoders.nucleotide.reading),
+        TranslationStage(layout, disk, encoders.sources["nucleotide"].reading),
         SplittingStage(
             layout,
             disk,
             analysis.sequences_per_file,
             frames if isinstance(frames, int) else None,
-            encoders.molecules,
+            tuple(encoders.sources),
             dedup,
         ),
         *encoders.stages(layout, disk, machine, state.budgets),
-        MergingStage(layout, disk, encoders.molecules),
+        MergingStage(layout, disk, tuple(encoders.sources)),
         PredictionStage(layout, disk, classifier, dedup),
         ConsensusStage(layout, disk),
         OutputStage(layout, disk, source, seen, calibrated, contig_model, models.cuts),

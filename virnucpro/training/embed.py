@@ -9,12 +9,14 @@ from pathlib import Path
 
 from virnucpro.contracts import Device
 from virnucpro.devices import choose_devices, visible_gpus
+from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import UsageError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted
+from virnucpro.layout import Molecule
 from virnucpro.run.engine import execute
 from virnucpro.run.prepare import checked_precision
 from virnucpro.run.record import update_failure_table, write_record
@@ -23,7 +25,7 @@ from virnucpro.run.run import Run, checked_state
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EncoderSetup
 from virnucpro.stages.merging import MergingStage
-from virnucpro.stages.shards import ShardsStage
+from virnucpro.stages.splitting import ShardsStage
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState
@@ -145,4 +147,5 @@ def _encoders(
     protein = locate(analysis.protein_model, "protein")
     layouts = [] if request.force else [dataset.layout(part) for part in PARTS]
     precision = checked_precision(layouts, analysis, devices, (nucleotide, protein), emit)
-    return EncoderSetup(nucleotide, protein, precision, analysis.truncation)
+    sources: dict[Molecule, EncoderSource] = {"nucleotide": nucleotide, "protein": protein}
+    return EncoderSetup(sources, precision, analysis.truncation)

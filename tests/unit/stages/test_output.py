@@ -25,8 +25,8 @@ from virnucpro.settings import (
 )
 from virnucpro.stages.calls import Chunk, call_record
 from virnucpro.stages.fdr import contig_fdr
+from virnucpro.stages.output import ResultFiles
 from virnucpro.stages.regions import Region
-from virnucpro.stages.results import ResultFiles
 from virnucpro.store.disk import Disk
 
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]

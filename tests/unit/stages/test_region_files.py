@@ -12,8 +12,8 @@ from Bio import Align
 
 from virnucpro.io.records import Record
 from virnucpro.stages.calls import call_record
+from virnucpro.stages.output import ResultFiles
 from virnucpro.stages.regions import Region
-from virnucpro.stages.results import ResultFiles
 from virnucpro.store.disk import Disk
 from virnucpro.tables import REGIONS
 
