@@ -64,7 +64,6 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
 
     from virnucpro.compute.budget import (
         best_budget,
-        doubled_budgets,
         measure_budget,
         random_sequences,
     )
@@ -86,7 +85,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     batches = BATCHES * (1 if on_gpu else torch.get_num_threads())
     least = encoder.bounds.least
     points = []
-    for budget in options["budgets"] or doubled_budgets(least, least << DOUBLINGS[on_gpu]):
+    for budget in options["budgets"] or [least << n for n in range(DOUBLINGS[on_gpu] + 1)]:
         encoder.set_budget(budget)
         count = batches * max(1, int(budget / mean))
         sequences = random_sequences(family_named(family).alphabet, lengths, count)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Literal
@@ -193,13 +193,6 @@ def random_sequences(alphabet: str, lengths: Sequence[int], count: int) -> list[
     """Return ``count`` random sequences, the same number of each length, always the same ones."""
     draw = random.Random(count)
     return ["".join(draw.choices(alphabet, k=lengths[i % len(lengths)])) for i in range(count)]
-
-
-def doubled_budgets(least: int, most: int) -> Iterator[int]:
-    """Yield ``least`` and its doubles up to ``most``."""
-    while least <= most:
-        yield least
-        least *= 2
 
 
 def measure_budget(

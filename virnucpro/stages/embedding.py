@@ -106,10 +106,6 @@ class EmbeddingStage(Stage):
         }
         return Task(self.name, self.version, (split,), (output,), receipt_beside(output), params)
 
-    def by_file(self) -> EmbeddingStage:
-        """Return the stage itself: it has a task per split file."""
-        return self
-
     def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> EmbeddingStage:
         """Return the stage as it is opened where it embeds so many sequences in all."""
         return replace(self, sequences=sequences, kept=budgets)
@@ -310,4 +306,4 @@ class EmbeddingSession(Session):
         if not isinstance(self._encoder, BatchedEncoder):
             return SessionFigures(peak)
         calls = self._encoder.block_calls
-        return SessionFigures(peak, calls.compiled, calls.uncompiled, calls.reason)
+        return SessionFigures(peak, calls.compiled, calls.uncompiled)

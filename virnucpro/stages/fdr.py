@@ -35,7 +35,7 @@ def record_probabilities(scores: Sequence[Scores], model: ContigModel | None) ->
     if model is None or not scores:
         return [virus / (virus + others) for others, virus in scores]
     values = [log_odds(pair) for pair in scores]
-    if model.has_tail:
+    if model.tail_slope:
         return [model.chance(values)]
     return [0.5 * (1 + math.tanh(model.log_odds(values) / 2))]
 
@@ -72,7 +72,7 @@ def contig_fdr(probabilities: Floats, chunks: Ints, model: ContigModel | None = 
     counts = chunks[scored]
     if len(counts) == 0:
         return fdr
-    if model is not None and model.has_tail:
+    if model is not None and model.tail_slope:
         fdr[scored] = rates_by_chance(probabilities)
         return fdr
     if len(counts) >= FEWEST:

@@ -45,10 +45,6 @@ class MergingStage(HostStage):
             tasks.append(self.whole(*files, params, receipt_beside(output)))
         return tasks
 
-    def by_file(self) -> MergingStage:
-        """Return the stage itself: it has a task per split file."""
-        return self
-
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Merge one file. The features of a frame that did not fail are in it (KeyError)."""
         failed = set(task.params["failed"])

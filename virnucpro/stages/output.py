@@ -8,7 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from gzip import GzipFile
 from itertools import repeat
 from pathlib import Path
@@ -36,6 +36,7 @@ from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, PAIRS, REGIONS,
 
 PLAIN = 7  # outputs that are always there; then those of FASTQ reads and of pairs
 BASES_PER_LINE = 80  # of FASTA for people, as NCBI writes it
+BASES_AT_A_TIME = 8192 * BASES_PER_LINE  # are written together
 # SO:0001041, the sequence of a virus: a region may be a provirus, or a viral part of a chimera.
 SEQUENCE_ONTOLOGY_TYPE = "viral_sequence"
 _chunk_line = CHUNKS.row_format(
@@ -120,8 +121,9 @@ class ResultFiles:
         regions: Sequence[Region],
     ) -> None:
         """Write a record, which results call ``name``, with its chunks, call and regions."""
-        for id_, start, stop, *cells in chunks:  # coordinates from 1, the last one included
-            self._chunks.write(_chunk_line(name, id_, start + 1, stop, *cells).encode(), 1)
+        # Coordinates are from 1, the last one included.
+        rows = [_chunk_line(name, id_, start + 1, *cells) for id_, start, *cells in chunks]
+        self._chunks.write("".join(rows).encode(), len(rows))
         length, is_virus = sum(record.lengths), call.call == "virus"
         in_regions = sum(region.stop - region.start for region in regions)
         line = CONTIGS.line(
@@ -225,7 +227,7 @@ class ResultFiles:
             highest_rate=self._highest_rate,
             cuts=cuts,
             calibrated=calibrated,
-            contig_model=() if model is None else astuple(model),
+            contig_model=tuple(model or ()),
         )
 
 
@@ -235,8 +237,10 @@ def _write_fastq(out: GzipFile, header: str, sequence: str, qualities: str) -> N
 
 def _write_fasta(out: OutputWriter, header: str, sequence: str) -> None:
     out.write(f">{header}\n".encode(), 1)
-    for start in range(0, len(sequence), BASES_PER_LINE):
-        out.write(f"{sequence[start : start + BASES_PER_LINE]}\n".encode())
+    for start in range(0, len(sequence), BASES_AT_A_TIME):
+        block = sequence[start : start + BASES_AT_A_TIME]
+        lines = (block[i : i + BASES_PER_LINE] for i in range(0, len(block), BASES_PER_LINE))
+        out.write("".join(f"{line}\n" for line in lines).encode())
 
 
 @dataclass(frozen=True)
@@ -287,7 +291,7 @@ class OutputStage(HostStage):
             "cuts": asdict(self.cuts),
         }
         if self.contig_model is not None:
-            params["contig_model"] = list(astuple(self.contig_model))
+            params["contig_model"] = list(self.contig_model)
         return [self.whole(inputs, outputs, params, count=records, figures=OutputFigures)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:

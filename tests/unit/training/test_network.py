@@ -71,7 +71,7 @@ def test_standardisation_is_folded_into_the_first_layer():
     expected = network(inputs.float(), torch.empty(0), 0)
     found = Classifier(
         fold_standardisation(dict(network.state_dict()), mean, deviation), EPS
-    ).logits(x)
+    ).scores(x, softmax=False)
     assert torch.allclose(found, expected, atol=1e-4)
 
 

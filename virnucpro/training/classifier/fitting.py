@@ -171,7 +171,7 @@ def _finished(
     for part, features in parts.items():
         if part != "train":
             rows = FeatureReader(features).blocks(0, len(features))
-            blocks = [classifier.logits(block).numpy() for block in rows]
+            blocks = [classifier.scores(block, softmax=False).numpy() for block in rows]
             logits[part] = np.concatenate(blocks).astype(np.float64)
     # Without a path: files made from the same data in the same way are the same to the byte.
     names = ("recipe", "hidden", "epochs", "batch_size", "learning_rate", "patience", "seed")
