@@ -245,11 +245,11 @@ def dnabert_names(state: Iterable[str]) -> dict[str, tuple[str]]:
     return names
 
 
-def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
+def read_tokenizer(path: Path) -> Tokenizer:
     """Read the byte-pair tokenizer, without padding or truncation.
 
     Raises:
-        ModelError: damaged, without ``[CLS] ... [SEP]``, or of more than ``vocabulary`` tokens.
+        ModelError: damaged, or without ``[CLS] ... [SEP]``.
     """
     content = read_json(path)
     try:  # the library raises a bare Exception on a file it does not understand: look before
@@ -259,11 +259,6 @@ def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
     tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    if max(tokenizer.get_vocab().values()) >= vocabulary:
-        raise ModelError(
-            f"{path} has more tokens than the {vocabulary} of the model: the two do not belong "
-            f"together"
-        )
     if len(tokenizer.encode("").ids) != 2:
         raise ModelError(f"{path} does not put [CLS] and [SEP] around a sequence: fetch it again")
     return tokenizer
@@ -305,7 +300,7 @@ class DnabertFamily(EncoderFamily):
         names = dnabert_names(model.state_dict())
         assign(model, names, weights, target, torch_dtype(options.precision))
         prepare_blocks(model.blocks, options.precision)
-        tokenizer = read_tokenizer(source.weights / "tokenizer.json", sizes.vocabulary)
+        tokenizer = read_tokenizer(source.weights / "tokenizer.json")
         return DnabertEncoder(model, tokenizer, sizes.heads, target, options.budget)
 
 

@@ -51,15 +51,13 @@ def family_named(name: str) -> EncoderFamily:
     origin = f"encoder family {name!r} of {package}({points[0].value})"
     try:
         family = points[0].load()
+        if not isinstance(family, EncoderFamily) or family.name != name:
+            raise TypeError("it is not an EncoderFamily of that name")
     except Exception as error:  # whatever goes wrong there is that package's error
         raise ModelError(
             f"{origin} cannot be imported: {type(error).__name__}: {error}; update or uninstall "
             f"that package"
         ) from error
-    if not isinstance(family, EncoderFamily) or family.name != name:
-        raise ModelError(
-            f"{origin} is not an EncoderFamily of that name: update or uninstall that package"
-        )
     return family
 
 

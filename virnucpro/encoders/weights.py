@@ -7,13 +7,11 @@ Read are: one ``.pt`` file, and folders with ``config.json`` and ``model.safeten
 
 from __future__ import annotations
 
-import pickle
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Annotated, Any, TypeVar
 
 import torch
@@ -29,8 +27,6 @@ from virnucpro.store.documents import parse_json
 from virnucpro.store.features import UNREADABLE, warnings_of_torch
 
 _AGAIN = "it is damaged or incomplete: fetch it again"
-# What torch's restricted unpickler says when a pickle asks for more than data.
-_REFUSED = re.compile(r"Unsupported global|Trying to (load|call)|Can only (create|build)")
 _WHOLE = ("model.safetensors", "pytorch_model.bin")
 
 
@@ -107,11 +103,6 @@ def as_sizes(config: Json, sizes: type[Sizes], path: Path) -> Sizes:
         raise ModelError(f"{path}: {error}: {_AGAIN}") from error
 
 
-# torch keeps the allowed classes for the whole process: two threads that read at once would take
-# them from each other.
-_ALLOWING = Lock()
-
-
 def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     """Read a ``torch.save`` file, its tensors mapped from the disk where possible.
 
@@ -123,24 +114,18 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     """
     check_file(path)
     try:
-        # A remark for developers on the pickle; what cannot be read is an error anyway.
-        with (
-            _ALLOWING,
-            torch.serialization.safe_globals(list(allowed)),
-            warnings_of_torch("ignore"),
-        ):
+        # It warns developers of the pickle. torch keeps the allowed classes for the whole process;
+        # ``warnings_of_torch`` lets in one thread at a time.
+        with warnings_of_torch("ignore"), torch.serialization.safe_globals(list(allowed)):
             return torch.load(
                 path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
             )
     except UNREADABLE as error:
-        if isinstance(error, pickle.UnpicklingError) and _REFUSED.search(str(error)):
-            match = re.search(r"GLOBAL (\S+)", str(error))
-            code = match[1] if match else "code"
-            raise ModelError(
-                f"{path} is refused: reading it would run {code}, which is not part of a model "
-                f"file. Nothing was run; get the file from a source you trust"
-            ) from error
-        raise ModelError(f"{path} cannot be read: {_AGAIN}") from error
+        match = re.search(r"GLOBAL (\S+)", str(error))
+        code = f"it asks for {match[1]}, which no model needs and was not run; " if match else ""
+        raise ModelError(
+            f"{path} cannot be read, or is refused: {code}{_AGAIN} from a source you trust"
+        ) from error
 
 
 def read_safetensors(path: Path) -> dict[str, torch.Tensor]:

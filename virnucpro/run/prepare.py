@@ -19,9 +19,8 @@ from virnucpro.run.request import PredictionRequest, classifier_path
 from virnucpro.settings import AnalysisSettings, Cuts
 from virnucpro.stages.chunking import ChunkingStage
 from virnucpro.stages.embedding import EncoderSetup
-from virnucpro.stages.merging import MergingStage
 from virnucpro.stages.output import OutputStage
-from virnucpro.stages.prediction import ConsensusStage, PredictionStage
+from virnucpro.stages.prediction import ConsensusStage, MergingStage, PredictionStage
 from virnucpro.stages.splitting import SplittingStage
 from virnucpro.stages.translation import TranslationStage
 from virnucpro.store.disk import Disk, HashedFile
@@ -156,7 +155,7 @@ def prediction_stages(
             tuple(encoders.sources),
             dedup,
         ),
-        *encoders.stages(layout, disk, machine, state.budgets),
+        *encoders.stages(layout, disk, machine),
         MergingStage(layout, disk, tuple(encoders.sources)),
         PredictionStage(layout, disk, classifier, dedup),
         ConsensusStage(layout, disk),

@@ -1,4 +1,10 @@
-"""From the scores of its chunks to the call of a record."""
+"""From the scores of its chunks to the call of a record, and its false discovery rate.
+
+The classifier was calibrated on as much virus as others. A sample has another share of virus, so
+the probabilities are corrected first, as in Saerens, Latinne and Decaestecker 2002 (Neural
+Computation 14:21-41). Chunks are corrected, contigs averaged afterwards: a mean over chunks is
+less certain than it should be, and the share of virus that is found from such means runs to 0 or 1.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from virnucpro.classifier.contigs import ContigModel
+from virnucpro.metrics.classification import Floats, Ints
 from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
 
 # Thresholds of the files' contract (docs/files.md).
@@ -19,6 +28,15 @@ CONTRADICTED = 0.3
 SMALLEST = 1e-30  # of a score, where its logarithm is taken
 # Where chunks have several reasons, the record has the first of these.
 REASONS = ("failed", "no_open_frame", "ambiguous", "too_short")
+
+TRAINED_SHARE = 0.5  # of virus: training and validation parts are balanced
+FEWEST = 100  # scored contigs; the share of virus of fewer is too uncertain to correct with
+ITERATIONS = 1000
+BACKGROUND = 0.75  # the share of the records of a sample that show how its hosts score
+USUAL = 0.5  # of others look as viral as that record, in a sample of half virus
+LEAST_USUAL = 0.05
+TOLERANCE = 1e-6  # change of the share from one iteration to the next
+
 
 Scores = tuple[float, float]
 """Of a chunk: for others and virus, 0 to 1."""
@@ -130,3 +148,97 @@ def virus_score(scores: Sequence[Scores], model: ContigModel | None = None) -> f
     total = math.fsum(weights)
     weighted = (weight * d for weight, d in zip(weights, differences, strict=True))
     return math.fsum(weighted) / total if total else 0.0
+
+
+def record_probabilities(scores: Sequence[Scores], model: ContigModel | None) -> list[float]:
+    """Return probabilities at ``TRAINED_SHARE`` of a record with these scored chunks.
+
+    With a ``model`` it is one number for the record: the share of others that look as viral where
+    the model has their tail, else a probability. Without, it is one for each chunk.
+    """
+    if model is None or not scores:
+        return [virus / (virus + others) for others, virus in scores]
+    values = [log_odds(pair) for pair in scores]
+    if model.tail_slope:
+        return [model.chance(values)]
+    return [0.5 * (1 + math.tanh(model.log_odds(values) / 2))]
+
+
+def rates_by_chance(chances: Floats) -> Floats:
+    """Return the false discovery rate of every record (Benjamini and Hochberg 1995).
+
+    ``chances`` ``[n]`` are the shares of others that look as viral as each record. Where three
+    quarters of the records look more viral than half of the others should, the hosts are of a kind
+    that looks more viral, and the chances are raised accordingly. Where nearly all do, either most
+    records are viruses, or the hosts are like none that are known: then all rates are NaN.
+    """
+    usual = float(np.quantile(chances, BACKGROUND)) if len(chances) >= FEWEST else 1.0
+    if usual < LEAST_USUAL:
+        return np.full(len(chances), np.nan)
+    if usual < USUAL:
+        chances = chances ** (math.log(USUAL) / math.log(usual))
+    order = np.argsort(chances, kind="stable")
+    rates = len(chances) * chances[order] / np.arange(1, len(chances) + 1)
+    fdr = np.empty(len(chances))
+    fdr[order] = np.minimum.accumulate(np.minimum(rates, 1.0)[::-1])[::-1]
+    return fdr
+
+
+def contig_fdr(probabilities: Floats, chunks: Ints, model: ContigModel | None = None) -> Floats:
+    """Return ``[contigs]``, the false discovery rate of every contig; NaN where nothing was scored.
+
+    It is the rate if the contig and all that look at least as viral were called virus.
+    ``probabilities`` ``[n]`` are those of :func:`record_probabilities` with this ``model``, contig
+    by contig; ``chunks`` ``[contigs]`` says how many each contig has.
+    """
+    scored = chunks > 0
+    fdr = np.full(len(chunks), np.nan)
+    counts = chunks[scored]
+    if len(counts) == 0:
+        return fdr
+    if model is not None and model.tail_slope:
+        fdr[scored] = rates_by_chance(probabilities)
+        return fdr
+    if len(counts) >= FEWEST:
+        share = virus_share(probabilities, np.repeat(1 / counts, counts))
+        # A larger share would lower every rate. Where the classifier is less sure than calibrated,
+        # the estimate runs to 1, and all contigs would be called virus at a rate of 0.
+        probabilities = at_share(probabilities, min(share, TRAINED_SHARE))
+    starts = np.cumsum(counts) - counts
+    fdr[scored] = running_mean_of_errors(np.add.reduceat(probabilities, starts) / counts)
+    return fdr
+
+
+def virus_share(probabilities: Floats, weights: Floats) -> float:
+    """Return the share of virus, 0 to 1, that explains the scores best (EM algorithm).
+
+    ``probabilities`` ``[n]`` are calibrated at ``TRAINED_SHARE``; ``weights`` ``[n]`` are above 0:
+    one over the number of chunks of the contig makes it a share of contigs.
+    """
+    weights = weights / weights.sum()
+    share = TRAINED_SHARE
+    for _ in range(ITERATIONS):
+        before, share = share, float(weights @ at_share(probabilities, share))
+        if abs(share - before) < TOLERANCE:
+            break
+    return share
+
+
+def at_share(probabilities: Floats, share: float) -> Floats:
+    """Return ``[n]`` probabilities, calibrated at ``TRAINED_SHARE``, at ``share``; 0 and 1 stay."""
+    virus = probabilities * (share / TRAINED_SHARE)
+    others = (1 - probabilities) * ((1 - share) / (1 - TRAINED_SHARE))
+    total = virus + others
+    certain = total == 0
+    return np.where(certain, probabilities, virus / np.where(certain, 1.0, total))
+
+
+def running_mean_of_errors(probabilities: Floats) -> Floats:
+    """Return ``[n]``, the mean of ``1 - p`` over all rows with at least the same ``p``."""
+    order = np.argsort(-probabilities, kind="stable")
+    errors = 1 - probabilities[order]
+    means = np.cumsum(errors) / np.arange(1, len(errors) + 1)
+    last = np.searchsorted(errors, errors, side="right") - 1  # of those with the same probability
+    fdr = np.empty_like(means)
+    fdr[order] = np.maximum.accumulate(means[last])  # rounding must not make it fall
+    return fdr

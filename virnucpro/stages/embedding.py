@@ -63,8 +63,8 @@ class EmbeddingStage(Stage):
     precision: str
     truncation: int
     budget: int | None
-    kept: Mapping[str, int] = field(default_factory=dict)
     compile: CompileMode = "auto"
+    kept: Mapping[str, int] = field(default_factory=dict)
     sequences: int = 0
 
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
@@ -150,18 +150,14 @@ class EncoderSetup:
     precision: str
     truncation: int
 
-    def stages(
-        self, layout: Layout, disk: Disk, machine: MachineSettings, budgets: Mapping[str, int]
-    ) -> list[Stage]:
-        """Return a stage per encoder; ``budgets`` are those of an earlier start."""
-        requested = {"nucleotide": machine.nucleotide_batch, "protein": machine.protein_batch}
-        how = self.precision, self.truncation
-        return [
-            EmbeddingStage(
-                layout, disk, molecule, source, *how, requested[molecule], budgets, machine.compile
-            )
-            for molecule, source in self.sources.items()
-        ]
+    def stages(self, layout: Layout, disk: Disk, machine: MachineSettings) -> list[Stage]:
+        """Return a stage per encoder."""
+        budgets = {"nucleotide": machine.nucleotide_batch, "protein": machine.protein_batch}
+        stages: list[Stage] = []
+        for molecule, source in self.sources.items():
+            how = self.precision, self.truncation, budgets[molecule], machine.compile
+            stages.append(EmbeddingStage(layout, disk, molecule, source, *how))
+        return stages
 
     def identity(self) -> dict[str, Json]:
         """Return what an embedding depends on, beside its sequence."""

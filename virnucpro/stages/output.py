@@ -26,9 +26,8 @@ from virnucpro.layout import RunLayout
 from virnucpro.results import INCOMPLETE
 from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.calls import Call, Chunk, call_record
+from virnucpro.stages.calls import Call, Chunk, call_record, contig_fdr, record_probabilities
 from virnucpro.stages.chunking import changed_input_error, refuse_changed_input
-from virnucpro.stages.fdr import contig_fdr, record_probabilities
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.store.disk import HashedFile, OutputWriter, gzip_into
 from virnucpro.store.documents import parse_json

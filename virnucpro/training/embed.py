@@ -24,7 +24,7 @@ from virnucpro.run.request import check_writable
 from virnucpro.run.run import Run, checked_state
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EncoderSetup
-from virnucpro.stages.merging import MergingStage
+from virnucpro.stages.prediction import MergingStage
 from virnucpro.stages.splitting import ShardsStage
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
@@ -86,7 +86,7 @@ def embed(
             emit(Notice("info", f"{layout.stem}: {frames:,} frames in {counted(shards, 'shard')}"))
             stages = [
                 ShardsStage(layout, disk, shards, frames),
-                *encoders.stages(layout, disk, request.machine, state.budgets),
+                *encoders.stages(layout, disk, request.machine),
                 MergingStage(layout, disk),
             ]
             runs.append(Run(layout, disk, stages, state, command="train embed"))

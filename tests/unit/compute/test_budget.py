@@ -122,7 +122,8 @@ def test_samples_are_batches_of_about_the_budget(models, molecule):
 def _stage(tmp_path: Path, path: Path, kept=None, budget=None) -> EmbeddingStage:
     source = locate(str(path), "protein")
     layout = RunLayout(tmp_path, "sample", 500)
-    return EmbeddingStage(layout, Disk(), "protein", source, "fp32", 1024, budget, kept or {})
+    stage = EmbeddingStage(layout, Disk(), "protein", source, "fp32", 1024, budget)
+    return replace(stage, kept=kept or {})
 
 
 def test_a_kept_budget_is_used_for_its_kind_of_device_only(tmp_path, models):

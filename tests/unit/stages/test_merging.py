@@ -14,7 +14,7 @@ from virnucpro.errors import OutputError
 from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout, RunLayout
-from virnucpro.stages.merging import MergingStage
+from virnucpro.stages.prediction import MergingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import Features, encode_features, load_features
 

@@ -23,8 +23,7 @@ from virnucpro.settings import (
     CutSettings,
     MachineSettings,
 )
-from virnucpro.stages.calls import Chunk, call_record
-from virnucpro.stages.fdr import contig_fdr
+from virnucpro.stages.calls import Chunk, call_record, contig_fdr
 from virnucpro.stages.output import ResultFiles
 from virnucpro.stages.regions import Region
 from virnucpro.store.disk import Disk
