@@ -27,18 +27,18 @@ RESULTS = OutputFigures(
     calibrated=True,
     contig_model=(),
 )
-OUTCOME = Outcome(
-    RESULTS,
-    frames=1200,
-    copies=None,
-    reading="open frames",
-    chunk_length=500,
-    pairs=False,
-    failed_records=0,
-    computed=9,
-    seconds={},
-    notice="",
-)
+
+
+def _outcome(
+    results: OutputFigures, reads: str = "open frames", chunk_length: int = 500, **counts: int
+) -> Outcome:
+    record = {
+        "input": {"path": "a.fa"},
+        "models": {"nucleotide": {"reads": reads}},
+        "settings": {"analysis": {"chunk_length": chunk_length}},
+        "counts": {"frames": 1200, **counts},
+    }
+    return Outcome(results, record, failed_records=0, computed=9)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ Results in results; open the first file first:
 def test_a_run_is_told_in_sentences(
     layout: Layout, changes: dict, of_results: dict, said: list[str], unsaid: str
 ) -> None:
-    outcome = replace(OUTCOME, results=replace(RESULTS, **of_results), **changes)
+    outcome = _outcome(replace(RESULTS, **of_results), **changes)
     text = outcome_text(outcome, layout)
     assert not [words for words in said if words not in text]
     assert unsaid not in text
@@ -95,5 +95,5 @@ def test_the_readme_shows_what_the_terminal_shows(layout: Layout) -> None:
         sure=3,
         with_regions=0,
     )
-    outcome = replace(OUTCOME, frames=96, copies=4, reading="whole chunks", results=results)
+    outcome = _outcome(results, "whole chunks", frames=96, identical_frames=4)
     assert outcome_text(outcome, layout).startswith(f"{quoted}\nResults in")

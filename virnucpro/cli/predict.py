@@ -79,8 +79,8 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
     and ESM-2, and a classifier scores each frame. A second run of the same command
     computes only what is missing.
 
-    With several inputs, or a pattern such as 'reads/*.fq.gz', each has its results in a folder of
-    its name below the output directory. The models are loaded once for all of them.
+    With several inputs, each has its results in a folder of its name below the output directory.
+    The models are loaded once for all of them.
 
     Examples:
       virnucpro predict --input contigs.fa --output-dir results
@@ -105,7 +105,7 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
         sources = (named_source,)
     settings = shared.configuration(options)
     from virnucpro.run.request import PredictionRequest
-    from virnucpro.run.sample_list import are_several, named_files, read_sample_list
+    from virnucpro.run.sample_list import named_files, read_sample_list
 
     request = PredictionRequest(
         sources[0] if sources else "",
@@ -119,7 +119,7 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
         mates=options["mates"],
         interleaved=options["interleaved"],
     )
-    if not options["input_list"] and not are_several(sources):
+    if len(sources) == 1:
         return carry_out(request, settings)
     if request.mates is not None:
         raise UsageError(

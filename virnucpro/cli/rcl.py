@@ -34,9 +34,6 @@ serpins_option = shared.option(
     "--serpins", shared.FILE, "Table of proteins with an RCL (CSV).", required=True
 )
 others_option = shared.option("--others", shared.FILE, "Table of proteins without an RCL (CSV).")
-max_length_option = shared.option(
-    "--max-length", Count, "Residues above which training leaves a protein out.", default=1024
-)
 threshold_option = shared.option(
     "--threshold",
     Share,
@@ -128,7 +125,7 @@ def predict(proteins: str, model: str, **options: Any) -> None:
 
 
 @shared.command(short_help="Draw the probability along proteins, and their RCL.")
-@click.argument("results", type=shared.FILE, metavar="RESULTS")
+@click.argument("results", type=shared.FOLDER, metavar="RESULTS")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @shared.option("-o --output-dir", shared.FOLDER, "Folder of the pictures.  [default: STEM_plots]")
 @shared.option("--format suffix", ("png", "svg", "pdf"), "Format.", default="png")
@@ -154,9 +151,10 @@ def plot(
       virnucpro rcl plot results P01011 P05545 --format svg -o figures
     """
     from virnucpro.layout import picture_name
-    from virnucpro.rcl.plots import draw_protein, named_run, read_predictions
+    from virnucpro.rcl.plots import draw_protein, read_predictions
+    from virnucpro.results import open_rcl_run
 
-    run = named_run(results)
+    run = open_rcl_run(results)
     folder = output_dir or run.folder / f"{run.stem}_plots"
     threshold = float(run.record["settings"]["threshold"])
     pictures = 0
@@ -183,7 +181,9 @@ def plot(
 @shared.option(
     "-o --output-dir", shared.FOLDER, "Folder of the features.", default=Path("rcl_features")
 )
-@max_length_option
+@shared.option(
+    "--max-length", Count, "Residues above which training leaves a protein out.", default=1024
+)
 @shared.option(
     "--checkpoint-every",
     Count,
@@ -193,7 +193,6 @@ def plot(
 @shared.setting_option("protein_batch")
 @shared.device_options
 @shared.setting_option("cpu_workers")
-@shared.precision_option
 @shared.threads_option
 @shared.resume_option
 @shared.force_option
@@ -222,7 +221,6 @@ def embed(
         model=esm_model or ESM_MODEL,
         folder=output_dir,
         machine=settings.machine,
-        precision=settings.analysis.precision,
         per_file=options["checkpoint_every"],
         force=options["force"],
     )
@@ -275,16 +273,10 @@ def _embedded(
     "Folder of all trainings; each has a folder run_NNN in it.  [default: runs]",
 )
 @shared.option(
-    "--recipe",
-    ("modern", "original"),
-    "Mask the padding and split by clusters, or train as RCL-identifier does.",
-    default="modern",
-)
-@shared.option(
     "--split HOW",
     str,
     "Division into parts: random, clusters, or a table with the columns id and part."
-    "  [default: clusters; original: random]",
+    "  [default: clusters]",
 )
 @shared.option("--epochs", Count, "Largest number of epochs.")
 @shared.option(
@@ -313,12 +305,10 @@ def _embedded(
     "Write TensorBoard scalars.  [default: on]",
     default=None,
 )
-@shared.resume_option
 @shared.option(
     "-f --force",
     bool,
     "Start a new training, also where an unfinished one of the same settings is there.",
-    callback=shared.resume_or_force,
 )
 @shared.no_progress_option
 @shared.global_options
@@ -358,7 +348,7 @@ def train(precomputed: Path | None, **options: Any) -> None:
         "logging": {"use_tensorboard": said["tensorboard"]},
         "output": {"runs_dir": said["output_dir"]},
     }
-    training, warnings = training_settings(said["recipe"], shared.configuration_file(), given)
+    training, warnings = training_settings(shared.configuration_file(), given)
     chosen = {name: options[name] for name in ("device", "multi_gpu", "gpu_ids", "processes")}
     hardware = training.hardware
     if not any(chosen.values()):  # one of these options replaces all keys on devices
@@ -377,10 +367,9 @@ def train(precomputed: Path | None, **options: Any) -> None:
         raise UsageError(f"no encoding has {features.width} numbers per residue")
     training = msgspec.structs.replace(training, encoding=ENCODING_OF_WIDTH[features.width])
     screen = TrainingScreen(settings.display)
-    starts = {name: options[name] for name in ("resume", "force")}
     with shared.shown_on(screen, warnings) as interruption:
         folder, point = fit_rcl(
-            training, features, devices, screen.show, screen, interruption, **starts
+            training, features, devices, screen.show, screen, interruption, force=options["force"]
         )
     metrics = point.history[point.best_epoch - 1]
     shared.tell(
@@ -463,7 +452,7 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
       virnucpro rcl evaluate --serpins serpins.csv --others others.csv --model runs/run_001
           --split runs/run_001/split.tsv --dataset test --model hmm --aa
 
-    The results are tables, a picture and a report in the output directory.
+    The results are tables in the output directory.
     """
     names = ("device", "gpus", "threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names})
@@ -500,14 +489,13 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
         )
     shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
     table = aligned(text_table(evaluations, shown))
-    shared.tell(settings, *table, f"The report is {output_dir / 'rcl_evaluation.md'}.")
+    shared.tell(settings, *table, f"The tables are in {output_dir}.")
 
 
 @shared.command(short_help="Check tables of annotated proteins.")
 @click.argument("tables", type=shared.FILE, nargs=-1, required=True, metavar="TABLE...")
-@max_length_option
 @shared.short_options
-def validate(tables: tuple[Path, ...], max_length: int) -> int:
+def validate(tables: tuple[Path, ...]) -> int:
     """Check every row of each TABLE: coordinates, letters, and duplicates, also between tables.
 
     A TABLE is CSV with the columns id and Sequence, and optionally rcl_start, rcl_end and rcl_seq.
@@ -519,7 +507,7 @@ def validate(tables: tuple[Path, ...], max_length: int) -> int:
     """
     from virnucpro.rcl.proteins import check_tables
 
-    lines, wrong = check_tables(tables, max_length)
+    lines, wrong = check_tables(tables)
     click.echo(printable("\n".join(lines)))
     return InputError.exit_code if wrong else EXIT_OK
 
@@ -546,7 +534,7 @@ def profile(table: Path, output: Path, force: bool) -> None:
 
     if output.suffix != PROFILE_SUFFIX:
         raise UsageError(f"--output {output}: give it the suffix {PROFILE_SUFFIX}")
-    proteins, warnings = read_proteins(table, None, 1 << 20)
+    proteins, warnings = read_proteins(table, None)
     for warning in warnings:
         shared.say(warning)
     rows = [(protein.sequence, protein.start, protein.end) for protein in proteins]

@@ -109,7 +109,8 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
             path = write_report(run, disk, screen.show_report, again=True)
             screen.say(f"report: {path}")
         if of_samples:
-            renew_samples(folders[0], screen.say)
+            if problem := renew_samples(folders[0]):
+                screen.say(problem)
         elif len(runs) > 1:
             write_overview(overview, runs, disk)
         if of_samples or len(runs) > 1:
@@ -195,14 +196,14 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     Examples:
       virnucpro evaluate results --labels labels.tsv
       virnucpro evaluate results --labels dataset/genomes.tsv --level contig -o figures
-      virnucpro evaluate results/test_merged/prediction_results.txt --labels test_frames.tsv
+      virnucpro evaluate results/test_merged/prediction_results.txt --labels labels.tsv
       virnucpro evaluate validation --labels labels.tsv --calibrate my.safetensors
           --output calibrated.safetensors
 
     The labels are a table with the columns record and label (virus or others), and optionally group
-    and genome. The files genomes.tsv and PART_frames.tsv of a data set can be used as well.
+    and genome. The file genomes.tsv of a data set is such a table.
     """
-    output = options["output"]
+    output = options.pop("output")
     if (options["calibrate"] is None) != (output is None):
         raise UsageError("--calibrate and --output belong together: give both or neither")
     if output is not None and output.suffix != ".safetensors":
@@ -217,12 +218,14 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
 
     screen = StepScreen(shared.configuration().display)
     with shared.shown_on(screen):
-        result = run_evaluation(
+        result, calibrated = run_evaluation(
             predictions,
             labels,
             **options,
             notify=lambda text: screen.notice(Notice("info", text)),
         )
+        if output is not None:
+            shared.save_output(output, calibrated, force=options["force"], option="--output")
         for line in result.splitlines():
             screen.log.line(line)
     if not shared.quiet():

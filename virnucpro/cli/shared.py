@@ -68,7 +68,7 @@ class NumberType(click.ParamType[Any]):
 
 CountOrZero = Annotated[int, Meta(ge=0, le=MOST)]
 FILE = NamedPath("FILE", path_type=Path)
-INPUT = NamedPath("FILE", path_type=str, readable=False)  # a file, a pattern or -
+INPUT = NamedPath("FILE", path_type=str, readable=False)  # a file or -
 FOLDER = NamedPath("DIR", path_type=Path)
 
 

@@ -52,9 +52,11 @@ FILES = {
 
 def outcome_text(outcome: Outcome, layout: Layout) -> str:
     """Return the result of a run in sentences; paths are relative to the current folder."""
-    results, noun = outcome.results, "pair" if outcome.pairs else "record"
-    in_frames = outcome.reading == "open frames"
-    lines = [outcome.notice] if outcome.notice else []
+    results, record = outcome.results, outcome.record
+    noun = "pair" if {"mates", "interleaved"} & record["input"].keys() else "record"
+    in_frames = record["models"]["nucleotide"]["reads"] == "open frames"
+    frames, copies = (record["counts"].get(name, 0) for name in ("frames", "identical_frames"))
+    lines = [record["notice"]] if "notice" in record else []
     if outcome.computed == 0:
         lines.append("Nothing to compute: this run was already finished, its results are intact.")
     lines += call_lines(results, layout.root, noun)
@@ -66,20 +68,20 @@ def outcome_text(outcome: Outcome, layout: Layout) -> str:
         )
         reasons = UNSCORED_REASONS if in_frames else UNSCORED_WHOLE
         lines += [f"  {n:,} unscored: {reasons[reason]}" for reason, n in results.unscored.items()]
-    if results.unscored.get("no_open_frame") and outcome.chunk_length > SHORTEST_ADVISED:
+    length = record["settings"]["analysis"]["chunk_length"]
+    if results.unscored.get("no_open_frame") and length > SHORTEST_ADVISED:
         lines.append(
             "  Shorter chunks (-e, and a classifier for them) have open frames more often: of "
             "viral contigs, 13 % had none at 500 bases, 3 % at 300, and under 1 % at 150."
         )
     if chunks := sum(results.chunks.values()):
         scored = f"{results.chunks.get('scored', 0):,} of {chunks:,} chunks were scored"
-        lines.append(f"{scored}{f', from {outcome.frames:,} open frames' if in_frames else ''}.")
-    if outcome.copies:
+        lines.append(f"{scored}{f', from {frames:,} open frames' if in_frames else ''}.")
+    if copies:
         what = "open frames" if in_frames else "chunks"
         lines.append(
-            f"  {outcome.copies:,} of {outcome.frames:,} {what} "
-            f"({percent(outcome.copies / outcome.frames, 1)}) are the same as an earlier one, "
-            f"whose scores they share."
+            f"  {copies:,} of {frames:,} {what} ({percent(copies / frames, 1)}) are the same as an "
+            f"earlier one, whose scores they share."
         )
     if closed := results.chunks.get("no_open_frame", 0):
         lines.append(
@@ -137,7 +139,8 @@ def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list
 def samples_text(samples: Sequence[Sample], folder: SamplesFolder, *, overview: bool) -> str:
     """Return what became of several samples, in sentences, and the files about all of them."""
     outcomes = [sample.outcome for sample in samples if sample.outcome]
-    lines = list(dict.fromkeys(outcome.notice for outcome in outcomes if outcome.notice))
+    notices = (outcome.record.get("notice") for outcome in outcomes)
+    lines = list(filter(None, dict.fromkeys(notices)))
     if outcomes and not any(outcome.computed for outcome in outcomes):
         lines.append("Nothing to compute: these runs were already finished.")
     finished = sum(sample.state == "finished" for sample in samples)

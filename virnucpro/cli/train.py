@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
-from click.core import ParameterSource
 from msgspec import Meta
 
 import virnucpro.cli.shared as shared
@@ -206,15 +204,11 @@ def _fetch(files: dict[str, str], folder: Path, mirror: str, form: Format) -> in
     "Leave out genomes that share a larger fraction of their 31-mers with held-out ones.",
     default=0.05,
 )
-@shared.option("--shard-size", Count, "Largest number of frames per shard.  [default: as predict]")
 @shared.option(
     "--balance/--no-balance",
     bool,
-    "Take equally many frames of either label for training and validation.",
+    "With --content frames: take equally many of either label for training and validation.",
     default=True,
-)
-@shared.option(
-    "--stride", Count, "Begin a chunk every N bases, for fewer or more chunks than predict cuts."
 )
 @shared.seed_option
 @shared.force_option
@@ -249,18 +243,11 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     """
     shared.say_at_start(f"preparing {output_dir} from {table}")
     from virnucpro.training.data.dataset import Dataset
-    from virnucpro.training.data.prepare import FRAME_SETTINGS, DatasetSettings, prepare_dataset
+    from virnucpro.training.data.prepare import DatasetSettings, prepare_dataset
     from virnucpro.ui.step_screen import StepScreen
 
     force, content = options.pop("force"), options["content"]
     lengths = tuple(dict.fromkeys(chain(*options.pop("lengths"))))
-    source = click.get_current_context().get_parameter_source
-    for name in FRAME_SETTINGS if content == "records" else ():
-        if source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(
-                f"--{name.replace('_', '-')} is about frames, and --content records writes none: "
-                f"leave it out"
-            )
     if genomes is not None and not genomes.is_dir():
         raise UsageError(f"--genomes {genomes} is not a folder: name where the paths start from")
     settings = DatasetSettings(table, genomes or table.parent, lengths, **options)
@@ -268,46 +255,26 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     screen = StepScreen(loaded.display)
     advice = "run the same command again to start over"
     with shared.shown_on(screen, loaded.warnings, advice=advice):
-        prepared = prepare_dataset(
+        description, notice = prepare_dataset(
             settings, dataset, screen, command=shared.command_line(), force=force
         )
-        for notice in prepared.description["notices"]:
-            screen.warn(notice)
-    sentences = {
-        "made": "The data set is in",
-        "found": "The same command has already made this data set from the same genomes:",
-        "remade": f"The earlier data set is now in {dataset.previous}; the new one is in",
-    }
     place = shlex.quote(str(output_dir))
     following = f"embed {place}" if content == "frames" else f"lite {place} --output-dir my_lite"
     shared.tell(
         loaded,
-        *_dataset_lines(prepared.description),
-        f"{sentences[prepared.outcome]} {output_dir}",
+        _counts_table(description["counts"]),
+        *([notice] if notice else []),
+        f"The data set is in {output_dir}; genomes.tsv says which record is in which part, and why",
         f"Next: virnucpro train {following}",
     )
 
 
-def _dataset_lines(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the parts as a table, and what is in none of them."""
+def _counts_table(counts: list[dict[str, Any]]) -> str:
     import pandas as pd
 
-    counts = pd.DataFrame(facts["counts"])
-    if facts["content"] == "frames":
-        counts = counts.drop(columns="bases")
-        counts = counts.rename(columns={"open": "open frames", "frames": "taken"})
-    formatters = dict.fromkeys(counts.columns[2:], "{:,}".format)
-    yield counts.to_string(index=False, formatters=formatters)
-    reasons = {
-        "related": "left out as relatives of held-out genomes",
-        "elsewhere": "left out because other rows hold their genomes out",
-        "unused": "in the files, but no row is for them",
-    }
-    for left in facts["left_out"]:
-        if left["records"]:
-            amounts = (counted(left[f"{noun}s"], noun) for noun in ("genome", "record", "base"))
-            reason = reasons[left["reason"]]
-            yield f"{reason}: {', '.join(amounts)} (genomes.tsv says which and why)"
+    table = pd.DataFrame(counts)
+    formatters = dict.fromkeys(table.columns[2:], "{:,}".format)
+    return str(table.to_string(index=False, formatters=formatters))
 
 
 @shared.command(short_help="Embed the frames of a data set.")
@@ -320,11 +287,6 @@ def _dataset_lines(facts: Mapping[str, Any]) -> Iterator[str]:
 )
 @shared.option("--nucleotide-model NAME", str, "Name or folder of another encoder.")
 @shared.option("--protein-model NAME", str, "Name, folder or file of another encoder.")
-@shared.option(
-    "--parts LIST",
-    shared.ListType(click.Choice(("train", "validation", "test"))),
-    "Parts to embed, of train,validation,test.  [default: all]",
-)
 @shared.encoder_options
 @shared.resume_option
 @shared.force_option
@@ -340,7 +302,6 @@ def embed(dataset: Path, **options: Any) -> int:
       virnucpro train embed DATASET
       virnucpro train embed DATASET --gpus 0,1 --precision bf16
       virnucpro train embed DATASET --protein-model esm2_t6_8M_UR50D --device cpu
-      virnucpro train embed DATASET --protein-model esm2_t33_650M_UR50D --parts train,validation
     """
     settings = shared.configuration(options)
     analysis = settings.analysis
@@ -351,22 +312,22 @@ def embed(dataset: Path, **options: Any) -> int:
 
     shared.say_at_start(f"embedding {dataset}")
     from virnucpro.training import embed as embedding
-    from virnucpro.training.data.dataset import PARTS, Dataset
+    from virnucpro.training.data.dataset import Dataset
     from virnucpro.ui.dashboard import RunScreen
 
-    parts = tuple(part for part in PARTS if part in (options["parts"] or PARTS))
-    request = embedding.EmbedRequest(
-        dataset,
-        replace(analysis.resolved(), **named),
-        settings.machine,
-        parts if options["parts"] else None,
-        resume=options["resume"],
-        force=options["force"],
-        command=shared.command_line(),
-    )
-    screen = RunScreen(settings.display, Dataset(dataset.absolute()).layout(parts[0]))
+    data = Dataset(dataset.absolute())
+    screen = RunScreen(settings.display, data.layout("train"))
     with shared.shown_on(screen, settings.warnings) as interruption:
-        results = embedding.embed(request, screen.show, interruption=interruption)
+        results = embedding.embed(
+            data,
+            replace(analysis.resolved(), **named),
+            settings.machine,
+            screen.show,
+            interruption,
+            resume=options["resume"],
+            force=options["force"],
+            command=shared.command_line(),
+        )
     lines = []
     if not any(result.computed for result in results):
         lines.append("Nothing to compute: all features are there and intact.")
@@ -419,7 +380,6 @@ def embed(dataset: Path, **options: Any) -> int:
 @shared.option(
     "--precision", ("fp32", "bf16"), "Arithmetic of the matrix products.  [default: fp32]"
 )
-@shared.option("--tensorboard", shared.FOLDER, "Also write TensorBoard scalars to this folder.")
 @shared.resume_option
 @shared.force_option
 @shared.no_progress_option
@@ -433,7 +393,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     Examples:
       virnucpro train classifier DATASET --output my.safetensors
       virnucpro train classifier DATASET --output my.safetensors --recipe modern --gpu-ids 0,1
-      virnucpro train classifier DATASET --output my.safetensors --processes 4 --tensorboard runs
+      virnucpro train classifier DATASET --output my.safetensors --processes 4
       virnucpro train classifier DATASET --output my.safetensors --resume
 
     Then: virnucpro predict contigs.fa -m custom -p my.safetensors -e 500
@@ -456,7 +416,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
             f"--batch-size {training.batch_size} is less than a frame for each of {len(devices)} "
             f"processes: use fewer"
         )
-    choices = {name: options[name] for name in ("resume", "force", "tensorboard")}
+    choices = {name: options[name] for name in ("resume", "force")}
     screen = TrainingScreen(settings.display)
     warnings = [*settings.warnings, *emulation_warnings(training.precision, devices)]
     with shared.shown_on(screen, warnings) as interruption:
@@ -468,12 +428,12 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
 
 def _classifier_lines(report: TrainingReport | None, output: Path) -> Iterator[str]:
     from virnucpro.metrics.classification import metric_text
-    from virnucpro.training.classifier.card import predict_commands
 
     if report is None:
         yield f"Nothing to do: {output} was already trained with these data and settings."
         return
-    yield f"Trained for {counted(report.epochs, 'epoch')}; kept epoch {report.best_epoch}."
+    point = report.point
+    yield f"Trained for {counted(point.epoch, 'epoch')}; kept epoch {point.best_epoch}."
     for part, metrics in report.metrics.items():
         yield (
             f"{part}: {metrics['frames']:,} frames, AUROC {metric_text(metrics['auroc'])}, "
@@ -481,7 +441,7 @@ def _classifier_lines(report: TrainingReport | None, output: Path) -> Iterator[s
         )
     yield f"Scores are calibrated with a temperature of {report.temperature:.4g}."
     yield f"Classifier: {output}; model card: {output.with_suffix('.md')}"
-    yield "Next: " + "\n      ".join(predict_commands(report, output))
+    yield "Next: " + "\n".join(report.use(output))
 
 
 @shared.command(short_help="Train a small encoder and its classifier, on the CPU.")
@@ -545,6 +505,7 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
     from virnucpro.training.data.dataset import Dataset
     from virnucpro.training.lite.fitting import fit_lite, training_files
     from virnucpro.training.lite.trainer import LiteTrainingSettings
+    from virnucpro.training.run import how_to_predict
     from virnucpro.ui.step_screen import TrainingScreen
 
     if options["threads"]:
@@ -577,20 +538,19 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
             f"Nothing to do: {output_dir} was already trained with these data and settings.",
         )
         return
+    encoder_file, _, classifier_file = training_files(output_dir).results
+    use = how_to_predict(
+        classifier_file, Dataset(dataset).lengths()[0], {"dnabert": str(encoder_file)}
+    )
     lines = [
         f"{part}, {bases} bp: AUROC {'not defined' if row['auroc'] is None else row['auroc']} of "
         f"{row['chunks']:,} chunks, {row['virus']:,} of them virus"
         for part, lengths in report["chunk_auroc"].items()
         for bases, row in lengths.items()
     ]
-    encoder_file, _, classifier_file = training_files(output_dir).results
     shared.tell(
         loaded,
         *lines,
         f"Encoder, classifier and lite.json are in {output_dir}",
-        f"Next: virnucpro predict contigs.fa -m custom -p {shlex.quote(str(classifier_file))} "
-        f"-e {Dataset(dataset).lengths()[0]} -c my_lite.yaml",
-        "with this in my_lite.yaml:",
-        "features:",
-        f"  dnabert: {{model_name: {json.dumps(str(encoder_file))}}}",
+        "Next: " + "\n".join(use),
     )
