@@ -27,7 +27,7 @@ SECTIONS = {
         *("--dnabert-batch-size", "--batch-size", "--num-workers", "--threads", "--parallel"),
         "--cluster",
     ),
-    "Calls": ("--min-score", "--max-fdr", "--min-length", "--relaxed", "--conservative"),
+    "Calls": ("--min-score", "--max-fdr", "--min-length"),
     "Run": ("--resume", "--force", "--config", "--help"),
     "Output": (
         *("--output-dir", "--keep-intermediate", "--no-features", "--no-progress"),
@@ -89,7 +89,7 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
       virnucpro predict contigs.fa -o results --model-type lite
       virnucpro predict R1.fq.gz --input2 R2.fq.gz -o results -m lite -e 150
       virnucpro predict pairs.fq.gz --interleaved -o results -m lite -e 150
-      virnucpro predict contigs.fa -o results --conservative --min-length 3000
+      virnucpro predict contigs.fa -o results --min-score 0.6 --min-length 3000
       virnucpro predict --input contigs.fa --output-dir results --resume
       virnucpro predict contigs.fa -m custom -p my.safetensors -e 300
       virnucpro predict reads/*.fq.gz -o results

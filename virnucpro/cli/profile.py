@@ -115,13 +115,11 @@ def _opened(family: str, options: dict[str, Any]) -> tuple[BatchedEncoder, dict[
     from virnucpro.encoders.batched import BatchedEncoder
     from virnucpro.encoders.registry import locate, open_encoder
     from virnucpro.executors.processes import settled_device
-    from virnucpro.precision import choose_precision, emulation_warnings
+    from virnucpro.precision import choose_precision
 
     settings = shared.configuration(options)
     analysis, device = settings.analysis, settled_device(settings.machine)
     precision = choose_precision(analysis.precision, [device])
-    for warning in emulation_warnings(precision, [device]):
-        shared.say(f"warning: {warning}")
     molecule = family_named(family).molecule
     name = analysis.protein_model if molecule == "protein" else analysis.nucleotide_model
     source = locate(options["model_path"] or name, molecule)

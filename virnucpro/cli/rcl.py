@@ -329,7 +329,7 @@ def train(precomputed: Path | None, **options: Any) -> None:
     names = ("threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names}, read_file=False)
 
-    from virnucpro.precision import emulation_warnings, supports
+    from virnucpro.precision import supports
     from virnucpro.rcl.fitting import fit_rcl
     from virnucpro.rcl.models import ENCODING_OF_WIDTH
     from virnucpro.rcl.settings import training_settings
@@ -361,7 +361,6 @@ def train(precomputed: Path | None, **options: Any) -> None:
     if hardware.mixed_precision:
         every_has_bf16 = all(supports(device, "bf16") for device in devices)
         training = msgspec.structs.replace(training, precision="bf16" if every_has_bf16 else "fp16")
-    warnings += emulation_warnings(training.precision, devices)
     features = _features(training, precomputed, chosen, settings)
     if features.width not in ENCODING_OF_WIDTH:
         raise UsageError(f"no encoding has {features.width} numbers per residue")
@@ -484,11 +483,11 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
     screen = TrainingScreen(settings.display)
     advice = "nothing was written; run the same command again"
     with shared.shown_on(screen, [*settings.warnings, *warnings], advice=advice):
-        evaluations = run_rcl_evaluation(
+        metrics = run_rcl_evaluation(
             finders, proteins, facts, output_dir, screen.show, screen, force=options["force"]
         )
     shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
-    table = aligned(text_table(evaluations, shown))
+    table = aligned(text_table(metrics, shown))
     shared.tell(settings, *table, f"The tables are in {output_dir}.")
 
 

@@ -36,10 +36,10 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
     written again in seconds. Without options, the cuts are those of predict without options.
 
     Examples:
-      virnucpro call results --conservative
+      virnucpro call results --min-score 0.6
       virnucpro call results --max-fdr 0.05 --min-length 3000
       virnucpro call results other_results --min-score 0.5
-      virnucpro call results --stem sample1 --relaxed
+      virnucpro call results --stem sample1 --min-score 0
       virnucpro call results                       (back to the default)
       virnucpro call results --max-fdr 0.1 --input /new/place/contigs.fa
     """
@@ -51,9 +51,7 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
     screen = StepScreen(settings.display)
     stems, inputs, command = options["stems"], options["inputs"], shared.command_line()
     with shared.shown_on(screen, settings.warnings):
-        runs = call_again(
-            folders, stems, inputs, settings.cuts, command, screen, screen.show_report
-        )
+        runs = call_again(folders, stems, inputs, settings.cuts, command, screen, screen.show_stage)
     for run in runs:
         cuts = run.figures.cuts
         rate = f", fdr at most {cuts.max_fdr:g}" if cuts.max_fdr < 1 else ""
@@ -104,10 +102,10 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     loaded = shared.configuration()
     screen = StepScreen(loaded.display)
     with shared.shown_on(screen, loaded.warnings):
-        for name, run in runs:
-            screen.begin(f"report of {name}", run.summary.records)
-            path = write_report(run, disk, screen.show_report, again=True)
-            screen.say(f"report: {path}")
+        screen.begin("reports", len(runs))
+        for _, run in runs:
+            screen.say(f"report: {write_report(run, disk, again=True)}")
+            screen.advance(1)
         if of_samples:
             if problem := renew_samples(folders[0]):
                 screen.say(problem)

@@ -18,7 +18,7 @@ from msgspec import Meta
 from virnucpro.configuration import Configuration, load_configuration
 from virnucpro.errors import RunInterruptedError, UsageError
 from virnucpro.formatting import printable
-from virnucpro.settings import MOST, PRESETS, SETTINGS, Preset
+from virnucpro.settings import MOST, SETTINGS
 
 if TYPE_CHECKING:
     from virnucpro.executors.signals import Interruption
@@ -213,13 +213,6 @@ def resume_or_force(context: click.Context, option: click.Parameter, value: bool
     return value
 
 
-def _preset_option(preset: Preset, amount: str) -> Callable[[F], F]:
-    cuts = PRESETS[preset]
-    rate = f" and, where there is an fdr, at most {cuts.max_fdr:g}" if cuts.max_fdr < 1 else ""
-    text = f"Call {amount} records virus: those with a score above {cuts.min_score:g}{rate}."
-    return click.option(f"--{preset}", "preset", flag_value=preset, default=None, help=text)
-
-
 threads_option = setting_option("threads")
 seed_option = option("--seed", CountOrZero, "Seed of all random choices.", default=0)
 resume_option = option(
@@ -250,15 +243,8 @@ encoder_options = grouped(
     setting_option("tokenizer_threads"),
     threads_option,
 )
-CUTS = ("min_score", "max_fdr", "min_length")
-cut_options = grouped(
-    *map(setting_option, CUTS),
-    _preset_option("relaxed", "more"),
-    _preset_option("conservative", "fewer"),
-)
-predict_options = grouped(
-    *(setting_option(n) for n, s in SETTINGS.items() if s.options and n not in CUTS), cut_options
-)
+cut_options = grouped(*map(setting_option, ("min_score", "max_fdr", "min_length")))
+predict_options = grouped(*(setting_option(n) for n, s in SETTINGS.items() if s.options))
 
 
 def shown_path(path: Path) -> Path:
@@ -324,8 +310,6 @@ def configuration(
     shared = _shared_values()
     path = configuration_file() if read_file else None
     values = {name: value for name, value in (options or {}).items() if value is not None}
-    if "preset" in values:  # which replaces the numbers of the file, too
-        values = {"min_score": None, "max_fdr": None, **values}
     if shared.get("log_file"):
         values["log_file"] = shared["log_file"]
     if shared.get("verbose") or shared.get("quiet"):

@@ -401,7 +401,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     settings = shared.configuration({name: options[name] for name in ("threads", "no_progress")})
 
     shared.say_at_start(f"training {output} on {dataset}")
-    from virnucpro.precision import choose_precision, emulation_warnings
+    from virnucpro.precision import choose_precision
     from virnucpro.training.classifier.fitting import fit_classifier
     from virnucpro.training.classifier.trainer import RECIPES
     from virnucpro.ui.step_screen import TrainingScreen
@@ -418,8 +418,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
         )
     choices = {name: options[name] for name in ("resume", "force")}
     screen = TrainingScreen(settings.display)
-    warnings = [*settings.warnings, *emulation_warnings(training.precision, devices)]
-    with shared.shown_on(screen, warnings) as interruption:
+    with shared.shown_on(screen, settings.warnings) as interruption:
         report = fit_classifier(
             dataset, output, training, devices, screen.show, interruption, **choices
         )

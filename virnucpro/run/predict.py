@@ -151,7 +151,7 @@ def finish(
     if layout.copies_table in splitting:
         details["counts"]["identical_frames"] = splitting[layout.copies_table]
     record = write_record(run, models.encoders, devices, request.command, details)
-    if problem := report_problem(layout, disk, emit):
+    if problem := report_problem(layout, disk):
         emit(Notice("warning", problem))
     if not failed and request.machine.remove_intermediate:
         tidy_up(run)

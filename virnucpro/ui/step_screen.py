@@ -30,8 +30,8 @@ class StepScreen(ProgressScreen):
         with self.lock:
             self._amount += amount
 
-    def show_report(self, event: Event) -> None:
-        """Count the records of a report that is written, and show notices."""
+    def show_stage(self, event: Event) -> None:
+        """Count the records of a stage that is carried out, and show notices."""
         if isinstance(event, Progressed):
             self.advance(event.sequences)
         elif isinstance(event, Notice):
