@@ -193,7 +193,7 @@ def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):
         "    gc: Share\n",
     )
     insert(
-        "stages/results.py",
+        "stages/output.py",
         "CONTIGS.line(",
         "gc=sum(map(record.sequence.count, 'GC')) / max(1, len(record.sequence)), ",
     )

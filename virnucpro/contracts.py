@@ -153,7 +153,6 @@ class SessionFigures:
     peak_memory: int = 0  # the most bytes of device memory that it has held; 0 on a CPU
     compiled_calls: int = 0  # of blocks, with batches of several sequences
     uncompiled_calls: int = 0  # for which the compiled code could not be used, which is slower
-    uncompiled_reason: str = ""  # the first time
 
 
 class Session:
@@ -269,7 +268,7 @@ class Stage(ABC):
 
     def by_file(self) -> Stage | None:
         """Return the stage with a task per split file whose features exist, if it has one."""
-        return None
+        return self if self.file_pattern is not None else None
 
     def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> Stage:
         """Return the stage for so many sequences in all and the batch budgets that are known."""

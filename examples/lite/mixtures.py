@@ -26,7 +26,7 @@ from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.evaluation.labels import read_labels
 from virnucpro.results import open_run
-from virnucpro.stages.fdr import contig_fdr, record_probabilities
+from virnucpro.stages.calls import contig_fdr, record_probabilities
 from virnucpro.tables import CHUNKS
 
 SHARES = (0.01, 0.1, 0.5)

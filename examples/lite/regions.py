@@ -267,12 +267,12 @@ def print_k12(chunks: Sequence[Chunk]) -> None:
 
 
 def print_levels(hosts: Iterable[list[Chunk]], inserts: Iterable[list[Chunk]]) -> None:
-    """Print what RegionModel assumes about scores, as it is in these records."""
+    """Print what is assumed about scores, as it is in these records."""
     values = [[log_odds(c.scores) for c in chunks if c.status == "scored"] for chunks in hosts]
     values = [host for host in values if len(host) > 1]
     means = [statistics.fmean(host) for host in values]
     viral = [log_odds(c.scores) for chunks in inserts for c in chunks if c.status == "scored"]
-    print("\n| of RegionModel | here |\n|---|---|")
+    print("\n| assumed | here |\n|---|---|")
     print(f"| host_level | {statistics.fmean(means):.2f} |")
     print(f"| host_level_spread | {statistics.stdev(means):.2f} |")
     print(f"| chunk_spread | {statistics.median(map(statistics.stdev, values)):.2f} |")

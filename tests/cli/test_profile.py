@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
-from virnucpro.compute.budget import (
-    BudgetPoint,
-    best_budget,
-)
+from virnucpro.compute.budget import best_budget
 
 QUICK = ("-d", "cpu", "--seconds", 0, "--budgets")
 
@@ -25,10 +22,6 @@ def models(tmp_path_factory) -> dict[str, Path]:
     }
 
 
-def _points(*speeds: float) -> list[BudgetPoint]:
-    return [BudgetPoint(2**n, 1.0, speed, 0.0, None) for n, speed in enumerate(speeds)]
-
-
 @pytest.mark.parametrize(
     ("speeds", "budget"),
     [
@@ -40,7 +33,8 @@ def _points(*speeds: float) -> list[BudgetPoint]:
     ],
 )
 def test_the_smallest_budget_that_suffices_is_recommended(speeds, budget):
-    assert best_budget(_points(*speeds)) == budget
+    points = [{"budget": 2**n, "tokens_per_second": speed} for n, speed in enumerate(speeds)]
+    assert best_budget(points) == budget
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from virnucpro.cli.summary import outcome_text
 from virnucpro.layout import Layout
 from virnucpro.run.predict import Outcome
 from virnucpro.settings import Cuts
-from virnucpro.stages.results import OutputFigures
+from virnucpro.stages.output import OutputFigures
 
 RESULTS = OutputFigures(
     statuses={"scored": 90, "no_open_frame": 8, "ambiguous": 2},

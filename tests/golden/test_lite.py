@@ -71,7 +71,7 @@ def test_the_contigs_of_the_example_are_called_right(tmp_path: Path) -> None:
     script = runpy.run_path(str(ROOT / "examples/lite/mixtures.py"))
     scores, model = script["read_scores"](tmp_path / "out/example_run.json", labels)
     assert len(scores) == 6
-    assert model.has_tail
+    assert model.tail_slope
     assert all((found[0] < 0.05) == virus for virus, _, found in scores)
 
 

@@ -108,8 +108,3 @@ def test_an_unscored_record_has_a_reason(statuses: list[str], status: str) -> No
     assert verdict.chunks == len(statuses)
     cells = dict(zip(CONTIGS.names, line_of(CONTIGS, **verdict._asdict()).split("\t"), strict=True))
     assert (cells["virus_score"], cells["tier"]) == ("NA", "NA")
-
-
-def test_coordinates_in_the_table_are_one_based_and_inclusive() -> None:
-    row = _chunk(0, 100, "0.25", "0.75").row("r")
-    assert row == "r\tr_chunk_0\t1\t100\tscored\t1\t0.25\t0.75\n"

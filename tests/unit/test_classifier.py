@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from msgspec.structs import replace as changed
 from torch import nn
 
 from virnucpro.classifier.files import (
@@ -101,7 +102,7 @@ def test_temperature(save_module, tmp_path, kind):
     x = torch.randn(300, 12)
     assert inspect_classifier(path).temperature is None
     before = load_classifier(path).scores(x)
-    logits = load_classifier(path).logits(x)
+    logits = load_classifier(path).scores(x, softmax=False)
     assert torch.equal(logits.softmax(1), before)
 
     cool = tmp_path / "cool.safetensors"
@@ -109,7 +110,7 @@ def test_temperature(save_module, tmp_path, kind):
     info, old = inspect_classifier(cool), inspect_classifier(path)
     assert info.temperature == 2.0
     assert (info.encoders, info.chunk_lengths) == (old.encoders, old.chunk_lengths)
-    assert torch.equal(load_classifier(cool).logits(x), logits)
+    assert torch.equal(load_classifier(cool).scores(x, softmax=False), logits)
     assert torch.allclose(load_classifier(cool).scores(x), (logits / 2).softmax(1), atol=1e-6)
     again = tmp_path / "again.safetensors"
     again.write_bytes(with_temperature(cool, 1.0))  # in place of the first, not on top of it
@@ -188,7 +189,7 @@ ESM = EncoderSource("esm2", "esm2_t36_3B_UR50D", Path("esm.pt"), (), "", 2560)
 
 @pytest.fixture
 def info():
-    return replace(inspect_classifier(TOY_CLASSIFIER), input_width=3328, encoders=())
+    return changed(inspect_classifier(TOY_CLASSIFIER), input_width=3328, encoders=())
 
 
 def verdict_of(*arguments):
@@ -213,7 +214,7 @@ def verdict_of(*arguments):
 )
 def test_encoders_must_fit(info, encoders, asked, verdict):
     esm = replace(ESM, name=asked)
-    assert verdict_of(replace(info, encoders=encoders), (DNA, esm), 500) == verdict
+    assert verdict_of(changed(info, encoders=encoders), (DNA, esm), 500) == verdict
 
 
 @pytest.mark.parametrize(
@@ -227,6 +228,6 @@ def test_encoders_must_fit(info, encoders, asked, verdict):
     ],
 )
 def test_widths_and_chunk_lengths_must_fit(info, name, lengths, chunk_length, verdict):
-    info = replace(info, file=replace(info.file, path=Path(name)), chunk_lengths=lengths)
+    info = changed(info, file=replace(info.file, path=Path(name)), chunk_lengths=lengths)
     assert verdict_of(info, (DNA, ESM), chunk_length) == verdict
-    assert verdict_of(replace(info, input_width=32), (DNA, ESM), chunk_length) == "error"
+    assert verdict_of(changed(info, input_width=32), (DNA, ESM), chunk_length) == "error"

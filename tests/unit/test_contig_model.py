@@ -37,7 +37,7 @@ def test_coefficients_are_found_again():
     known = np.array([0.4, 1.1, 0.6, -0.3, -0.2])
     virus = random.random(len(terms)) < 1 / (1 + np.exp(-terms @ known))
     model = fit_contig_model(terms, virus)
-    fitted = [model.constant, model.mean, model.mean_by_count, model.spread, model.count]
+    fitted = [model.constant, model.mean, model.mean_by_count, model.spread, model.by_count]
     assert np.allclose(fitted, known, atol=0.12)
 
 
@@ -73,14 +73,14 @@ def test_labels_that_are_separated_give_finite_coefficients():
 
 def test_the_call_of_a_record_follows_the_model():
     chunks = [chunk(0, "0.9", "0.1"), chunk(1, "0.8", "0.2")]
-    model = ContigModel(constant=0.1, mean=1.0, mean_by_count=0.5, spread=0.0, count=0.0)
+    model = ContigModel(constant=0.1, mean=1.0, mean_by_count=0.5, spread=0.0, by_count=0.0)
     mean = (math.log(9) + math.log(4)) / 2
     log_odds = 0.1 + mean + 0.5 * mean * math.log(2)
     call = call_record(1000, chunks, model)
     # In a sample with one virus for every two others, the odds are half.
     assert call.virus_score == pytest.approx(2 / (1 + 2 * math.exp(-log_odds)) - 1)
     assert (call.call, call.tier, call.confident_viral) == ("virus", "high", 1)
-    against = ContigModel(constant=-9.0, mean=1.0, mean_by_count=0.0, spread=0.0, count=0.0)
+    against = ContigModel(constant=-9.0, mean=1.0, mean_by_count=0.0, spread=0.0, by_count=0.0)
     assert call_record(1000, chunks, against).call == "nonvirus"
 
 

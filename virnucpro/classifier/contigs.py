@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import mul
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,7 @@ PENALTY = 1e-3  # on the squares of the coefficients, so that few contigs give f
 _PRIOR = math.log(ASSUMED_SHARE / (1 - ASSUMED_SHARE))
 
 
-@dataclass(frozen=True)
-class ContigModel:
+class ContigModel(NamedTuple):
     """A logistic regression. All logarithms are natural.
 
     Attributes:
@@ -41,7 +40,7 @@ class ContigModel:
         mean_by_count: the same, per unit of the logarithm of the number of chunks, of which at most
             ``MOST_CHUNKS`` count.
         spread: per unit of the standard deviation of the log odds of the chunks.
-        count: per unit of that logarithm.
+        by_count: per unit of that logarithm.
         tail_constant, tail_slope, tail_count, tail_slope_by_count: of the share of others with at
             least these log odds (:meth:`chance`); all are 0 where that was not fitted.
     """
@@ -50,23 +49,18 @@ class ContigModel:
     mean: float
     mean_by_count: float
     spread: float
-    count: float
+    by_count: float
     tail_constant: float = 0.0
     tail_slope: float = 0.0
     tail_count: float = 0.0
     tail_slope_by_count: float = 0.0
-
-    @property
-    def has_tail(self) -> bool:
-        """Whether :meth:`chance` was fitted."""
-        return self.tail_slope != 0
 
     def chance(self, chunk_log_odds: Sequence[float]) -> float:
         """Return the share of others with as many chunks that look at least as viral, 0 to 1.
 
         Its logarithm falls in proportion to the log odds of the contig, the slower the more chunks.
         """
-        logarithm = _logarithm(len(chunk_log_odds))
+        logarithm = math.log(min(len(chunk_log_odds), MOST_CHUNKS))
         slope = self.tail_slope + self.tail_slope_by_count * logarithm
         level = self.tail_constant + self.tail_count * logarithm
         return math.exp(min(0.0, level + slope * self.log_odds(chunk_log_odds)))
@@ -84,25 +78,14 @@ class ContigModel:
         They are those of a sample with as much virus as others.
         """
         if len(chunk_log_odds) == 1:  # as of a read: the same number, sooner
-            return self.constant + self.mean * _limited(chunk_log_odds[0])
-        coefficients = self.constant, self.mean, self.mean_by_count, self.spread, self.count
-        return math.fsum(map(mul, coefficients, contig_terms(chunk_log_odds)))
-
-
-def _logarithm(chunks: int) -> float:
-    return math.log(min(chunks, MOST_CHUNKS))
-
-
-def _limited(log_odds: float) -> float:
-    return min(max(log_odds, -LARGEST), LARGEST)
+            return self.constant + self.mean * min(max(chunk_log_odds[0], -LARGEST), LARGEST)
+        return math.fsum(map(mul, self[:5], contig_terms(chunk_log_odds)))
 
 
 def contig_terms(chunk_log_odds: Sequence[float]) -> tuple[float, float, float, float, float]:
     """Return what the coefficients of a :class:`ContigModel` are multiplied with, in order."""
-    values = [_limited(value) for value in chunk_log_odds]
-    if len(values) == 1:  # as of a read: the same numbers, sooner
-        return 1.0, values[0], values[0] * 0.0, 0.0, 0.0
-    logarithm = _logarithm(len(values))
+    values = [min(max(value, -LARGEST), LARGEST) for value in chunk_log_odds]
+    logarithm = math.log(min(len(values), MOST_CHUNKS))
     mean = math.fsum(values) / len(values)
     spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
     return 1.0, mean, mean * logarithm, spread, logarithm
@@ -136,8 +119,7 @@ def with_tail(
 
     It stays without where the tail of the others does not fall for contigs of every length.
     """
-    coefficients = (model.constant, model.mean, model.mean_by_count, model.spread, model.count)
-    log_odds = terms @ np.array(coefficients)
+    log_odds = terms @ np.array(model[:5])
     rows, shares, weights = [], [], []
     for logarithm in np.unique(terms[~virus, 4]):
         found = np.sort(log_odds[~virus & (terms[:, 4] == logarithm)])[::-1]
@@ -146,11 +128,11 @@ def with_tail(
         rows += [(1.0, level, logarithm, level * logarithm) for level in levels.tolist()]
         shares += np.log(ranks / len(found)).tolist()
         weights += (1 / np.sqrt(ranks)).tolist()  # neighbours in rank say the same
-    if len(rows) < len(coefficients):
+    if len(rows) < 5:
         return model
     scale = np.array(weights)
     solution = np.linalg.lstsq(np.array(rows) * scale[:, None], np.array(shares) * scale)[0]
     constant, slope, count, slope_by_count = solution.tolist()
     if max(slope, slope + slope_by_count * math.log(MOST_CHUNKS)) >= 0:
         return model
-    return ContigModel(*coefficients, constant, slope, count, slope_by_count)
+    return ContigModel(*model[:5], constant, slope, count, slope_by_count)

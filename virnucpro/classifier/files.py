@@ -22,29 +22,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from msgspec import Meta, Struct, ValidationError, convert
-from safetensors import SafetensorError, safe_open
+from msgspec.structs import asdict
 from safetensors.torch import save
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.compute.threads import one_thread
 from virnucpro.encoders.family import refuse_changed_model
-from virnucpro.encoders.weights import (
-    Weights,
-    read_pickle,
-    read_safetensors,
-)
+from virnucpro.encoders.weights import Weights, read_metadata, read_pickle, read_safetensors
 from virnucpro.errors import ModelError
 from virnucpro.models.store import check_file
 from virnucpro.store.disk import HashedFile, hashed
-from virnucpro.store.documents import parse_json
 
 INNER_BATCH = 256  # rows of every matrix product, whatever the caller passes
 
@@ -65,7 +58,7 @@ class Classifier:
         self._temperature = temperature
         self.hidden, self.input_width = self._state["hidden_layer.weight"].shape
 
-    def scores(self, features: torch.Tensor) -> torch.Tensor:
+    def scores(self, features: torch.Tensor, *, softmax: bool = True) -> torch.Tensor:
         """float32 ``[n, input_width]`` to float32 ``[n, 2]``: others, virus; a row sums to 1.
 
         Rows go through in batches of ``INNER_BATCH``, the last one filled up with zeros, on one
@@ -73,20 +66,11 @@ class Classifier:
         place in such a batch: calls with multiples of ``INNER_BATCH`` rows give the same bits,
         however many.
 
-        Raises:
-            ValueError: the rows have another width.
-        """
-        return self._batched(features, calibrated=True)
-
-    def logits(self, features: torch.Tensor) -> torch.Tensor:
-        """The same without softmax and temperature: what a temperature is fitted on.
+        Without ``softmax`` and temperature they are the logits that a temperature is fitted on.
 
         Raises:
             ValueError: the rows have another width.
         """
-        return self._batched(features, calibrated=False)
-
-    def _batched(self, features: torch.Tensor, *, calibrated: bool) -> torch.Tensor:
         if features.ndim != 2 or features.shape[1] != self.input_width:
             raise ValueError(f"features {tuple(features.shape)}, expected [n, {self.input_width}]")
         out, s = torch.empty(len(features), 2), self._state
@@ -98,12 +82,22 @@ class Classifier:
                 x = F.linear(x, s["hidden_layer.weight"], s["hidden_layer.bias"])  # [n, hidden]
                 x = F.batch_norm(x, *statistics, s["bn1.weight"], s["bn1.bias"], eps=self._eps)
                 logits = F.linear(F.relu(x), s["output_layer.weight"], s["output_layer.bias"])
-                if calibrated:  # a division by 1.0 changes no bit
+                if softmax:  # a division by 1.0 changes no bit
                     logits = (logits / self._temperature).softmax(dim=1)
                 out[start : start + len(rows)] = logits[: len(rows)]
         return out
 
 
+_SHAPES = {
+    "hidden_layer.weight": ("hidden", "width"),
+    "hidden_layer.bias": ("hidden",),
+    "bn1.weight": ("hidden",),
+    "bn1.bias": ("hidden",),
+    "bn1.running_mean": ("hidden",),
+    "bn1.running_var": ("hidden",),
+    "output_layer.weight": ("classes", "hidden"),
+    "output_layer.bias": ("classes",),
+}
 LABELS = ("others", "virus")  # class 0 and 1 of the released classifiers
 SCHEMA = 1
 _KEY = "virnucpro"  # one text: safetensors does not keep the order of several
@@ -123,27 +117,12 @@ class _Inert:
 _Positive = Annotated[float, Meta(gt=0, le=1e300)]
 
 
-class _Metadata(Struct):
-    """What a file says of itself; older ones say less."""
-
-    schema: int = SCHEMA
-    batch_norm_eps: _Positive = _EPS
-    labels: tuple[str, ...] = ()
-    encoders: tuple[str, ...] = ()
-    chunk_lengths: tuple[int, ...] = ()
-    temperature: _Positive | None = None
-    contigs: dict[str, Annotated[list[float], Meta(min_length=5, max_length=9)]] = {}
-    extra: dict[str, Any] = {}
-
-
-@dataclass(frozen=True)
-class ClassifierInfo:
-    """What a classifier file says of itself; an empty tuple where it does not say.
+class _Metadata(Struct, kw_only=True):
+    """What a file says of itself; older ones say less.
 
     Attributes:
-        file: the file as it was hashed.
-        input_width: width of a merged embedding, nucleotide part first.
-        hidden: units of the hidden layer.
+        schema: the format of the file.
+        batch_norm_eps: what the batch normalisation adds to variances.
         labels: class names, in the order of the scores.
         encoders: families (``esm2``) or models (``esm2_t36_3B_UR50D``) it was trained with.
         chunk_lengths: bases of the chunks it was trained with.
@@ -153,15 +132,28 @@ class ClassifierInfo:
         extra: whatever its maker wrote down, such as the training command.
     """
 
+    schema: int = SCHEMA
+    batch_norm_eps: _Positive = _EPS
+    labels: tuple[str, ...] = ()
+    encoders: tuple[str, ...] = ()
+    chunk_lengths: tuple[int, ...] = ()
+    temperature: _Positive | None = None
+    contigs: dict[int, ContigModel] = {}
+    extra: dict[str, str] = {}
+
+
+class ClassifierInfo(_Metadata, kw_only=True):
+    """What a classifier file says of itself; an empty tuple where it does not say.
+
+    Attributes:
+        file: the file as it was hashed.
+        input_width: width of a merged embedding, nucleotide part first.
+        hidden: units of the hidden layer.
+    """
+
     file: HashedFile
     input_width: int
     hidden: int
-    labels: tuple[str, ...]
-    encoders: tuple[str, ...]
-    chunk_lengths: tuple[int, ...]
-    temperature: float | None = None
-    contigs: Mapping[int, ContigModel] = field(default_factory=dict)
-    extra: Mapping[str, str] = field(default_factory=dict)
 
 
 def inspect_classifier(path: Path) -> ClassifierInfo:
@@ -175,17 +167,8 @@ def inspect_classifier(path: Path) -> ClassifierInfo:
     weights, metadata = _read(path)
     refuse_changed_model(file)
     model, said = _build(weights, metadata)
-    return ClassifierInfo(
-        file,
-        model.input_width,
-        model.hidden,
-        said.labels,
-        said.encoders,
-        said.chunk_lengths,
-        said.temperature,
-        {int(length): ContigModel(*numbers) for length, numbers in said.contigs.items()},
-        {key: str(value) for key, value in said.extra.items()},
-    )
+    facts = {"file": file, "input_width": model.input_width, "hidden": model.hidden}
+    return ClassifierInfo(**asdict(said) | facts)
 
 
 def load_classifier(path: Path) -> Classifier:
@@ -228,7 +211,7 @@ def classifier_to_bytes(
     if temperature is not None:
         metadata["temperature"] = float(temperature)
     if contigs:
-        metadata["contigs"] = {str(n): list(astuple(contigs[n])) for n in sorted(contigs)}
+        metadata["contigs"] = {str(n): list(contigs[n]) for n in sorted(contigs)}
     return _encoded(state, metadata)
 
 
@@ -247,7 +230,7 @@ def with_temperature(path: Path, temperature: float) -> bytes:
 
 def _encoded(state: Mapping[str, torch.Tensor], metadata: dict[str, Any]) -> bytes:
     """Return weights and metadata as a file, after the checks of its reader."""
-    stored = {key: state[key].detach().cpu() for key in _shapes(1, 1) if key in state}
+    stored = {key: state[key].detach().cpu() for key in _SHAPES if key in state}
     model, _ = _build(Weights(stored, Path("classifier")), metadata)
     metadata = metadata | {"input_width": model.input_width, "hidden": model.hidden}
     tensors = {key: value.float().contiguous() for key, value in stored.items()}
@@ -258,7 +241,14 @@ def _read(path: Path) -> tuple[Weights, dict[str, Any]]:
     """Read its tensors, and what it says of itself."""
     check_file(path)
     if path.suffix == ".safetensors":
-        return Weights(read_safetensors(path), path), _metadata(path)
+        weights = Weights(read_safetensors(path), path)
+        metadata = read_metadata(path, _KEY)
+        if not isinstance(metadata, dict) or metadata.get("schema") != SCHEMA:
+            raise ModelError(
+                f"{path} is not a classifier of virnucpro, or one of a newer version: update "
+                f"virnucpro, or name another file"
+            )
+        return weights, metadata
     module = read_pickle(path, [(_Inert, name) for name in _PICKLED])
     if not isinstance(module, _Inert):
         raise ModelError(
@@ -285,27 +275,10 @@ def _held(module: _Inert, group: str) -> dict[str, Any]:
     return dict(held) if isinstance(held, dict) else {}
 
 
-def _metadata(path: Path) -> dict[str, Any]:
-    """Return what a file of this format says of itself."""
-    try:
-        with safe_open(path, "pt") as file:
-            text = (file.metadata() or {}).get(_KEY)
-    except (SafetensorError, OSError) as error:
-        raise ModelError(f"{path} cannot be read ({error}): fetch it again") from error
-    metadata = None
-    with suppress(ValueError):
-        metadata = parse_json(text or "null")
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("schema"), int):
-        raise ModelError(f"{path} is not a classifier of virnucpro: it has no {_KEY!r} metadata")
-    if metadata["schema"] > SCHEMA:
-        raise ModelError(f"{path} was written by a newer virnucpro: update this one")
-    return metadata
-
-
 def _build(weights: Weights, metadata: Mapping[str, Any]) -> tuple[Classifier, _Metadata]:
     """Make a classifier from its weights, all checked; also return what its file says."""
     try:
-        said = convert(metadata, _Metadata)
+        said = convert(metadata, _Metadata, str_keys=True)
     except ValidationError as error:
         text = f"{weights.place}: damaged metadata ({error}): fetch it again"
         raise ModelError(text) from error
@@ -313,19 +286,10 @@ def _build(weights: Weights, metadata: Mapping[str, Any]) -> tuple[Classifier, _
         raise ModelError(f"{weights.place}: classes {list(said.labels)}, expected {list(LABELS)}")
     first = weights.tensors.get("hidden_layer.weight")
     hidden, width = first.shape if first is not None and first.ndim == 2 else (0, 0)
-    state = {key: weights.take(key, shape) for key, shape in _shapes(hidden, width).items()}
-    for key, value in state.items():
+    sizes = {"width": width, "hidden": hidden, "classes": len(LABELS)}
+    state = {}
+    for key, shape in _SHAPES.items():
+        value = state[key] = weights.take(key, [sizes[name] for name in shape])
         if not bool(torch.isfinite(value).all()):
             raise ModelError(f"{weights.place}: NaN or infinite values in {key}: fetch it again")
     return Classifier(state, said.batch_norm_eps, said.temperature or 1.0), said
-
-
-def _shapes(hidden: int, width: int) -> dict[str, tuple[int, ...]]:
-    shapes: dict[str, tuple[int, ...]] = {
-        "hidden_layer.weight": (hidden, width),
-        "hidden_layer.bias": (hidden,),
-        "output_layer.weight": (2, hidden),
-        "output_layer.bias": (2,),
-    }
-    norm = ("weight", "bias", "running_mean", "running_var")
-    return shapes | {f"bn1.{name}": (hidden,) for name in norm}

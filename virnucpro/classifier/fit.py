@@ -61,7 +61,11 @@ def check_fit(
 
 def _check_encoder(info: ClassifierInfo, source: EncoderSource) -> list[str]:
     """Compare one encoder with those that the classifier names, and return warnings."""
-    named = [_short(entry) for entry in info.encoders if family_of(entry) == source.family]
+    named = []
+    for entry in map(_short, info.encoders):  # facebook/esm2_t36_3B_UR50D is of the family esm2
+        families = [name for name in family_names() if entry.replace("_", "-").startswith(name)]
+        if max(families, key=len, default=entry) == source.family:
+            named.append(entry)
     asked = _short(source.name)
     family = "" if source.family == source.name else f" ({source.family})"
     error = ModelError(
@@ -83,16 +87,6 @@ def _check_encoder(info: ClassifierInfo, source: EncoderSource) -> list[str]:
 def _short(name: str) -> str:
     """The last component, lower case, without ``.pt``: names of one model in all its forms."""
     return re.sub(r"\.pt$", "", name.rstrip("/\\").replace("\\", "/").split("/")[-1].lower())
-
-
-def family_of(entry: str) -> str:
-    """Return the family whose name an entry begins with, or the entry where there is none.
-
-    ``facebook/esm2_t36_3B_UR50D`` is of family ``esm2``.
-    """
-    short = _short(entry)
-    families = [name for name in family_names() if short.replace("_", "-").startswith(name)]
-    return max(families, key=len, default=short)
 
 
 def entry_of(name: str, family: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,7 +63,6 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
 
     from virnucpro.compute.budget import (
         best_budget,
-        doubled_budgets,
         measure_budget,
         random_sequences,
     )
@@ -86,7 +84,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     batches = BATCHES * (1 if on_gpu else torch.get_num_threads())
     least = encoder.bounds.least
     points = []
-    for budget in options["budgets"] or doubled_budgets(least, least << DOUBLINGS[on_gpu]):
+    for budget in options["budgets"] or [least << n for n in range(DOUBLINGS[on_gpu] + 1)]:
         encoder.set_budget(budget)
         count = batches * max(1, int(budget / mean))
         sequences = random_sequences(family_named(family).alphabet, lengths, count)
@@ -97,13 +95,13 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
         points.append(point)
         if not as_json:
             click.echo(
-                f"{budget:>10,} {point.sequences_per_second:>12,.1f} "
-                f"{point.tokens_per_second:>12,.0f} {percent(point.waited_share, 1):>7} "
-                f"{memory_size(point.peak_memory):>10}"
+                f"{budget:>10,} {point['sequences_per_second']:>12,.1f} "
+                f"{point['tokens_per_second']:>12,.0f} {percent(point['waited_share'], 1):>7} "
+                f"{memory_size(point['peak_memory']):>10}"
             )
     if not points:
         raise DeviceError("not even the smallest budget fits into the memory: try --budgets 1")
-    document["points"] = [asdict(point) for point in points]
+    document["points"] = points
     document["recommended"] = best_budget(points)
     document["option"] = f"{BATCH_OPTIONS[molecule]} {document['recommended']}"
     text = json.dumps(document, indent=1)

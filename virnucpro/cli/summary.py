@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from virnucpro.layout import Layout, SamplesFolder
     from virnucpro.run.predict import Outcome
     from virnucpro.run.sample_list import Sample
-    from virnucpro.stages.results import OutputFigures
+    from virnucpro.stages.output import OutputFigures
 
 UNSCORED_REASONS = {
     "no_open_frame": "no frame without a stop codon",

@@ -135,10 +135,7 @@ def torch_dtype(precision: str) -> torch.dtype:
 
 
 def prepare_blocks(blocks: Stack, precision: str) -> None:
-    """Replace the linear layers of ``blocks`` where ``precision`` needs layers of its own kind.
-
-    The weights have been cast to :func:`torch_dtype` before.
-    """
+    """Replace the linear layers of blocks, cast before, where ``precision`` has its own kind."""
     linear_layers = PRECISIONS[precision].linear_layers
     if linear_layers != "cast":
         PREPARATIONS[linear_layers](blocks)

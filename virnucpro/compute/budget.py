@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Literal
 
 import torch
 
-from virnucpro.contracts import Encoder
+from virnucpro.contracts import Encoder, Json
 
 # Tokens of sequences of one length that keep a GPU busy: 23 TFLOP of ESM-2 3B.
 FULL_BATCH_TOKENS = 4096
@@ -178,34 +178,19 @@ def find_budget(
 LEAST_GAIN = 1.02  # of a larger budget: less is noise, and memory has other uses
 
 
-@dataclass(frozen=True)
-class BudgetPoint:
-    """The throughput with one budget."""
-
-    budget: int  # tokens or sequences per batch
-    sequences_per_second: float
-    tokens_per_second: float  # without padding
-    waited_share: float  # of the time: no tokens were ready
-    peak_memory: int | None  # bytes on the GPU with the model; None on a CPU
-
-
 def random_sequences(alphabet: str, lengths: Sequence[int], count: int) -> list[str]:
     """Return ``count`` random sequences, the same number of each length, always the same ones."""
     draw = random.Random(count)
     return ["".join(draw.choices(alphabet, k=lengths[i % len(lengths)])) for i in range(count)]
 
 
-def doubled_budgets(least: int, most: int) -> Iterator[int]:
-    """Yield ``least`` and its doubles up to ``most``."""
-    while least <= most:
-        yield least
-        least *= 2
-
-
 def measure_budget(
     encoder: Encoder, budget: int, sequences: Sequence[str], seconds: float, *, on_gpu: bool
-) -> BudgetPoint:
+) -> dict[str, Json]:
     """Embed ``sequences`` again and again for at least ``seconds``; ``encoder`` has the budget.
+
+    Returns the throughput without padding, the share of the time in which no tokens were ready, and
+    the most bytes that a GPU has held.
 
     Raises:
         torch.OutOfMemoryError: a batch does not fit into the memory.
@@ -222,16 +207,17 @@ def measure_budget(
     started, waited = time.perf_counter(), encoder.host_wait_seconds
     while (elapsed := time.perf_counter() - started) < seconds or not counts["sequences"]:
         encoder.encode(sequences, count)  # returns when the last row is on the host
-    return BudgetPoint(
-        budget,
-        counts["sequences"] / elapsed,
-        counts["tokens"] / elapsed,
-        (encoder.host_wait_seconds - waited) / elapsed,
-        torch.cuda.max_memory_allocated() if on_gpu else None,
-    )
+    return {
+        "budget": budget,
+        "sequences_per_second": counts["sequences"] / elapsed,
+        "tokens_per_second": counts["tokens"] / elapsed,
+        "waited_share": (encoder.host_wait_seconds - waited) / elapsed,
+        "peak_memory": torch.cuda.max_memory_allocated() if on_gpu else None,
+    }
 
 
-def best_budget(points: Sequence[BudgetPoint]) -> int:
+def best_budget(points: Sequence[Mapping[str, Json]]) -> int:
     """Return the smallest budget that no larger one beats by more than noise."""
-    best = max(point.tokens_per_second for point in points)
-    return next(point.budget for point in points if point.tokens_per_second * LEAST_GAIN >= best)
+    best = max(point["tokens_per_second"] for point in points)
+    enough = (p["budget"] for p in points if p["tokens_per_second"] * LEAST_GAIN >= best)
+    return int(next(enough))

@@ -46,7 +46,6 @@ OPTIONS: CompilerOptions = {
 OLDER_OPTIONS = {"max_complex_pointwise_cat_inputs": "max_pointwise_cat_inputs"}
 
 BlockFunction = Callable[..., torch.Tensor]
-GUARD_FAILURES = "guard failure(s):"  # stands before the reasons in a message of torch
 
 
 class NotCompiledError(RuntimeError):
@@ -81,7 +80,6 @@ class BlockCalls:
 
     compiled: int = 0
     uncompiled: int = 0
-    reason: str = ""  # why compiled code was not used for the first time, as torch says it
 
 
 class Stack(nn.ModuleList):
@@ -112,23 +110,8 @@ class Stack(nn.ModuleList):
         with torch.compiler.set_stance("eager_on_recompile"):
             for block in self:
                 x = self._fused(block, self.calls, x, *inputs)
-        missed = self.calls.uncompiled - uncompiled
-        self.calls.compiled += len(self) - missed
-        if missed and not self.calls.reason:
-            self.calls.reason = self._reason_to_recompile(x, *inputs)
+        self.calls.compiled += len(self) - (self.calls.uncompiled - uncompiled)
         return x
-
-    def _reason_to_recompile(self, *inputs: torch.Tensor | None) -> str:
-        """Return in torch's words why its code cannot be used for ``inputs``. Computes nothing."""
-        assert self._fused is not None
-        for block in {_kind(block): block for block in self}.values():
-            try:
-                with torch.compiler.set_stance("fail_on_recompile"):
-                    self._fused(block, BlockCalls(), *inputs)
-            except RuntimeError as error:
-                _, _, reasons = str(error).partition(GUARD_FAILURES)
-                return next(filter(None, map(str.strip, reasons.splitlines())), "").lstrip("- ")
-        return ""
 
     def fuse(self, examples: Sequence[Example], *, backend: str = "inductor") -> None:
         """Compile the blocks for batches like ``examples``, and check what came out.

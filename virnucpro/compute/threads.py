@@ -79,12 +79,16 @@ class CoreThreads:
             for item in items:
                 yield item, work(item)
             return
-        pool = self._pool_of(threads)
+        if self._pool is None or self._threads != threads:
+            call_mkl_functions_once()
+            # How many threads torch computes with is a setting of each thread.
+            self._pool = ThreadPoolExecutor(threads, BATCH_THREAD, torch.set_num_threads, (1,))
+            self._threads = threads
         queued: deque[tuple[T, Future[R]]] = deque()
         with one_thread():  # the calling thread too: others would only spin beside those at work
             try:
                 for item in items:
-                    queued.append((item, pool.submit(work, item)))
+                    queued.append((item, self._pool.submit(work, item)))
                     if len(queued) == BATCHES_PER_THREAD * threads:
                         yield _oldest_result(queued)
                 while queued:
@@ -93,14 +97,6 @@ class CoreThreads:
                 self._abandoned.set()
                 wait([future for _, future in queued if not future.cancel()])
                 self._abandoned.clear()
-
-    def _pool_of(self, threads: int) -> ThreadPoolExecutor:
-        if self._pool is None or self._threads != threads:
-            call_mkl_functions_once()
-            # How many threads torch computes with is a setting of each thread.
-            self._pool = ThreadPoolExecutor(threads, BATCH_THREAD, torch.set_num_threads, (1,))
-            self._threads = threads
-        return self._pool
 
 
 def _oldest_result(queued: deque[tuple[T, Future[R]]]) -> tuple[T, R]:

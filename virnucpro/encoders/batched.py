@@ -209,7 +209,6 @@ class BatchedEncoder(ABC):
             "unit": self.bounds.unit,
             "found": self.budget.found,
             "attention": self.attention(),
-            "inference_mode": True,  # around every forward, in ``encode``
             **self._compile_facts,
         }
 

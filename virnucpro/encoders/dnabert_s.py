@@ -17,7 +17,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 import torch
-from msgspec import Meta, Struct, ValidationError, convert, field
+from msgspec import Meta, ValidationError, convert, field
 from tokenizers import Tokenizer
 from torch import nn
 
@@ -37,8 +37,7 @@ from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, example_sequ
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.encoders.weights import (
     Count,
-    Epsilon,
-    Layers,
+    TransformerSizes,
     as_sizes,
     assign,
     moved,
@@ -51,14 +50,9 @@ from virnucpro.errors import ModelError
 Token = Annotated[int, Meta(ge=0, lt=1 << 32)]  # the number of a token
 
 
-class DnabertSizes(Struct, frozen=True):
-    """What a model is built from; ``eps`` is that of its layer norms."""
+class DnabertSizes(TransformerSizes, frozen=True):
+    """What a model is built from."""
 
-    layers: Layers = field(name="num_hidden_layers")
-    width: Count = field(name="hidden_size")
-    heads: Count = field(name="num_attention_heads")
-    feed_forward: Count = field(name="intermediate_size")
-    eps: Epsilon = field(name="layer_norm_eps")
     vocabulary: Count = field(name="vocab_size")
     token_types: Count = field(name="type_vocab_size")
 
@@ -69,13 +63,6 @@ def alibi_slopes(heads: int) -> list[float]:
     start = 2.0 ** -(2.0 ** -(math.log2(power) - 3))
     slopes = [start ** (k + 1) for k in range(power)]
     return slopes if power == heads else slopes + alibi_slopes(2 * power)[::2][: heads - power]
-
-
-def alibi_bias(heads: int, length: int) -> torch.Tensor:
-    """Return ``-slope * |i - j|``; float32 ``[H, length, length]``."""
-    position = torch.arange(length, dtype=torch.float32)
-    distance = (position[:, None] - position[None, :]).abs()  # [length, length]
-    return -torch.tensor(alibi_slopes(heads))[:, None, None] * distance
 
 
 class DnabertBlock(nn.Module):
@@ -166,18 +153,17 @@ class DnabertEncoder(BatchedEncoder):
         order = sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i))
         for start in range(0, len(order), SLICE):
             part = order[start : start + SLICE]
-            ids = list(self._token_ids([sequences[i] for i in part]))
+            ids = []
+            for first in range(0, len(part), PART):
+                texts = [sequences[i] for i in part[first : first + PART]]
+                # The fast way leaves out where in the text a token is.
+                encodings = self._tokenizer.encode_batch_fast(texts)
+                ids += [np.array(encoding.ids, np.int64) for encoding in encodings]
+                del encodings
             lengths = [len(row) for row in ids]
             area = BIAS_ELEMENTS // self._heads
             for rows in by_buckets(lengths, self.budget.amount, step=STEP, area=area):
                 yield _padded_batch([part[row] for row in rows], [ids[row] for row in rows])
-
-    def _token_ids(self, sequences: Sequence[str]) -> Iterator[npt.NDArray[np.int64]]:
-        """Yield the token ids of each sequence."""
-        for start in range(0, len(sequences), PART):
-            # The fast way leaves out where in the text a token is.
-            for encoding in self._tokenizer.encode_batch_fast(sequences[start : start + PART]):
-                yield np.array(encoding.ids, np.int64)
 
     def probe_batch(self, amount: int) -> Batch:
         """The longest frames of 500 bp chunks."""
@@ -204,11 +190,14 @@ class DnabertEncoder(BatchedEncoder):
         return attention_kernel(q, bias)
 
     def _bias_of(self, length: int) -> torch.Tensor:
-        """ALiBi ``[H, length, length]``: a corner of the largest made so far."""
+        """ALiBi ``-slope * |i - j|``, ``[H, length, length]``: a corner of the largest so far."""
         bias = self._bias  # another thread may put a smaller one in its place meanwhile
         if length > bias.shape[-1]:
             dtype = self.network.embed.weight.dtype
-            self._bias = bias = moved(alibi_bias(self._heads, length), self.device, dtype)
+            position = torch.arange(length, dtype=torch.float32)
+            distance = (position[:, None] - position[None, :]).abs()  # [length, length]
+            slopes = torch.tensor(alibi_slopes(self._heads))[:, None, None]
+            self._bias = bias = moved(-slopes * distance, self.device, dtype)
         return bias[:, :length, :length]
 
 
@@ -241,14 +230,9 @@ _LAYER = {
 }
 
 
-def read_dnabert_sizes(folder: Path) -> DnabertSizes:
-    """Read the sizes from ``config.json``. Raises ModelError for a missing or impossible one."""
+def _sizes(folder: Path) -> DnabertSizes:
     path = folder / "config.json"
-    sizes = as_sizes(read_json(path), DnabertSizes, path)
-    if sizes.width % sizes.heads:
-        text = f"hidden_size {sizes.width} does not divide by {sizes.heads} heads"
-        raise ModelError(f"{path}: {text}")
-    return sizes
+    return as_sizes(read_json(path), DnabertSizes, path)
 
 
 def dnabert_names(state: Iterable[str]) -> dict[str, tuple[str]]:
@@ -261,11 +245,11 @@ def dnabert_names(state: Iterable[str]) -> dict[str, tuple[str]]:
     return names
 
 
-def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
+def read_tokenizer(path: Path) -> Tokenizer:
     """Read the byte-pair tokenizer, without padding or truncation.
 
     Raises:
-        ModelError: damaged, without ``[CLS] ... [SEP]``, or of more than ``vocabulary`` tokens.
+        ModelError: damaged, or without ``[CLS] ... [SEP]``.
     """
     content = read_json(path)
     try:  # the library raises a bare Exception on a file it does not understand: look before
@@ -275,11 +259,6 @@ def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
     tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    if max(tokenizer.get_vocab().values()) >= vocabulary:
-        raise ModelError(
-            f"{path} has more tokens than the {vocabulary} of the model: the two do not belong "
-            f"together"
-        )
     if len(tokenizer.encode("").ids) != 2:
         raise ModelError(f"{path} does not put [CLS] and [SEP] around a sequence: fetch it again")
     return tokenizer
@@ -309,25 +288,19 @@ class DnabertFamily(EncoderFamily):
     def width(self, path: Path | None) -> int:
         """Return the width of the model. Raises ModelError where ``config.json`` is incomplete."""
         assert path is not None
-        return read_dnabert_sizes(path).width
+        return _sizes(path).width
 
     def open(self, source: EncoderSource, options: OpenOptions) -> DnabertEncoder:
         """Load the model. The budget is sequences per batch, and nothing is truncated."""
-        sizes = read_dnabert_sizes(source.weights)
+        sizes = _sizes(source.weights)
         weights = read_folder(source.weights).renamed(r"bert\.")
-        weights.refuse_more_layers("encoder.layer", sizes.layers)
         with torch.device("meta"):
             model = Dnabert(sizes)
         target = torch.device(options.device)
-        assign(
-            model,
-            dnabert_names(model.state_dict()),
-            weights,
-            target,
-            torch_dtype(options.precision),
-        )
+        names = dnabert_names(model.state_dict())
+        assign(model, names, weights, target, torch_dtype(options.precision))
         prepare_blocks(model.blocks, options.precision)
-        tokenizer = read_tokenizer(source.weights / "tokenizer.json", sizes.vocabulary)
+        tokenizer = read_tokenizer(source.weights / "tokenizer.json")
         return DnabertEncoder(model, tokenizer, sizes.heads, target, options.budget)
 
 

@@ -246,15 +246,8 @@ def _as_dict(config: Any) -> dict[str, Any]:
 
 
 def _hub_sizes(folder: Path) -> Esm2Sizes:
-    """Read the sizes from ``config.json``."""
     path = folder / "config.json"
-    config = read_json(path)
-    if config.get("position_embedding_type") != "rotary" or config.get("emb_layer_norm_before"):
-        raise ModelError(
-            f"{path} is of an older ESM, not of ESM-2 (its positions are "
-            f"{config.get('position_embedding_type')!r}, not 'rotary'): use facebook/esm2_..."
-        )
-    return as_sizes(config, Esm2Sizes, path)
+    return as_sizes(read_json(path), Esm2Sizes, path)
 
 
 def esm2_names(layers: int, layout: str) -> dict[str, tuple[str, ...]]:
@@ -309,7 +302,10 @@ class Esm2Family(EncoderFamily):
     def recognises(self, path: Path) -> bool:
         """Return whether this is a checkpoint of fair-esm, or a folder whose config says ESM."""
         if path.is_dir():
-            return read_json(path / "config.json").get("model_type") == "esm"
+            config = read_json(path / "config.json")
+            # Older ESMs are of that type, too, and are built in another way.
+            rotary = config.get("position_embedding_type") == "rotary"
+            return config.get("model_type") == "esm" and rotary
         if path.suffix == ".safetensors":  # fair-esm never stored a model like that
             return False
         check_file(path)
@@ -329,17 +325,14 @@ class Esm2Family(EncoderFamily):
 
     def open(self, source: EncoderSource, options: OpenOptions) -> Esm2Encoder:
         """Load the weights onto the device. The budget is tokens per batch."""
-        path, layout, prefix = source.weights, "fair-esm", "layers"
+        path = source.weights
         if path.is_dir():
             sizes, weights = _hub_sizes(path), read_folder(path).renamed(r"esm\.")
-            layout, prefix = "transformers", "encoder.layer"
         else:
             sizes, weights = _read_fair_file(path)
-        if sizes.width % (2 * sizes.heads):
-            raise ModelError(f"{path}: width {sizes.width} does not divide by {sizes.heads} heads")
-        weights.refuse_more_layers(prefix, sizes.layers)
         with torch.device("meta"):
             model = Esm2(sizes)
+        layout = "transformers" if path.is_dir() else "fair-esm"
         target, names = torch.device(options.device), esm2_names(sizes.layers, layout)
         assign(model, names, weights, target, torch_dtype(options.precision))
         prepare_blocks(model.blocks, options.precision)

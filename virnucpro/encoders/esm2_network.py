@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from msgspec import Struct, field
 from torch import nn
 
 from virnucpro.compute.compiled import Network, Stack
 from virnucpro.compute.layers import Linear, attend, fuses, merge_heads
-from virnucpro.encoders.weights import Count, Epsilon, Layers
+from virnucpro.encoders.weights import TransformerSizes
 
 VOCABULARY = 33  # <cls> <pad> <eos> <unk>, 27 letters, a null and <mask>
 # Training masked 15 % of the tokens, 80 % of these by <mask>, and scaled the embeddings for it.
@@ -22,14 +21,9 @@ _ROTARY_BASE = 10000.0  # esm.rotary_embedding.RotaryEmbedding
 Rotary = tuple[torch.Tensor, torch.Tensor]
 
 
-class Esm2Sizes(Struct, frozen=True):
-    """What an ESM-2 is built from. ``eps`` is that of its layer norms."""
+class Esm2Sizes(TransformerSizes, frozen=True):
+    """What an ESM-2 is built from."""
 
-    layers: Layers = field(name="num_hidden_layers")
-    width: Count = field(name="hidden_size")
-    heads: Count = field(name="num_attention_heads")
-    feed_forward: Count = field(name="intermediate_size")
-    eps: Epsilon = field(name="layer_norm_eps")
     token_dropout: bool = False
 
 

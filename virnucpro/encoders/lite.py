@@ -12,15 +12,13 @@ they are large. The encoder that the package ships is called ``lite``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from virnucpro.compute.arithmetic import torch_dtype
@@ -29,12 +27,11 @@ from virnucpro.contracts import Json, ReportProgress
 from virnucpro.encoders.batched import keep_freed_memory
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions, Reading
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
-from virnucpro.encoders.weights import read_safetensors
+from virnucpro.encoders.weights import as_sizes, read_metadata, read_safetensors
 from virnucpro.errors import ModelError
 from virnucpro.layout import Molecule
 from virnucpro.precision import PRECISIONS
 from virnucpro.settings import SHORTEST_WHOLE
-from virnucpro.store.documents import parse_json
 
 BATCH_BASES = 16_000  # their activations fill 10 MB
 SCHEMA = 2  # 1: another network, before November 2026
@@ -59,12 +56,17 @@ class LiteEncoder:
     def encode(self, sequences: Sequence[str], report: ReportProgress) -> torch.Tensor:
         """float32 ``[n, dim]`` on the CPU. A token is a base; batches are of one length."""
         out = torch.empty(len(sequences), self.dim)
-        batches = self._batches([len(text) for text in sequences])
+        batches = []
+        order = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
+        for length, group in groupby(order, key=lambda i: len(sequences[i])):
+            rows = list(group)
+            size = max(1, self._batch_bases // max(length, 1))
+            batches += [rows[start : start + size] for start in range(0, len(rows), size)]
         with closing(
             self._threads.map(lambda batch: self._forward([sequences[i] for i in batch]), batches)
         ) as computed:
-            for batch, rows in computed:
-                out[batch] = rows
+            for batch, embedded in computed:
+                out[batch] = embedded
                 report(len(batch), sum(len(sequences[i]) for i in batch))
         return out
 
@@ -77,14 +79,6 @@ class LiteEncoder:
         smaller = self._batch_bases > SHORTEST_WHOLE
         self._batch_bases = max(SHORTEST_WHOLE, self._batch_bases // 2)
         return smaller
-
-    def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
-        order = sorted(range(len(lengths)), key=lambda i: lengths[i])
-        for length, group in groupby(order, key=lambda i: lengths[i]):
-            rows = list(group)
-            size = max(1, self._batch_bases // max(length, 1))
-            for start in range(0, len(rows), size):
-                yield rows[start : start + size]
 
     def _forward(self, texts: list[str]) -> torch.Tensor:
         # The pipeline sends no shorter chunk, but a measurement of the encoder may.
@@ -109,21 +103,8 @@ def lite_to_bytes(network: LiteNetwork, extra: Mapping[str, Json]) -> bytes:
 
 def read_lite(path: Path) -> LiteNetwork:
     """Read an encoder. Raises ModelError: it cannot be read, is damaged or from a newer program."""
-    metadata = _metadata(path)
-    if metadata is None:
-        raise ModelError(f"{path} is not a lite encoder: it has no {_KEY!r} metadata")
-    schema = metadata.get("schema")
-    if schema != SCHEMA:
-        raise ModelError(
-            f"{path} is of another virnucpro (schema {schema}, not {SCHEMA}): update virnucpro, or "
-            f"train it again with 'virnucpro train lite'"
-        )
+    shape = _shape(path)
     try:
-        sizes: dict[str, Any] = {
-            name: tuple(size) if isinstance(size, list) else size
-            for name, size in metadata["shape"].items()
-        }
-        shape = LiteShape(**sizes)
         with torch.device("meta"):  # nothing is allocated that the file does not hold
             network = LiteNetwork(shape)
         counters = {
@@ -131,21 +112,22 @@ def read_lite(path: Path) -> LiteNetwork:
         }
         tensors = {name: tensor.float() for name, tensor in read_safetensors(path).items()}
         network.load_state_dict(tensors | counters, assign=True)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except RuntimeError as error:
         raise ModelError(f"{path} is damaged ({error}): get it again") from error
     if not all(bool(torch.isfinite(value).all()) for value in network.state_dict().values()):
         raise ModelError(f"{path}: NaN or infinite values in its weights: get it again")
     return network.eval().requires_grad_(False)
 
 
-def _metadata(path: Path) -> dict[str, Any] | None:
-    """Return what a lite file says of itself; None for any other file."""
-    try:
-        with safe_open(path, "pt") as file:
-            metadata = parse_json((file.metadata() or {}).get(_KEY, "null"))
-    except (SafetensorError, OSError, ValueError):
-        return None
-    return metadata if isinstance(metadata, dict) else None
+def _shape(path: Path) -> LiteShape:
+    """Return what a lite file says of its network."""
+    metadata = read_metadata(path, _KEY)
+    if not isinstance(metadata, dict) or metadata.get("schema") != SCHEMA:
+        raise ModelError(
+            f"{path} is not a lite encoder of schema {SCHEMA}: update virnucpro, or train it again "
+            f"with 'virnucpro train lite'"
+        )
+    return as_sizes(metadata.get("shape"), LiteShape, path)
 
 
 # --- the family ------------------------------------------------------------------------------
@@ -170,16 +152,12 @@ class LiteFamily(EncoderFamily):
 
     def recognises(self, path: Path) -> bool:
         """Return whether the metadata of a file say so."""
-        return path.is_file() and path.suffix == ".safetensors" and _metadata(path) is not None
+        return path.suffix == ".safetensors" and read_metadata(path, _KEY) is not None
 
     def width(self, path: Path | None) -> int:
         """Return the width that the metadata say."""
         assert path is not None
-        shape = (_metadata(path) or {}).get("shape")
-        width = shape.get("dim") if isinstance(shape, dict) else None
-        if not isinstance(width, int):
-            raise ModelError(f"{path} does not say how wide its embeddings are: get it again")
-        return width
+        return _shape(path).dim
 
     def open(self, source: EncoderSource, options: OpenOptions) -> LiteEncoder:
         """Load the weights onto the device. Raises ModelError where the file is damaged."""

@@ -14,12 +14,14 @@ except for rounding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
+from msgspec import Meta
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
@@ -42,23 +44,18 @@ def base_numbers(sequences: Sequence[str]) -> npt.NDArray[np.uint8]:
     return _NUMBERS[letters].reshape(len(sequences), -1)
 
 
+Size = Annotated[int, Meta(ge=1, le=4096)]
+
+
 @dataclass(frozen=True)
 class LiteShape:
     """The sizes of a network. DeepMicroClass has channels of 128 and 256, and no heads."""
 
-    word_width: int = 64
-    channels: tuple[int, int] = (192, 384)  # of the two convolutions of each branch
-    kernel: int = 3  # places that a convolution sees at a time
-    heads: int = 8  # of the attention; they share the last channels among them
-    dim: int = 256  # of an embedding
-
-    def __post_init__(self) -> None:
-        """Refuse what a damaged file may say (ValueError)."""
-        sizes = [size for value in asdict(self).values() for size in np.atleast_1d(value).tolist()]
-        if not all(isinstance(size, int) and 0 < size <= 4096 for size in sizes):
-            raise ValueError("sizes of the network are not between 1 and 4096")
-        if len(self.channels) != 2 or self.channels[-1] % self.heads or self.kernel % 2 == 0:
-            raise ValueError("sizes of the network do not fit each other")
+    word_width: Size = 64
+    channels: tuple[Size, Size] = (192, 384)  # of the two convolutions of each branch
+    kernel: Size = 3  # places that a convolution sees at a time
+    heads: Size = 8  # of the attention; they share the last channels among them
+    dim: Size = 256  # of an embedding
 
 
 class LiteNetwork(nn.Module):
@@ -77,24 +74,32 @@ class LiteNetwork(nn.Module):
 
     def forward(self, bases: torch.Tensor) -> torch.Tensor:
         """Embed chunks of one length: int64 ``[B, L]``, L at least 30, to float32 ``[B, dim]``."""
-        merged = self.out(self.pooled_norm(self._pooled(bases)))
-        embedding: torch.Tensor = F.relu(self.out_norm(merged.float()))
-        return embedding
-
-    def _pooled(self, bases: torch.Tensor) -> torch.Tensor:
-        """Return what all places and frames have together: float32 ``[B, 5 channels]``."""
         chunks, last = len(bases), self.shape.channels[-1]
         complement = torch.where(bases < UNKNOWN, 3 - bases, bases).flip(1)
         strands = torch.stack([bases, complement], dim=1).view(2 * chunks, -1)
-        words = _word_numbers(strands)
+        # The word that begins at each base, [strands, L - WORD + 1].
+        digits = torch.where(strands < UNKNOWN, strands, WORDS)
+        count = strands.shape[1] - WORD + 1
+        words = digits[:, :count]
+        for offset in range(1, WORD):
+            words = words * 4 + digits[:, offset : offset + count]
+        words = words.clamp(max=WORDS)
+        third = words.shape[1] // 3  # each frame has each third word, from its first place on
+        frames = words[:, : 3 * third].view(-1, third, 3).transpose(1, 2).reshape(-1, third)
         pooled = []
-        for branch, rows in ((self.bases, words), (self.codons, _by_frame(words))):
+        for branch, rows in ((self.bases, words), (self.codons, frames)):
             places = branch(rows)
             means = places.mean(dim=1, dtype=torch.float32).view(chunks, -1, last)
             pooled += [means.mean(dim=1), means.amax(dim=1)]
-        # Where there is a gene, its own frame says more than the other five.
-        pooled.append(self._attended(places.reshape(chunks, -1, last)))
-        return torch.cat(pooled, dim=1)
+        # Where there is a gene, its own frame says more than the other five: the places of all
+        # frames, [B, places, channels], are weighed.
+        places = places.reshape(chunks, -1, last)
+        weights = self.attention(places).float().softmax(dim=1).to(places.dtype)
+        values = places.view(*places.shape[:2], self.shape.heads, -1)
+        pooled.append((weights.unsqueeze(3) * values).sum(dim=1).flatten(1).float())
+        merged = self.out(self.pooled_norm(torch.cat(pooled, dim=1)))
+        embedding: torch.Tensor = F.relu(self.out_norm(merged.float()))
+        return embedding
 
     def fused(self) -> LiteNetwork:
         """Put what a trained network need not compute again into other layers, and return it."""
@@ -105,23 +110,19 @@ class LiteNetwork(nn.Module):
         self.out_norm = nn.Identity()  # type: ignore[assignment]
         return self
 
-    def _attended(self, places: torch.Tensor) -> torch.Tensor:
-        """Return what counts of the places of all frames: ``[B, places, channels]`` to float32."""
-        weights = self.attention(places).float().softmax(dim=1).to(places.dtype)
-        values = places.view(*places.shape[:2], self.shape.heads, -1)
-        attended: torch.Tensor = (weights.unsqueeze(3) * values).sum(dim=1)
-        return attended.flatten(1).float()
-
 
 class _Branch(nn.Module):
     """One of the two ways to read words: to the last channels, with a ninth of the places."""
+
+    table: torch.Tensor | None
 
     def __init__(self, shape: LiteShape, letters: int) -> None:
         """Draw weights for words of so many letters: six bases, or two codons."""
         super().__init__()
         first, last = shape.channels
         kernel, padding = (1, shape.kernel), (0, shape.kernel // 2)
-        self.words: nn.Module = _WordTable(letters, shape.word_width)
+        self.words = _WordTable(letters, shape.word_width)
+        self.register_buffer("table", None)  # of a trained network, computed once
         self.convolutions = nn.ModuleList(
             nn.Conv2d(before, after, kernel, padding=padding, bias=False)
             for before, after in ((shape.word_width, first), (first, last))
@@ -132,7 +133,8 @@ class _Branch(nn.Module):
         """int64 ``[rows, n]`` to ``[rows, places, channels]``."""
         count = words.shape[1] // POOLED * POOLED
         groups = words[:, :count].reshape(-1, POOLED)
-        x = F.embedding_bag(groups, self.words(), mode="mean")
+        table = self.words() if self.table is None else self.table
+        x = F.embedding_bag(groups, table, mode="mean")
         # Convolutions are fastest with the channels last, as the words are.
         x = x.view(len(words), 1, -1, x.shape[1]).permute(0, 3, 1, 2)
         for number, convolution in enumerate(self.convolutions):
@@ -143,7 +145,7 @@ class _Branch(nn.Module):
 
     def fuse(self) -> None:
         """Compute the table for good, and put the batch norms into the convolutions."""
-        self.words = _FixedTable(self.words())
+        self.table = self.words()
         for number, (layer, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
             assert isinstance(layer, nn.Conv2d)
             assert isinstance(norm, nn.BatchNorm2d)
@@ -170,35 +172,3 @@ class _WordTable(nn.Module):
         """Return float32 ``[WORDS + 1, width]``; the last row is that of unknown words."""
         table = self.norm(F.relu(self.vectors(self.letters).sum(dim=1)))
         return torch.cat([table, table.new_zeros(1, table.shape[1])])
-
-
-class _FixedTable(nn.Module):
-    """The table of a trained network, computed once."""
-
-    table: torch.Tensor
-
-    def __init__(self, table: torch.Tensor) -> None:
-        super().__init__()
-        self.register_buffer("table", table)
-
-    def forward(self) -> torch.Tensor:
-        return self.table
-
-
-def _word_numbers(strands: torch.Tensor) -> torch.Tensor:
-    """Return the word that begins at each base: int64 ``[strands, L - WORD + 1]``."""
-    count = strands.shape[1] - WORD + 1
-    numbers = strands[:, :count].clone()
-    known = numbers < UNKNOWN
-    for offset in range(1, WORD):
-        letters = strands[:, offset : offset + count]
-        known &= letters < UNKNOWN
-        numbers = numbers * 4 + letters
-    return torch.where(known, numbers, WORDS)
-
-
-def _by_frame(words: torch.Tensor) -> torch.Tensor:
-    """Return each third word, from three places on: ``[strands, n]`` to ``[3 strands, n // 3]``."""
-    count = words.shape[1] // 3
-    frames = words[:, : 3 * count].view(len(words), count, 3)
-    return frames.transpose(1, 2).reshape(-1, count)

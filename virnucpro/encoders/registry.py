@@ -51,15 +51,13 @@ def family_named(name: str) -> EncoderFamily:
     origin = f"encoder family {name!r} of {package}({points[0].value})"
     try:
         family = points[0].load()
+        if not isinstance(family, EncoderFamily) or family.name != name:
+            raise TypeError("it is not an EncoderFamily of that name")
     except Exception as error:  # whatever goes wrong there is that package's error
         raise ModelError(
             f"{origin} cannot be imported: {type(error).__name__}: {error}; update or uninstall "
             f"that package"
         ) from error
-    if not isinstance(family, EncoderFamily) or family.name != name:
-        raise ModelError(
-            f"{origin} is not an EncoderFamily of that name: update or uninstall that package"
-        )
     return family
 
 
@@ -78,7 +76,26 @@ def locate(name: str, molecule: Molecule) -> EncoderSource:
         ModelError: it is not here (the message has the command that fetches it), damaged, of an
             unknown kind, not for ``molecule``, or other than was recorded when it was fetched.
     """
-    family, path = _find(name, molecule)
+    path = None
+    for known in (f"{name}-{molecule}", name):
+        if known in family_names():
+            family = family_named(known)
+            path = family.packaged()
+            if path is not None or not family.has_weights:
+                break
+    else:
+        path = _path_of(name)
+        if path.is_dir():
+            check_file(path / "config.json")
+        families = (each for each in map(family_named, family_names()) if each.recognises(path))
+        recognised = next(families, None)
+        if recognised is None:
+            raise ModelError(
+                f"{path} is not an encoder of a known kind ({', '.join(family_names())}), or it is "
+                f"damaged: name the file of a model, or the folder with its config.json, or get it "
+                f"again"
+            )
+        family = recognised
     if family.molecule != molecule:
         raise ModelError(
             f"{path or name} is a {family.molecule} model ({family.name}), but a {molecule} model "
@@ -104,18 +121,6 @@ def digest_of(digests: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
-def _find(name: str, molecule: Molecule) -> tuple[EncoderFamily, Path | None]:
-    """Return the family and the path of an encoder; no path where it has no weights."""
-    for family_name in (f"{name}-{molecule}", name):
-        if family_name in family_names():
-            family = family_named(family_name)
-            packaged = family.packaged()
-            if packaged is not None or not family.has_weights:
-                return family, packaged
-    path = _path_of(name)
-    return _family_of(path), path
-
-
 def check_on_disk(name: str, molecule: Molecule) -> None:
     """Check that a model is on this machine, without importing what computes with it.
 
@@ -136,20 +141,6 @@ def _path_of(name: str) -> Path:
             f"virnucpro models list shows"
         )
     return find_model(name)
-
-
-def _family_of(path: Path) -> EncoderFamily:
-    """Return the family that recognises the model at ``path``."""
-    if path.is_dir():
-        check_file(path / "config.json")
-    for name in family_names():
-        family = family_named(name)
-        if family.recognises(path):
-            return family
-    raise ModelError(
-        f"{path} is not an encoder of a known kind ({', '.join(family_names())}), or it is "
-        f"damaged: name the file of a model, or the folder with its config.json, or get it again"
-    )
 
 
 def open_encoder(

@@ -7,48 +7,26 @@ Read are: one ``.pt`` file, and folders with ``config.json`` and ``model.safeten
 
 from __future__ import annotations
 
-import pickle
 import re
-import struct
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Annotated, Any, TypeVar
 
 import torch
-from msgspec import Meta, ValidationError, convert
-from safetensors import SafetensorError
+from msgspec import Meta, Struct, ValidationError, convert, field
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import nn
 
+from virnucpro.contracts import Json
 from virnucpro.errors import ModelError
 from virnucpro.models.store import check_file
 from virnucpro.store.documents import parse_json
-from virnucpro.store.features import warnings_of_torch
+from virnucpro.store.features import UNREADABLE, warnings_of_torch
 
 _AGAIN = "it is damaged or incomplete: fetch it again"
-# What torch's restricted unpickler says when a pickle asks for more than data.
-_REFUSED = re.compile(r"Unsupported global|Trying to (load|call)|Can only (create|build)")
-# What it raises on damaged bytes: it works on a stack and trusts the file to be well formed.
-_DAMAGED = (
-    OSError,
-    RuntimeError,
-    EOFError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    AssertionError,
-    struct.error,
-    pickle.UnpicklingError,
-    zipfile.BadZipFile,
-)
-# The pickle of the largest ESM-2, without its tensors, has 300 kB; 100 MB of pickle take minutes.
-MOST_PICKLE_BYTES = 16 << 20
-# What a file of torch.save that is not a zip file begins with: its magic number, pickled.
-_OLD_FORMAT = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 _WHOLE = ("model.safetensors", "pytorch_model.bin")
 
 
@@ -88,16 +66,6 @@ class Weights:
             renamed[name] = value
         return Weights(renamed, self.place)
 
-    def refuse_more_layers(self, prefix: str, layers: int) -> None:
-        """Raise ModelError where a layer is stored that the configuration does not know of."""
-        for key in self.tensors:
-            match = re.match(rf"{re.escape(prefix)}\.(\d+)\.", key)
-            if match and int(match[1]) >= layers:
-                raise ModelError(
-                    f"{self.place}: {key!r} is of a layer beyond the {layers} of its "
-                    f"configuration: the two do not belong together"
-                )
-
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises ModelError where there is none."""
@@ -117,32 +85,22 @@ Epsilon = Annotated[float, Meta(gt=0)]
 Sizes = TypeVar("Sizes")
 
 
-def as_sizes(config: Mapping[str, Any], sizes: type[Sizes], path: Path) -> Sizes:
+class TransformerSizes(Struct, frozen=True):
+    """What a transformer is built from. ``eps`` is that of its layer norms."""
+
+    layers: Layers = field(name="num_hidden_layers")
+    width: Count = field(name="hidden_size")
+    heads: Count = field(name="num_attention_heads")
+    feed_forward: Count = field(name="intermediate_size")
+    eps: Epsilon = field(name="layer_norm_eps")
+
+
+def as_sizes(config: Json, sizes: type[Sizes], path: Path) -> Sizes:
     """Return the sizes in a configuration. Raises ModelError for a missing or impossible one."""
     try:
         return convert(config, sizes)
     except ValidationError as error:
         raise ModelError(f"{path}: {error}: {_AGAIN}") from error
-
-
-# torch keeps the allowed classes for the whole process: two threads that read at once would take
-# them from each other.
-_ALLOWING = Lock()
-
-
-def _check_pickle(path: Path) -> None:
-    """Raise ValueError or OSError for a file that would take minutes and is no model."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            sizes = [
-                entry.file_size for entry in archive.infolist() if entry.filename.endswith(".pkl")
-            ]
-        if sum(sizes) > MOST_PICKLE_BYTES:
-            raise ValueError("the pickle is too large")
-        return
-    with path.open("rb") as file:
-        if file.read(len(_OLD_FORMAT)) != _OLD_FORMAT:
-            raise ValueError("not a file of torch.save")
 
 
 def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
@@ -156,25 +114,18 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     """
     check_file(path)
     try:
-        _check_pickle(path)
-        # A remark for developers on the pickle; what cannot be read is an error anyway.
-        with (
-            _ALLOWING,
-            torch.serialization.safe_globals(list(allowed)),
-            warnings_of_torch("ignore"),
-        ):
+        # It warns developers of the pickle. torch keeps the allowed classes for the whole process;
+        # ``warnings_of_torch`` lets in one thread at a time.
+        with warnings_of_torch("ignore"), torch.serialization.safe_globals(list(allowed)):
             return torch.load(
                 path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
             )
-    except _DAMAGED as error:
-        if isinstance(error, pickle.UnpicklingError) and _REFUSED.search(str(error)):
-            match = re.search(r"GLOBAL (\S+)", str(error))
-            code = match[1] if match else "code"
-            raise ModelError(
-                f"{path} is refused: reading it would run {code}, which is not part of a model "
-                f"file. Nothing was run; get the file from a source you trust"
-            ) from error
-        raise ModelError(f"{path} cannot be read: {_AGAIN}") from error
+    except UNREADABLE as error:
+        match = re.search(r"GLOBAL (\S+)", str(error))
+        code = f"it asks for {match[1]}, which no model needs and was not run; " if match else ""
+        raise ModelError(
+            f"{path} cannot be read, or is refused: {code}{_AGAIN} from a source you trust"
+        ) from error
 
 
 def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
@@ -184,6 +135,15 @@ def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
         return load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read ({error}): {_AGAIN}") from error
+
+
+def read_metadata(path: Path, key: str) -> Json:
+    """Return what a safetensors file says of itself under ``key``; None where it says nothing."""
+    try:
+        with safe_open(path, "pt") as file:
+            return parse_json((file.metadata() or {}).get(key, "null"))
+    except (SafetensorError, OSError, ValueError):
+        return None
 
 
 def weight_files(folder: Path) -> tuple[Path, ...]:

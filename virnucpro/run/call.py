@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from virnucpro.classifier.contigs import ContigModel
-from virnucpro.contracts import Device
+from virnucpro.contracts import Device, TaskFigures
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Emit, Notice, StepProgress
 from virnucpro.executors.executor import Executor, LocalPool
@@ -25,9 +25,8 @@ from virnucpro.run.engine import carry_out_stage
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import finished_runs, renew_samples
 from virnucpro.settings import Cuts
-from virnucpro.stages.chunking import ChunkingFigures, hashed_input
-from virnucpro.stages.output import OutputStage
-from virnucpro.stages.results import OutputFigures, result_counts
+from virnucpro.stages.chunking import hashed_input
+from virnucpro.stages.output import OutputFigures, OutputStage, result_counts
 from virnucpro.store.disk import Disk, HashedFile
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
@@ -126,7 +125,7 @@ def _called(
         model = ContigModel(*figures.contig_model) if figures.contig_model else None
         stage = OutputStage(layout, disk, source, found, figures.calibrated, model, cuts)
         run = Run(layout, disk, [stage], state, found)
-        run.ledger.load("chunking", ChunkingFigures)
+        run.ledger.load("chunking", TaskFigures)
         (task,) = replace(stage, cuts=figures.cuts).plan(run.ledger)
         if not run.ledger.has_inputs_of(task, receipt):
             raise ValueError("its scores were changed since, or are read in another way")

@@ -22,8 +22,7 @@ from virnucpro.run.run import Run, tidy_up
 from virnucpro.run.workers import opened_workers
 from virnucpro.settings import SHIPPED_MODELS
 from virnucpro.stages.chunking import hashed_input
-from virnucpro.stages.results import OutputFigures, result_counts
-from virnucpro.stages.splitting import SplittingFigures
+from virnucpro.stages.output import OutputFigures, result_counts
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked, refuse_held
 from virnucpro.store.work import INPUT_NAMES, RunState, check_run
@@ -115,7 +114,7 @@ def finish(
         update_failure_table(layout, disk, run.state.source, failures)
     if failures or layout.failed_fasta.exists():
         failed = write_failed_records(run, request.input_files, failures)
-    splitting = ledger.figures(layout.receipt(SPLITTING))
+    splitting = {file.path: file.rows for file in ledger.outputs(SPLITTING)}
     results = ledger.figures(layout.receipt("output"))
     assert isinstance(results, OutputFigures)
     records = ledger.outputs("chunking")[1].rows
@@ -149,8 +148,8 @@ def finish(
     }
     if shipped := SHIPPED_MODELS.get(analysis.model_type):
         details["notice"] = shipped.notice
-    if isinstance(splitting, SplittingFigures):
-        details["counts"]["identical_frames"] = splitting.copies
+    if layout.copies_table in splitting:
+        details["counts"]["identical_frames"] = splitting[layout.copies_table]
     record = write_record(run, models.encoders, devices, request.command, details)
     if problem := report_problem(layout, disk):
         emit(Notice("warning", problem))

@@ -11,16 +11,15 @@ from virnucpro.contracts import Device, Json, Stage
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import cautions, check_precision, locate
 from virnucpro.events import Emit, Notice
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, Molecule
 from virnucpro.models.store import check_digest
 from virnucpro.precision import choose_precision
 from virnucpro.run.request import PredictionRequest, classifier_path
 from virnucpro.settings import AnalysisSettings, Cuts
 from virnucpro.stages.chunking import ChunkingStage
 from virnucpro.stages.embedding import EncoderSetup
-from virnucpro.stages.merging import MergingStage
 from virnucpro.stages.output import OutputStage
-from virnucpro.stages.prediction import ConsensusStage, PredictionStage
+from virnucpro.stages.prediction import ConsensusStage, MergingStage, PredictionStage
 from virnucpro.stages.splitting import SplittingStage
 from virnucpro.stages.translation import TranslationStage
 from virnucpro.store.disk import Disk, HashedFile
@@ -53,17 +52,17 @@ def find_models(
     analysis = request.analysis.resolved()
     assert analysis.chunk_length is not None
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
-    frames = nucleotide.reading == "open frames"
-    protein = locate(analysis.protein_model, "protein") if frames else None
-    sources = (nucleotide,) if protein is None else (nucleotide, protein)
+    sources: dict[Molecule, EncoderSource] = {"nucleotide": nucleotide}
+    if nucleotide.reading == "open frames":
+        sources["protein"] = locate(analysis.protein_model, "protein")
     classifier = inspect_classifier(classifier_path(analysis))
     check_digest(classifier.file.path, classifier.file.sha256)
     request.cuts.check(calibrated=classifier.temperature is not None)
-    for warning in check_fit(classifier, sources, analysis.chunk_length):
+    for warning in check_fit(classifier, [*sources.values()], analysis.chunk_length):
         emit(Notice("warning", warning))
     layouts = [] if request.force else [each.layout for each in requests]
-    precision = checked_precision(layouts, request.analysis, devices, sources, emit)
-    encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
+    precision = checked_precision(layouts, request.analysis, devices, [*sources.values()], emit)
+    encoders = EncoderSetup(sources, precision, analysis.truncation)
     return Models(encoders, classifier, request.cuts)
 
 
@@ -140,18 +139,18 @@ def prediction_stages(
     frames, dedup = state.analysis[FRAMES_PER_FILE], DEDUP in state.analysis
     return [
         ChunkingStage(layout, disk, source, seen, analysis.duplicate_ids, shortest),
-        TranslationStage(layout, disk, encoders.nucleotide.reading),
+        TranslationStage(layout, disk, encoders.sources["nucleotide"].reading),
         SplittingStage(
             layout,
             disk,
             analysis.sequences_per_file,
             frames if isinstance(frames, int) else None,
-            encoders.molecules,
+            tuple(encoders.sources),
             dedup,
         ),
-        *encoders.stages(layout, disk, machine, state.budgets),
-        MergingStage(layout, disk, encoders.molecules),
-        PredictionStage(layout, disk, classifier, machine.classifier_rows, dedup),
+        *encoders.stages(layout, disk, machine),
+        MergingStage(layout, disk, tuple(encoders.sources)),
+        PredictionStage(layout, disk, classifier, dedup),
         ConsensusStage(layout, disk),
         OutputStage(layout, disk, source, seen, calibrated, contig_model, models.cuts),
     ]

@@ -124,20 +124,17 @@ class WorkerTable:
                     self._warn(f"{text}: {reason}")
             case WorkerReport(worker, device, stage):
                 row, figures = self._row(worker, device, stage), asdict(event.figures)
-                if reason := figures["uncompiled_reason"]:
+                if figures["uncompiled_calls"]:
                     self._warn(
-                        f"{stage} did not use its compiled blocks in all calls, which is slower "
-                        f"({reason}). Results are valid, but may differ in their last digits; use "
-                        f"--compile never if it comes again"
+                        f"{stage} did not use its compiled blocks in all calls, which is slower. "
+                        f"Results are valid, but may differ in their last digits; use --compile "
+                        f"never if it comes again"
                     )
                 for name in ("busy", "idle", "tasks"):
                     row[name] = row.get(name, 0) + getattr(event, name)
                 for name in ("compiled_calls", "uncompiled_calls"):
                     row[name] = row.get(name, 0) + figures[name]
                 row["peak_memory"] = max(row.get("peak_memory", 0), figures["peak_memory"])
-                row["uncompiled_reason"] = (
-                    row.get("uncompiled_reason") or figures["uncompiled_reason"]
-                )
         self._emit(event)
 
     def _row(self, worker: int, device: Device, stage: str) -> dict[str, Json]:

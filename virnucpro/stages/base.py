@@ -7,18 +7,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from virnucpro.contracts import (
-    Device,
-    Json,
-    ReportProgress,
-    Session,
-    Stage,
-    Task,
-    TaskFigures,
-    TaskResult,
-)
+from virnucpro.contracts import Device, Json, ReportProgress, Session, Stage, Task, TaskResult
 from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk
 
@@ -58,15 +49,12 @@ class HostStage(Stage):
         inputs: tuple[Path, ...],
         outputs: tuple[Path, ...],
         params: Mapping[str, Json],
-        count: int = 0,
-        figures: type[TaskFigures] = TaskFigures,
         receipt: Path | None = None,
+        **more: Any,
     ) -> Task:
-        """Return the single task of a stage that handles everything at once.
+        """Return the task of a stage that handles everything at once; ``more`` are fields of it.
 
-        ``count`` is the number of sequences, ``figures`` the class of what its receipt keeps. A
-        stage with a task per file names the ``receipt`` of each.
+        A stage with a task per file names the ``receipt`` of each.
         """
         receipt = receipt or self.layout.receipt(self.name)
-        task = Task(self.name, self.version, inputs, outputs, receipt, params)
-        return replace(task, count=count, figures=figures)
+        return Task(self.name, self.version, inputs, outputs, receipt, params, **more)

@@ -1,4 +1,10 @@
-"""From the scores of its chunks to the call of a record."""
+"""From the scores of its chunks to the call of a record, and its false discovery rate.
+
+The classifier was calibrated on as much virus as others. A sample has another share of virus, so
+the probabilities are corrected first, as in Saerens, Latinne and Decaestecker 2002 (Neural
+Computation 14:21-41). Chunks are corrected, contigs averaged afterwards: a mean over chunks is
+less certain than it should be, and the share of virus that is found from such means runs to 0 or 1.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +12,11 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from virnucpro.classifier.contigs import ContigModel
+from virnucpro.metrics.classification import Floats, Ints
 from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
-from virnucpro.tables import CHUNKS
 
 # Thresholds of the files' contract (docs/files.md).
 VIRUS_ABOVE = DEFAULT_CUTS.min_score  # where nothing else was asked for
@@ -21,9 +29,13 @@ SMALLEST = 1e-30  # of a score, where its logarithm is taken
 # Where chunks have several reasons, the record has the first of these.
 REASONS = ("failed", "no_open_frame", "ambiguous", "too_short")
 
-_chunk_row = CHUNKS.row_format(
-    "record", "chunk", "start", "end", "status", "frames", "max_score_0", "max_score_1"
-)
+TRAINED_SHARE = 0.5  # of virus: training and validation parts are balanced
+FEWEST = 100  # scored contigs; the share of virus of fewer is too uncertain to correct with
+ITERATIONS = 1000
+BACKGROUND = 0.75  # the share of the records of a sample that show how its hosts score
+USUAL = 0.5  # of others look as viral as that record, in a sample of half virus
+LEAST_USUAL = 0.05
+TOLERANCE = 1e-6  # change of the share from one iteration to the next
 
 
 Scores = tuple[float, float]
@@ -48,13 +60,6 @@ class Chunk(NamedTuple):
     def scores(self) -> Scores:
         """The scores for others and virus; only of a chunk that was scored."""
         return float(self.others), float(self.virus)
-
-    def row(self, record: str) -> str:
-        """Return the line in the table of chunks, with coordinates from 1 and the last included."""
-        start = self.start + 1
-        return _chunk_row(
-            record, self.id, start, self.stop, self.status, self.frames, self.others, self.virus
-        )
 
 
 class Call(NamedTuple):
@@ -96,6 +101,10 @@ def call_record(
         statuses = {chunk.status for chunk in chunks}
         status = next((reason for reason in REASONS if reason in statuses), "too_short")
         return Call(len(chunks), 0, 0.0, "unscored", None, None, 0, 0, 0, status)
+    covered = end = 0
+    for chunk in scored:  # they are in order and may overlap
+        covered += max(0, chunk.stop - max(chunk.start, end))
+        end = max(end, chunk.stop)
     scores = [chunk.scores for chunk in scored]
     viral = sum(virus > CONFIDENT and others < CONTRADICTED for others, virus in scores)
     nonviral = sum(others > CONFIDENT and virus < CONTRADICTED for others, virus in scores)
@@ -104,7 +113,7 @@ def call_record(
     call = Call(
         chunks=len(chunks),
         chunks_scored=len(scored),
-        coverage=_covered(scored) / length,
+        coverage=covered / length,
         call="virus" if met else "nonvirus" if score < NONVIRUS_BELOW else "undecided",
         virus_score=score,
         tier="low",
@@ -141,10 +150,95 @@ def virus_score(scores: Sequence[Scores], model: ContigModel | None = None) -> f
     return math.fsum(weighted) / total if total else 0.0
 
 
-def _covered(chunks: Sequence[Chunk]) -> int:
-    """Return how many bases lie in ``chunks``, which are in order and may overlap."""
-    covered = end = 0
-    for chunk in chunks:
-        covered += max(0, chunk.stop - max(chunk.start, end))
-        end = max(end, chunk.stop)
-    return covered
+def record_probabilities(scores: Sequence[Scores], model: ContigModel | None) -> list[float]:
+    """Return probabilities at ``TRAINED_SHARE`` of a record with these scored chunks.
+
+    With a ``model`` it is one number for the record: the share of others that look as viral where
+    the model has their tail, else a probability. Without, it is one for each chunk.
+    """
+    if model is None or not scores:
+        return [virus / (virus + others) for others, virus in scores]
+    values = [log_odds(pair) for pair in scores]
+    if model.tail_slope:
+        return [model.chance(values)]
+    return [0.5 * (1 + math.tanh(model.log_odds(values) / 2))]
+
+
+def rates_by_chance(chances: Floats) -> Floats:
+    """Return the false discovery rate of every record (Benjamini and Hochberg 1995).
+
+    ``chances`` ``[n]`` are the shares of others that look as viral as each record. Where three
+    quarters of the records look more viral than half of the others should, the hosts are of a kind
+    that looks more viral, and the chances are raised accordingly. Where nearly all do, either most
+    records are viruses, or the hosts are like none that are known: then all rates are NaN.
+    """
+    usual = float(np.quantile(chances, BACKGROUND)) if len(chances) >= FEWEST else 1.0
+    if usual < LEAST_USUAL:
+        return np.full(len(chances), np.nan)
+    if usual < USUAL:
+        chances = chances ** (math.log(USUAL) / math.log(usual))
+    order = np.argsort(chances, kind="stable")
+    rates = len(chances) * chances[order] / np.arange(1, len(chances) + 1)
+    fdr = np.empty(len(chances))
+    fdr[order] = np.minimum.accumulate(np.minimum(rates, 1.0)[::-1])[::-1]
+    return fdr
+
+
+def contig_fdr(probabilities: Floats, chunks: Ints, model: ContigModel | None = None) -> Floats:
+    """Return ``[contigs]``, the false discovery rate of every contig; NaN where nothing was scored.
+
+    It is the rate if the contig and all that look at least as viral were called virus.
+    ``probabilities`` ``[n]`` are those of :func:`record_probabilities` with this ``model``, contig
+    by contig; ``chunks`` ``[contigs]`` says how many each contig has.
+    """
+    scored = chunks > 0
+    fdr = np.full(len(chunks), np.nan)
+    counts = chunks[scored]
+    if len(counts) == 0:
+        return fdr
+    if model is not None and model.tail_slope:
+        fdr[scored] = rates_by_chance(probabilities)
+        return fdr
+    if len(counts) >= FEWEST:
+        share = virus_share(probabilities, np.repeat(1 / counts, counts))
+        # A larger share would lower every rate. Where the classifier is less sure than calibrated,
+        # the estimate runs to 1, and all contigs would be called virus at a rate of 0.
+        probabilities = at_share(probabilities, min(share, TRAINED_SHARE))
+    starts = np.cumsum(counts) - counts
+    fdr[scored] = running_mean_of_errors(np.add.reduceat(probabilities, starts) / counts)
+    return fdr
+
+
+def virus_share(probabilities: Floats, weights: Floats) -> float:
+    """Return the share of virus, 0 to 1, that explains the scores best (EM algorithm).
+
+    ``probabilities`` ``[n]`` are calibrated at ``TRAINED_SHARE``; ``weights`` ``[n]`` are above 0:
+    one over the number of chunks of the contig makes it a share of contigs.
+    """
+    weights = weights / weights.sum()
+    share = TRAINED_SHARE
+    for _ in range(ITERATIONS):
+        before, share = share, float(weights @ at_share(probabilities, share))
+        if abs(share - before) < TOLERANCE:
+            break
+    return share
+
+
+def at_share(probabilities: Floats, share: float) -> Floats:
+    """Return ``[n]`` probabilities, calibrated at ``TRAINED_SHARE``, at ``share``; 0 and 1 stay."""
+    virus = probabilities * (share / TRAINED_SHARE)
+    others = (1 - probabilities) * ((1 - share) / (1 - TRAINED_SHARE))
+    total = virus + others
+    certain = total == 0
+    return np.where(certain, probabilities, virus / np.where(certain, 1.0, total))
+
+
+def running_mean_of_errors(probabilities: Floats) -> Floats:
+    """Return ``[n]``, the mean of ``1 - p`` over all rows with at least the same ``p``."""
+    order = np.argsort(-probabilities, kind="stable")
+    errors = 1 - probabilities[order]
+    means = np.cumsum(errors) / np.arange(1, len(errors) + 1)
+    last = np.searchsorted(errors, errors, side="right") - 1  # of those with the same probability
+    fdr = np.empty_like(means)
+    fdr[order] = np.maximum.accumulate(means[last])  # rounding must not make it fall
+    return fdr

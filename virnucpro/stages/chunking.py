@@ -27,15 +27,6 @@ SHORT_SHARE = 0.6
 CHUNKS_AT_A_TIME = 4096  # are written together
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChunkingFigures(TaskFigures):
-    """Counts of the input: records, bases, and the chunks that they were cut into."""
-
-    records: int
-    bases: int
-    chunks: int
-
-
 @dataclass(frozen=True)
 class ChunkingStage(HostStage):
     """Cuts every record into overlapping chunks of the chunk length.
@@ -63,7 +54,7 @@ class ChunkingStage(HostStage):
         if self.source.interleaved:
             params["interleaved"] = True
         outputs = (self.layout.chunked, self.layout.records_table)
-        return [self.whole(self.source.paths, outputs, params, figures=ChunkingFigures)]
+        return [self.whole(self.source.paths, outputs, params)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Read the input twice: once to check all of it, once to cut it."""
@@ -82,12 +73,7 @@ class ChunkingStage(HostStage):
             while batch := list(islice(pieces, CHUNKS_AT_A_TIME)):
                 fasta.write(fasta_bytes(batch), rows=len(batch))
             refuse_changed_input(self.seen)
-        figures = ChunkingFigures(
-            records=summary.records,
-            bases=summary.bases,
-            chunks=fasta.output.rows,
-            notices=input_notices(summary, self.shortest),
-        )
+        figures = TaskFigures(notices=input_notices(summary, self.shortest))
         return TaskResult(task, (fasta.output, table.output), figures)
 
     def _chunks(

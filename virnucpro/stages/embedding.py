@@ -62,8 +62,8 @@ class EmbeddingStage(Stage):
     precision: str
     truncation: int
     budget: int | None
-    kept: Mapping[str, int] = field(default_factory=dict)
     compile: CompileMode = "auto"
+    kept: Mapping[str, int] = field(default_factory=dict)
     sequences: int = 0
 
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
@@ -105,10 +105,6 @@ class EmbeddingStage(Stage):
         }
         return Task(self.name, self.version, (split,), (output,), receipt_beside(output), params)
 
-    def by_file(self) -> EmbeddingStage:
-        """Return the stage itself: it has a task per split file."""
-        return self
-
     def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> EmbeddingStage:
         """Return the stage as it is opened where it embeds so many sequences in all."""
         return replace(self, sequences=sequences, kept=budgets)
@@ -147,64 +143,34 @@ def budget_key(stage: str, device: Device) -> str:
 
 @dataclass(frozen=True)
 class EncoderSetup:
-    """The encoders of a run; ``protein`` is None where the other one reads whole chunks."""
+    """The encoders of a run by what they read; one of whole chunks needs none for proteins."""
 
-    nucleotide: EncoderSource
-    protein: EncoderSource | None
+    sources: Mapping[Molecule, EncoderSource]
     precision: str
     truncation: int
 
-    @property
-    def sources(self) -> dict[Molecule, EncoderSource]:
-        """The encoders by the molecule that they read, in the order of merged features."""
-        sources: dict[Molecule, EncoderSource] = {"nucleotide": self.nucleotide}
-        return sources if self.protein is None else {**sources, "protein": self.protein}
-
-    @property
-    def molecules(self) -> tuple[Molecule, ...]:
-        """The molecules that are embedded."""
-        return tuple(self.sources)
-
-    def stages(
-        self, layout: Layout, disk: Disk, machine: MachineSettings, budgets: Mapping[str, int]
-    ) -> list[Stage]:
-        """Return a stage per encoder; ``budgets`` are those of an earlier start."""
-        requested = {"nucleotide": machine.nucleotide_batch, "protein": machine.protein_batch}
-        return [
-            EmbeddingStage(
-                layout,
-                disk,
-                molecule,
-                source,
-                self.precision,
-                self.truncation,
-                requested[molecule],
-                budgets,
-                machine.compile,
-            )
-            for molecule, source in self.sources.items()
-        ]
+    def stages(self, layout: Layout, disk: Disk, machine: MachineSettings) -> list[Stage]:
+        """Return a stage per encoder."""
+        budgets = {"nucleotide": machine.nucleotide_batch, "protein": machine.protein_batch}
+        stages: list[Stage] = []
+        for molecule, source in self.sources.items():
+            how = self.precision, self.truncation, budgets[molecule], machine.compile
+            stages.append(EmbeddingStage(layout, disk, molecule, source, *how))
+        return stages
 
     def identity(self) -> dict[str, Json]:
         """Return what an embedding depends on, beside its sequence."""
+        digests = {molecule: source.sha256 for molecule, source in self.sources.items()}
         return {
-            "nucleotide model": self.nucleotide.sha256,
-            "protein model": self.protein.sha256 if self.protein else None,
+            "nucleotide model": digests["nucleotide"],
+            "protein model": digests.get("protein"),
             "truncation": self.truncation,
             "precision": self.precision,
         }
 
 
-@dataclass(frozen=True)
-class FileBatches:
-    """A split file that was read, and its batches, where an encoder makes them ahead.
-
-    ``failures`` are the records that are left out.
-    """
-
-    records: list[tuple[str, str]]
-    failures: tuple[FailedSequences, ...]
-    batches: PreparedBatches | None = None
+FileBatches = tuple[list[tuple[str, str]], list[FailedSequences], PreparedBatches | None]
+"""The records of a split file, those left out, and the batches that an encoder makes ahead."""
 
 
 class EmbeddingSession(Session):
@@ -238,10 +204,10 @@ class EmbeddingSession(Session):
         self._prepared = task, self._reader.submit(self._read, task)
 
     def _read(self, task: Task) -> FileBatches:
-        """Read the records that a task or a trial computes, and those that it leaves out."""
         start, stop = task.trial or (0, None)
         excluded = {failed.row: failed for failed in task.excluded}
-        records, failures = [], []
+        records: list[tuple[str, str]] = []
+        failures = []
         for row, record in enumerate(read_fasta(task.inputs[0], start, stop), start):
             if failed := excluded.get(row):
                 failures.append(FailedSequences(failed.error, failed.message, (record[0],)))
@@ -250,20 +216,20 @@ class EmbeddingSession(Session):
         batches = None
         if isinstance(self._encoder, BatchedEncoder):
             batches = self._encoder.prepare([text for _, text in records])
-        return FileBatches(records, tuple(failures), batches)
+        return records, failures, batches
 
     def _following(self) -> PreparedBatches | None:
         """Wait for the batches of the prepared file, if there is one and it can be read."""
         if self._prepared is None or self._prepared[1].exception():
             return None
-        return self._prepared[1].result().batches
+        return self._prepared[1].result()[2]
 
     def _discard_prepared(self) -> None:
         """End the thread that makes batches which nobody will compute."""
         if self._prepared is not None:
             future, self._prepared = self._prepared[1], None
             wait([future])
-            if not future.exception() and (batches := future.result().batches):
+            if not future.exception() and (batches := future.result()[2]):
                 batches.rest.close()
 
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
@@ -276,20 +242,19 @@ class EmbeddingSession(Session):
         started, waited = time.perf_counter(), self._encoder.host_wait_seconds
         # A search may run in the thread that writes, while another task is prepared and computed.
         searching = task.trial is not None or bool(task.excluded)
-        if searching:
-            file = self._read(task)
-        elif self._prepared is not None and self._prepared[0] == task:
+        if self._prepared is not None and self._prepared[0] == task and not searching:
             future, self._prepared = self._prepared[1], None
-            file = future.result()
+            records, failures, batches = future.result()
         else:
-            self._discard_prepared()
-            file = self._read(task)
+            if not searching:
+                self._discard_prepared()
+            records, failures, batches = self._read(task)
         waited -= time.perf_counter() - started
-        sequences = [sequence for _, sequence in file.records]
+        sequences = [sequence for _, sequence in records]
         with self._computing:
             if isinstance(self._encoder, BatchedEncoder):
                 following = (lambda: None) if searching else self._following
-                data = self._encoder.encode(sequences, report, file.batches, following)
+                data = self._encoder.encode(sequences, report, batches, following)
             else:
                 data = self._encoder.encode(sequences, report)
         host_wait = round(self._encoder.host_wait_seconds - waited, 3)
@@ -301,10 +266,10 @@ class EmbeddingSession(Session):
                 raise ArithmeticError(f"embedding of {task.name} is not finite")
             if task.trial is not None:
                 return TaskResult(task, ())
-            features = Features([name for name, _ in file.records], data)
+            features = Features([name for name, _ in records], data)
             content = encode_features(features, self._molecule)
             output = self._disk.save(task.outputs[0], content, len(features.ids))
-            figures = TaskFigures(failures=file.failures, host_wait_seconds=host_wait)
+            figures = TaskFigures(failures=tuple(failures), host_wait_seconds=host_wait)
             return TaskResult(task, (output,), figures, time.perf_counter() - started)
 
         return write
@@ -333,4 +298,4 @@ class EmbeddingSession(Session):
         if not isinstance(self._encoder, BatchedEncoder):
             return SessionFigures(peak)
         calls = self._encoder.block_calls
-        return SessionFigures(peak, calls.compiled, calls.uncompiled, calls.reason)
+        return SessionFigures(peak, calls.compiled, calls.uncompiled)

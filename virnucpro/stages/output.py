@@ -5,36 +5,241 @@ from __future__ import annotations
 import json
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
+from gzip import GzipFile
 from itertools import repeat
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from virnucpro.classifier.contigs import ContigModel
-from virnucpro.columns import MISSING
-from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskResult
+from virnucpro.columns import GFF3_HEADER, MISSING, gff3_escaped
+from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskFigures, TaskResult
 from virnucpro.io.frames import record_spans
-from virnucpro.io.pairs import InputFiles
-from virnucpro.io.records import holds_qualities
+from virnucpro.io.pairs import InputFiles, mate_headers
+from virnucpro.io.records import Record, holds_qualities
 from virnucpro.layout import RunLayout
 from virnucpro.results import INCOMPLETE
-from virnucpro.settings import DEFAULT_CUTS, Cuts
+from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.calls import Chunk, call_record
+from virnucpro.stages.calls import Call, Chunk, call_record, contig_fdr, record_probabilities
 from virnucpro.stages.chunking import changed_input_error, refuse_changed_input
-from virnucpro.stages.fdr import contig_fdr, record_probabilities
-from virnucpro.stages.regions import MODEL as REGION_MODEL
-from virnucpro.stages.regions import find_regions
-from virnucpro.stages.results import OutputFigures, ResultFiles
-from virnucpro.store.disk import HashedFile, gzip_into
+from virnucpro.stages.regions import Region, find_regions
+from virnucpro.store.disk import HashedFile, OutputWriter, gzip_into
 from virnucpro.store.documents import parse_json
-from virnucpro.tables import CONSENSUS, FRAMES, PAIRS
+from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, PAIRS, REGIONS, VIRUS
 
 PLAIN = 7  # outputs that are always there; then those of FASTQ reads and of pairs
+BASES_PER_LINE = 80  # of FASTA for people, as NCBI writes it
+BASES_AT_A_TIME = 8192 * BASES_PER_LINE  # are written together
+# SO:0001041, the sequence of a virus: a region may be a provirus, or a viral part of a chimera.
+SEQUENCE_ONTOLOGY_TYPE = "viral_sequence"
+_chunk_line = CHUNKS.row_format(
+    "record", "chunk", "start", "end", "status", "frames", "max_score_0", "max_score_1"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputFigures(TaskFigures):
+    """What the results hold, and what they were made with."""
+
+    statuses: Mapping[str, int]  # records by status
+    calls: Mapping[str, int]  # records by call
+    chunks: Mapping[str, int]  # chunks by status
+    sure: int  # records called virus of the tier ``high``
+    doubtful: int  # records called virus with a false discovery rate above ``DOUBTFUL``
+    regions: int  # viral regions in all records
+    with_regions: int  # records that are not called virus and hold viral regions
+    more_regions: int  # viral regions in these
+    highest_rate: float  # of a record called virus; 0 where there is none
+    cuts: Cuts  # what a record needed to be called virus
+    calibrated: bool  # whether the scores of the classifier are calibrated
+    contig_model: tuple[float, ...]  # its coefficients; empty for none
+
+    @property
+    def records(self) -> int:
+        """All records."""
+        return sum(self.statuses.values())
+
+    @property
+    def scored(self) -> int:
+        """Records with at least one scored chunk."""
+        return self.statuses.get("scored", 0)
+
+    @property
+    def unscored(self) -> dict[str, int]:
+        """The other records, by the reason."""
+        return {name: count for name, count in self.statuses.items() if name != "scored"}
+
+
+def result_counts(figures: OutputFigures) -> dict[str, Json]:
+    """Return the counts of results as they stand in ``STEM_run.json``."""
+    return {
+        "records_scored": figures.scored,
+        "records_unscored": figures.unscored,
+        "calls": dict(figures.calls),
+        "regions": figures.regions,
+        "records_with_regions_not_called_virus": figures.with_regions,
+        "chunks": dict(figures.chunks),
+    }
+
+
+class ResultFiles:
+    """Writes all files of results, and counts what they hold."""
+
+    def __init__(self, files: Sequence[OutputWriter], fastq: Sequence[GzipFile]) -> None:
+        """Begin the ``files``, in the order of the outputs of :class:`OutputStage`.
+
+        ``fastq`` compress into the last ones: one file, or one for each of both mates.
+        """
+        self._chunks, self._contigs, self._virus, self._regions = tables = files[:4]
+        self._bed, self._gff3, self._fasta, *self._mates = files[4:]
+        self._fastq = fastq
+        self._ranked: list[bytes] = []  # rows of STEM_virus.tsv, until all of them are known
+        self._ranks = array("d")
+        self._statuses: Counter[str] = Counter()
+        self._calls: Counter[str] = Counter()
+        self._chunk_statuses: Counter[str] = Counter()
+        names = ("sure", "doubtful", "regions", "with_regions", "more_regions")
+        self._counts: dict[str, Any] = dict.fromkeys(names, 0)
+        self._highest_rate = 0.0
+        for table, writer in zip((CHUNKS, CONTIGS, VIRUS, REGIONS), tables, strict=True):
+            writer.write(table.header.encode())
+        self._gff3.write(GFF3_HEADER.encode())
+
+    def add(
+        self,
+        record: Record,
+        name: str,
+        chunks: Sequence[Chunk],
+        call: Call,
+        regions: Sequence[Region],
+    ) -> None:
+        """Write a record, which results call ``name``, with its chunks, call and regions."""
+        # Coordinates are from 1, the last one included.
+        rows = [_chunk_line(name, id_, start + 1, *cells) for id_, start, *cells in chunks]
+        self._chunks.write("".join(rows).encode(), len(rows))
+        length, is_virus = sum(record.lengths), call.call == "virus"
+        in_regions = sum(region.stop - region.start for region in regions)
+        line = CONTIGS.line(
+            record=name,
+            length=length,
+            regions=len(regions),
+            viral_bases=in_regions or (length if is_virus else 0),
+            **call._asdict(),
+        )
+        self._contigs.write(line.encode(), 1)
+        self._statuses[call.status] += 1
+        self._calls[call.call] += 1
+        for chunk in chunks:
+            self._chunk_statuses[chunk.status] += 1
+        if regions:
+            self._add_regions(record, name, regions, with_sequences=not is_virus)
+        if is_virus:
+            self._add_virus(record, name, length, call)
+
+    def _add_regions(
+        self, record: Record, name: str, regions: Sequence[Region], *, with_sequences: bool
+    ) -> None:
+        contig = gff3_escaped(name)
+        self._gff3.write(f"##sequence-region {contig} 1 {len(record.sequence)}\n".encode())
+        for region in regions:
+            start, stop = region.start, region.stop
+            own_id = f"{name}|region_{start + 1}_{stop}"  # its name in all files
+            values = region._asdict() | {"start": start + 1, "end": stop, "length": stop - start}
+            del values["stop"]
+            self._regions.write(REGIONS.line(region=own_id, record=name, **values).encode(), 1)
+            # BED knows no escapes. Only a ``#`` at the beginning would make the line a comment. The
+            # score is 1000 times the probability of virus.
+            chromosome = name.replace("#", "%23", 1) if name.startswith("#") else name
+            cells = (chromosome, start, stop, own_id, round(500 * (1 + region.score)), ".")
+            self._bed.write(("\t".join(map(str, cells)) + "\n").encode(), 1)
+            attributes = {
+                "ID": gff3_escaped(own_id),
+                "chunks": region.chunks,
+                "chunks_scored": region.chunks_scored,
+                "at_edge": str(region.at_edge).lower(),
+            }
+            if region.flank_score is not None:
+                attributes["flank_score"] = f"{region.flank_score:.6f}"
+            place = f"{contig}\tvirnucpro\t{SEQUENCE_ONTOLOGY_TYPE}\t{start + 1}\t{stop}"
+            text = ";".join(f"{key}={value}" for key, value in attributes.items())
+            self._gff3.write(f"{place}\t{region.score:.6f}\t.\t.\t{text}\n".encode(), 1)
+            if with_sequences:
+                self._add_sequence(record, own_id, start, stop)
+        self._counts["regions"] += len(regions)
+        self._counts["with_regions"] += with_sequences
+        self._counts["more_regions"] += len(regions) * with_sequences
+
+    def _add_virus(self, record: Record, name: str, length: int, call: Call) -> None:
+        row = VIRUS.line(
+            record=name,
+            length=length,
+            score=call.virus_score,
+            fdr=call.fdr,
+            tier=call.tier,
+            chunks_scored=call.chunks_scored,
+            coverage=call.coverage,
+            evidence=call.evidence,
+        )
+        self._ranked.append(row.encode())
+        self._ranks.extend((call.tier != "high", -(call.virus_score or 0.0), -length))
+        self._counts["sure"] += call.tier == "high"
+        if call.fdr is not None:
+            self._counts["doubtful"] += call.fdr > DOUBTFUL
+            self._highest_rate = max(self._highest_rate, call.fdr)
+        if record.mate is None:
+            self._add_sequence(record, name, 0, length)
+            return
+        # Both mates as ``name/1`` and ``name/2``, and each with its header to its file.
+        headers = mate_headers(record, name)
+        for place, mate in enumerate((record, record.mate)):
+            _write_fasta(self._fasta, headers[place], mate.sequence)
+            header = mate.header.replace(mate.id, name, 1)
+            if mate.qualities is None:
+                _write_fasta(self._mates[place], header, mate.sequence)
+            else:
+                _write_fastq(self._fastq[place], header, mate.sequence, mate.qualities)
+
+    def _add_sequence(self, record: Record, name: str, start: int, stop: int) -> None:
+        """Write the bases ``start`` to ``stop`` (0-based, half-open) of a record as ``name``."""
+        header = record.header.replace(record.id, name, 1)  # renamed, or unchanged
+        sequence = record.sequence[start:stop]
+        _write_fasta(self._fasta, header, sequence)
+        if record.qualities is not None:
+            _write_fastq(self._fastq[0], header, sequence, record.qualities[start:stop])
+
+    def finish(self, cuts: Cuts, model: ContigModel | None, *, calibrated: bool) -> OutputFigures:
+        """Write the ranked rows, by tier, score, length and place in the input; count all."""
+        ranks = np.array(self._ranks).reshape(-1, 3)
+        for number in np.lexsort(ranks.T[::-1]).tolist():
+            self._virus.write(self._ranked[number], 1)
+        return OutputFigures(
+            statuses=dict(sorted(self._statuses.items())),
+            calls=dict(sorted(self._calls.items())),
+            chunks=dict(sorted(self._chunk_statuses.items())),
+            **self._counts,
+            highest_rate=self._highest_rate,
+            cuts=cuts,
+            calibrated=calibrated,
+            contig_model=tuple(model or ()),
+        )
+
+
+def _write_fastq(out: GzipFile, header: str, sequence: str, qualities: str) -> None:
+    out.write(f"@{header}\n{sequence}\n+\n{qualities}\n".encode())
+
+
+def _write_fasta(out: OutputWriter, header: str, sequence: str) -> None:
+    out.write(f">{header}\n".encode(), 1)
+    for start in range(0, len(sequence), BASES_AT_A_TIME):
+        block = sequence[start : start + BASES_AT_A_TIME]
+        lines = (block[i : i + BASES_PER_LINE] for i in range(0, len(block), BASES_PER_LINE))
+        out.write("".join(f"{line}\n" for line in lines).encode())
 
 
 @dataclass(frozen=True)
@@ -64,7 +269,7 @@ class OutputStage(HostStage):
         """Return one task for all results."""
         layout = self.layout
         inputs = (*self.source.paths, layout.records_table, layout.frames_table, layout.consensus)
-        outputs = (
+        outputs: tuple[Path, ...] = (
             layout.chunks_table,
             layout.contigs_table,
             layout.virus_table,
@@ -72,25 +277,21 @@ class OutputStage(HostStage):
             layout.regions_bed,
             layout.regions_gff3,
             layout.virus_fasta,
-            *self._reads(),
         )
+        fastq = holds_qualities(self.source.first)
+        if self.source.paired:
+            outputs += layout.virus_mates_fastq if fastq else layout.virus_mates_fasta
+        elif fastq:
+            outputs += (layout.virus_fastq,)
         records = receipts.outputs("chunking")[1].rows
         params: dict[str, Json] = {
             "chunk_length": layout.chunk_length,
             "calibrated": self.calibrated,
             "cuts": asdict(self.cuts),
-            "region_model": asdict(REGION_MODEL),
         }
         if self.contig_model is not None:
-            params["contig_model"] = list(astuple(self.contig_model))
-        return [self.whole(inputs, outputs, params, records, OutputFigures)]
-
-    def _reads(self) -> tuple[Path, ...]:
-        """Return the files of viral reads in the format of the input: of pairs, one per mate."""
-        fastq = holds_qualities(self.source.first)
-        if not self.source.paired:
-            return (self.layout.virus_fastq,) if fastq else ()
-        return self.layout.virus_mates_fastq if fastq else self.layout.virus_mates_fasta
+            params["contig_model"] = list(self.contig_model)
+        return [self.whole(inputs, outputs, params, count=records, figures=OutputFigures)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Walk over records, chunks and scores side by side; all are in input order."""
@@ -120,15 +321,12 @@ class OutputStage(HostStage):
                 raise changed_input_error(self.source.first)
             figures = files.finish(self.cuts, self.contig_model, calibrated=self.calibrated)
             refuse_changed_input(self.seen)
-            self._mark_record()
+            # Mark an earlier record of the run until another one describes the new results.
+            with suppress(OSError, ValueError, TypeError):  # there is none, or it was damaged
+                earlier = {**parse_json(self.layout.run_json.read_bytes()), INCOMPLETE: True}
+                content = json.dumps(earlier, indent=1) + "\n"
+                self.disk.save(self.layout.run_json, content.encode())
         return TaskResult(task, tuple(writer.output for writer in writers), figures)
-
-    def _mark_record(self) -> None:
-        """Mark an earlier record of the run until another one describes the new results."""
-        path = self.layout.run_json
-        with suppress(OSError, ValueError, TypeError):  # there is none, or it was damaged
-            record = {**parse_json(path.read_bytes()), INCOMPLETE: True}
-            self.disk.save(path, (json.dumps(record, indent=1) + "\n").encode())
 
     def _rates(self) -> Iterator[float | None]:
         """Yield the false discovery rate of every record, which depends on all records."""

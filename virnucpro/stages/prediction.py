@@ -1,4 +1,4 @@
-"""Two scores for every frame, and the highest of its frames for every chunk."""
+"""The embeddings of a frame side by side, its two scores, and the highest ones of each chunk."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import math
 from array import array
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
-from itertools import groupby, islice
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from virnucpro.classifier.files import INNER_BATCH, Classifier, ClassifierInfo, load_classifier
+from virnucpro.classifier.files import Classifier, ClassifierInfo, load_classifier
 from virnucpro.compute.threads import CoreThreads
-from virnucpro.contracts import OutputFile, Receipts, ReportProgress, Task, TaskResult
+from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import refuse_changed_model
 from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.io.frames import chunk_of
-from virnucpro.layout import receipt_beside
+from virnucpro.layout import MOLECULES, Molecule, receipt_beside
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.splitting import split_files
 from virnucpro.store.disk import sha256_of
@@ -32,7 +33,54 @@ from virnucpro.tables import CONSENSUS, COPIES, PREDICTIONS
 Scores = npt.NDArray[np.float32]
 """Of frames: ``[n, 2]``, for others and virus."""
 FRAMES_AT_A_TIME = 4096
-ROWS_AT_A_TIME = 8192  # are written together
+
+
+@dataclass(frozen=True)
+class MergingStage(HostStage):
+    """Writes ``[nucleotide | protein]`` rows in the order of the split file.
+
+    With one of the ``molecules`` alone, a row is its embedding.
+    """
+
+    name: ClassVar[str] = "merging"
+    intermediate: ClassVar[bool] = True
+
+    molecules: tuple[Molecule, ...] = MOLECULES
+
+    @property
+    def file_pattern(self) -> Path:
+        """The merged features of a split file."""
+        return self.layout.merged("{number}")
+
+    def plan(self, receipts: Receipts) -> list[Task]:
+        """Return one task per split file; what failed in any molecule is left out."""
+        tasks = []
+        for number, split in enumerate(split_files(receipts, self.layout, "nucleotide"), 1):
+            halves = [self.layout.features(molecule, number) for molecule in self.molecules]
+            figures = [receipts.figures(receipt_beside(path)) for path in halves]
+            params = {"failed": sorted({name for each in figures for name in each.failed})}
+            output = self.layout.merged(number)
+            files = (*halves, split.path), (output,)
+            tasks.append(self.whole(*files, params, receipt_beside(output)))
+        return tasks
+
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
+        """Merge one file. The features of a frame that did not fail are in it (KeyError)."""
+        failed = set(task.params["failed"])
+        *feature_files, split_file = task.inputs
+        names = [name for name, _ in read_fasta(split_file) if name not in failed]
+        halves = []
+        for path, molecule in zip(feature_files, self.molecules, strict=True):
+            features = load_features(path, molecule, mapped=True)
+            data = features.data
+            if features.ids != names:  # something failed, or version 1 had another order
+                rows = {name: row for row, name in enumerate(features.ids)}
+                data = data[[rows[name] for name in names]]
+            halves.append(data)
+        merged = Features(names, torch.cat(halves, dim=1))
+        output = self.disk.save(task.outputs[0], encode_features(merged, "merged"), len(names))
+        report(len(names), 0)
+        return TaskResult(task, (output,))
 
 
 @dataclass(frozen=True)
@@ -47,38 +95,34 @@ class ScoringStage(HostStage):
     intermediate: ClassVar[bool] = True
 
     classifier: ClassifierInfo
-    rows: int = INNER_BATCH
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task per split file."""
         params = {"classifier": self.classifier.file.sha256}
-        files = range(1, len(split_files(receipts, self.layout, "nucleotide")) + 1)
-        pairs = [(self.layout.merged(number), self.layout.scores(number)) for number in files]
-        return [
-            self.whole((merged,), (output,), params, receipt=receipt_beside(output))
-            for merged, output in pairs
-        ]
+        tasks = []
+        for number in range(1, len(split_files(receipts, self.layout, "nucleotide")) + 1):
+            merged, output = self.layout.merged(number), self.layout.scores(number)
+            tasks.append(self.whole((merged,), (output,), params, receipt_beside(output)))
+        return tasks
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Score one file; ModelError where the classifier was replaced since the run began."""
-        scores = self.scores_of(load_classifier(self.classifier.file.path), task.inputs[0])
+        scores = scores_of(load_classifier(self.classifier.file.path), task.inputs[0])
         refuse_changed_model(self.classifier.file)
         output = self.disk.save(task.outputs[0], encode_features(scores, "scores"), len(scores.ids))
         report(len(scores.ids), 0)
         return TaskResult(task, (output,))
 
-    def scores_of(self, classifier: Classifier, merged: Path) -> Features:
-        """Return ids and scores, float32 ``[n, 2]``, of a file of merged features."""
-        features = load_features(merged, "merged", mapped=True)
-        size = -(-self.rows // INNER_BATCH) * INNER_BATCH
-        parts = [slice(n, n + size) for n in range(0, max(1, len(features.ids)), size)]
-        scores = torch.cat([classifier.scores(features.data[part]) for part in parts])
-        return Features(features.ids, scores)
+
+def scores_of(classifier: Classifier, merged: Path) -> Features:
+    """Return ids and scores, float32 ``[n, 2]``, of a file of merged features."""
+    features = load_features(merged, "merged", mapped=True)
+    return Features(features.ids, classifier.scores(features.data))
 
 
 @dataclass(frozen=True)
 class PredictionStage(HostStage):
-    """Classifies every merged row. ``rows`` are read at a time; results do not depend on it.
+    """Classifies every merged row.
 
     With ``dedup``, a frame that is the same as an earlier one gets the scores of that one.
     """
@@ -86,7 +130,6 @@ class PredictionStage(HostStage):
     name: ClassVar[str] = "prediction"
 
     classifier: ClassifierInfo
-    rows: int
     dedup: bool = False
 
     def plan(self, receipts: Receipts) -> list[Task]:
@@ -97,33 +140,41 @@ class PredictionStage(HostStage):
             inputs += (self.layout.frames("nucleotide"), self.layout.copies_table)
         rows = receipts.outputs("translation")[0].rows
         params = {"classifier": self.classifier.file.sha256}
-        task = self.whole(inputs, (self.layout.predictions,), params, rows)
-        parts = [receipts.part(task.receipt) for task in scoring]
-        proved = tuple(part for part in parts if part is not None)
-        return [replace(task, parts=proved if len(proved) == len(scoring) else ())]
+        proved = tuple(part for task in scoring if (part := receipts.part(task.receipt)))
+        parts = proved if len(proved) == len(scoring) else ()
+        return [self.whole(inputs, (self.layout.predictions,), params, count=rows, parts=parts)]
 
     def by_file(self) -> ScoringStage:
         """Return what makes the parts of the predictions, while there are features."""
-        return ScoringStage(self.layout, self.disk, self.classifier, self.rows)
+        return ScoringStage(self.layout, self.disk, self.classifier)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Score the rows of every file, in input order, on all threads that torch may use."""
+        row_of = PREDICTIONS.row_format("Sequence_ID", "Prediction", "score1", "score2")
         with self.disk.create(task.outputs[0]) as out, closing(self._scored(task)) as rows:
             out.write(PREDICTIONS.header.encode())
             for ids, pairs in with_copies(rows, *task.inputs[-2:]) if self.dedup else rows:
-                out.write(_lines(ids, pairs).encode(), len(ids))
+                calls = np.where(pairs[:, 1] > pairs[:, 0], "virus", "others").tolist()
+                # A float32 is written as its shortest decimal form that reads back the same.
+                lines = map(row_of, ids, calls, *pairs.T.astype(str).tolist())
+                out.write("".join(lines).encode(), len(ids))
                 report(len(ids), 0)
         return TaskResult(task, (out.output,))
 
     def _scored(self, task: Task) -> Generator[tuple[list[str], Scores]]:
         """Yield ids and scores of all files, one after the other."""
         for part in task.parts:
-            scores = _proved_scores(part)
+            if sha256_of(part.path) != part.sha256:
+                raise OutputError(
+                    f"{part.path} has other content than was written to it: run the same command "
+                    f"again"
+                )
+            scores = load_features(part.path, "scores")
             yield scores.ids, scores.data.numpy()
         if not task.parts:
-            classifier, stage = load_classifier(self.classifier.file.path), self.by_file()
+            classifier = load_classifier(self.classifier.file.path)
             merged = task.inputs[:-2] if self.dedup else task.inputs
-            work = CoreThreads().map(lambda path: stage.scores_of(classifier, path), merged)
+            work = CoreThreads().map(partial(scores_of, classifier), merged)
             with closing(work) as scored:
                 for _, scores in scored:
                     yield scores.ids, scores.data.numpy()
@@ -163,23 +214,6 @@ def with_copies(
         raise AssertionError(f"{row or copy} is of no frame in {frames}")
 
 
-def _proved_scores(file: OutputFile) -> Features:
-    """Return the scores in a file; OutputError where it is not what its receipt describes."""
-    if sha256_of(file.path) != file.sha256:
-        raise OutputError(
-            f"{file.path} has other content than was written to it: run the same command again"
-        )
-    return load_features(file.path, "scores")
-
-
-def _lines(ids: list[str], scores: Scores) -> str:
-    """Format rows of the table; a float32 as its shortest decimal form that reads back the same."""
-    row_of = PREDICTIONS.row_format("Sequence_ID", "Prediction", "score1", "score2")
-    calls = np.where(scores[:, 1] > scores[:, 0], "virus", "others").tolist()
-    others, virus = scores[:, 0].astype(str).tolist(), scores[:, 1].astype(str).tolist()
-    return "".join(map(row_of, ids, calls, others, virus))
-
-
 @dataclass(frozen=True)
 class ConsensusStage(HostStage):
     """Writes one row per chunk that has a prediction, in input order."""
@@ -193,21 +227,16 @@ class ConsensusStage(HostStage):
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Take the highest score of each class over the frames of a chunk."""
+        row_of = CONSENSUS.row_format("Modified_ID", "Is_Virus", "max_score_0", "max_score_1")
+        rows = PREDICTIONS.read(task.inputs[0], "Sequence_ID", "score1", "score2")
         with self.disk.create(task.outputs[0]) as out:
             out.write(CONSENSUS.header.encode())
-            lines = _consensus(task.inputs[0])
-            while batch := list(islice(lines, ROWS_AT_A_TIME)):
-                out.write("".join(batch).encode(), len(batch))
+            # The frames of a chunk stand together: results are in input order.
+            for chunk, frames in groupby(rows, key=lambda row: chunk_of(row[0])):
+                (_, others, virus), *more = frames
+                for _, other_others, other_virus in more:
+                    others = max(others, other_others, key=float)
+                    virus = max(virus, other_virus, key=float)
+                is_virus = float(virus) >= float(others)
+                out.write(row_of(chunk, is_virus, others, virus).encode(), 1)
         return TaskResult(task, (out.output,))
-
-
-def _consensus(predictions: Path) -> Iterator[str]:
-    row_of = CONSENSUS.row_format("Modified_ID", "Is_Virus", "max_score_0", "max_score_1")
-    rows = PREDICTIONS.read(predictions, "Sequence_ID", "score1", "score2")
-    # The frames of a chunk stand together: results are in input order.
-    for chunk, frames in groupby(rows, key=lambda row: chunk_of(row[0])):
-        (_, others, virus), *more = frames
-        for _, other_others, other_virus in more:
-            others = max(others, other_others, key=float)
-            virus = max(virus, other_virus, key=float)
-        yield row_of(chunk, float(virus) >= float(others), others, virus)

@@ -16,10 +16,10 @@ Time and memory grow with the number of chunks only.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from virnucpro.classifier.contigs import LARGEST, ContigModel
 from virnucpro.stages.calls import VIRUS_ABOVE, Chunk, log_odds, virus_score
@@ -30,28 +30,22 @@ OUTLIER = 4.0  # a chunk adds to the spread as if it were at most so many spread
 QUARTILE = 0.67  # standard deviations from the lower quartile of a normal distribution to its mean
 MOVE = 10  # chunks by which an end of a region may move outwards when it is placed
 
-
-@dataclass(frozen=True)
-class RegionModel:
-    """What is assumed about the scores of hosts and viruses. Levels are natural log odds."""
-
-    host_level: float = -2.0  # the usual mean of the chunks of a host
-    host_level_spread: float = 1.0  # the standard deviation of that mean between hosts
-    virus_level: float = 1.0  # the usual mean of the chunks of a virus
-    chunk_spread: float = 1.3  # the usual standard deviation of chunks around their record's level
-    spread_weight: float = 20.0  # the usual spread counts as much as so many chunks of the record
-    # The assumed level of a virus lies this far on the way from the host of the record to
-    # ``virus_level``, so that viruses that are hardly recognised are found, too.
-    reach: float = 0.85
-    least_shift: float = 1.5  # it is at least so many spreads above the host
-    weight: float = 0.2  # what the evidence of a chunk counts; neighbours say partly the same
-    entry: float = 1.8  # the cost of a change from host to virus, and of one back
-    largest: float = 0.8  # the evidence of one chunk counts up to this, for or against
-    shortest_record: int = 10_000  # bases; shorter records show no background
-    fewest_chunks: int = 4  # scored chunks of a region
-
-
-MODEL = RegionModel()
+# What is assumed about the scores of hosts and viruses. Levels are natural log odds. Where one of
+# these numbers changes, ``OutputStage.version`` rises.
+HOST_LEVEL = -2.0  # the usual mean of the chunks of a host
+HOST_LEVEL_SPREAD = 1.0  # the standard deviation of that mean between hosts
+VIRUS_LEVEL = 1.0  # the usual mean of the chunks of a virus
+CHUNK_SPREAD = 1.3  # the usual standard deviation of chunks around their record's level
+SPREAD_WEIGHT = 20.0  # the usual spread counts as much as so many chunks of the record
+# The assumed level of a virus lies this far on the way from the host of the record to
+# ``VIRUS_LEVEL``, so that viruses that are hardly recognised are found, too.
+REACH = 0.85
+LEAST_SHIFT = 1.5  # it is at least so many spreads above the host
+WEIGHT = 0.2  # what the evidence of a chunk counts; neighbours say partly the same
+ENTRY = 1.8  # the cost of a change from host to virus, and of one back
+MOST_EVIDENCE = 0.8  # the evidence of one chunk counts up to this, for or against
+SHORTEST_RECORD = 10_000  # bases; shorter records show no background
+FEWEST_CHUNKS = 4  # scored chunks of a region
 
 
 class Region(NamedTuple):
@@ -87,7 +81,6 @@ def find_regions(
     length: int,
     chunks: Sequence[Chunk],
     contig_model: ContigModel | None = None,
-    model: RegionModel = MODEL,
 ) -> list[Region]:
     """Return the viral regions of a record of ``length`` bases, in order; they do not overlap.
 
@@ -96,14 +89,14 @@ def find_regions(
     says. The chunks are in order and may overlap. ``contig_model`` gives the
     score of the flanks, as in :func:`virnucpro.stages.calls.call_record`.
     """
-    if length < model.shortest_record:
+    if length < SHORTEST_RECORD:
         return []
     scored = [number for number, chunk in enumerate(chunks) if chunk.status == "scored"]
-    if len(scored) < 2 * model.fewest_chunks:
+    if len(scored) < 2 * FEWEST_CHUNKS:
         return []
-    stretches = viral_stretches([log_odds(chunks[number].scores) for number in scored], model)
+    stretches = viral_stretches([log_odds(chunks[number].scores) for number in scored])
     viral = {i for first, last, _ in stretches for i in range(first, last + 1)}
-    if len(scored) - len(viral) < model.fewest_chunks:  # too few to be a host beside a virus
+    if len(scored) - len(viral) < FEWEST_CHUNKS:  # too few to be a host beside a virus
         score = virus_score([chunks[number].scores for number in scored], contig_model)
         if len(viral) == len(scored) or score > VIRUS_ABOVE:
             return []
@@ -129,24 +122,24 @@ def find_regions(
     return regions
 
 
-def viral_stretches(log_odds: Sequence[float], model: RegionModel = MODEL) -> list[Stretch]:
+def viral_stretches(log_odds: Sequence[float]) -> list[Stretch]:
     """Return the stretches of the virus state with enough evidence, from a record's log odds."""
     values = [min(max(value, -LARGEST), LARGEST) for value in log_odds]
     # The lower quartile of a record that is all host lies 0.67 standard deviations below its level;
     # in a record whose other half is viral, it is the level of the host. So this is between both.
-    level = sorted(values)[len(values) // 4] + QUARTILE * model.chunk_spread / 2
-    level = _level(level, len(values) / 4, model.chunk_spread, model)
-    background = Background(level, model.chunk_spread)
+    level = sorted(values)[len(values) // 4] + QUARTILE * CHUNK_SPREAD / 2
+    level = _level(level, len(values) / 4, CHUNK_SPREAD)
+    background = Background(level, CHUNK_SPREAD)
     stretches: list[Stretch] = []
     for _ in range(ROUNDS):
-        before, stretches = stretches, _decode(_evidence(values, background, model), model.entry)
+        before, stretches = stretches, _decode(values, background)
         if stretches == before:
             break
-        background = _background(values, stretches, background, model)
+        background = _background(values, stretches, background)
     if stretches:  # unless all of the record is as likely to be a host of an unusual level
-        usual = Background(model.host_level, model.chunk_spread)
-        host = _background(values, [], usual, model)
-        if _likelihood(values, stretches, background, model) < _likelihood(values, [], host, model):
+        usual = Background(HOST_LEVEL, CHUNK_SPREAD)
+        host = _background(values, [], usual)
+        if _likelihood(values, stretches, background) < _likelihood(values, [], host):
             return []
     regions = []
     for number, stretch in enumerate(stretches):
@@ -154,7 +147,7 @@ def viral_stretches(log_odds: Sequence[float], model: RegionModel = MODEL) -> li
             low = stretches[number - 1].last + 1 if number else 0
             high = stretches[number + 1].first if number + 1 < len(stretches) else len(values)
             regions.append(_placed(values, stretch, background.level, low, high))
-    return [region for region in regions if region.last - region.first >= model.fewest_chunks - 1]
+    return [region for region in regions if region.last - region.first >= FEWEST_CHUNKS - 1]
 
 
 def _outside(values: list[float], stretches: list[Stretch]) -> list[float]:
@@ -163,24 +156,20 @@ def _outside(values: list[float], stretches: list[Stretch]) -> list[float]:
     return [value for i, value in enumerate(values) if i not in viral]
 
 
-def _background(
-    values: list[float], stretches: list[Stretch], before: Background, model: RegionModel
-) -> Background:
+def _background(values: list[float], stretches: list[Stretch], before: Background) -> Background:
     """Return level and spread of the chunks outside all stretches."""
     host = _outside(values, stretches)
     if not host:
         return before
-    level = _level(math.fsum(host) / len(host), len(host), before.spread, model)
+    level = _level(math.fsum(host) / len(host), len(host), before.spread)
     most = OUTLIER * before.spread
     squares = math.fsum(min(abs(value - level), most) ** 2 for value in host)
-    usual = model.spread_weight * model.chunk_spread**2
-    spread = math.sqrt((usual + squares) / (model.spread_weight + len(host)))
+    usual = SPREAD_WEIGHT * CHUNK_SPREAD**2
+    spread = math.sqrt((usual + squares) / (SPREAD_WEIGHT + len(host)))
     return Background(level, spread)
 
 
-def _likelihood(
-    values: list[float], stretches: list[Stretch], background: Background, model: RegionModel
-) -> float:
+def _likelihood(values: list[float], stretches: list[Stretch], background: Background) -> float:
     """Return the log likelihood of viral stretches, each with its own level, in a host."""
     level, spread = background
     distances = [value - level for value in _outside(values, stretches)]
@@ -189,47 +178,43 @@ def _likelihood(
         own = math.fsum(viral) / len(viral)
         distances += [value - own for value in viral]
     squares = math.fsum(min(abs(distance) / spread, OUTLIER) ** 2 for distance in distances)
-    scores = model.weight * (squares / 2 + len(values) * math.log(spread))
-    unusual = ((level - model.host_level) / model.host_level_spread) ** 2 / 2
-    return -scores - unusual - 2 * model.entry * len(stretches)
+    scores = WEIGHT * (squares / 2 + len(values) * math.log(spread))
+    unusual = ((level - HOST_LEVEL) / HOST_LEVEL_SPREAD) ** 2 / 2
+    return -scores - unusual - 2 * ENTRY * len(stretches)
 
 
-def _level(mean: float, count: float, spread: float, model: RegionModel) -> float:
+def _level(mean: float, count: float, spread: float) -> float:
     """Return the mean of ``count`` chunks, drawn to the usual level as far as it is uncertain."""
-    known = count * model.host_level_spread**2
-    unknown = spread**2 / model.weight
-    return (known * mean + unknown * model.host_level) / (known + unknown)
+    known = count * HOST_LEVEL_SPREAD**2
+    unknown = spread**2 / WEIGHT
+    return (known * mean + unknown * HOST_LEVEL) / (known + unknown)
 
 
-def _evidence(values: list[float], background: Background, model: RegionModel) -> list[float]:
-    """Return log likelihood ratios of virus to host, normal distributions of the same spread."""
-    level, spread = background
-    shift = max(model.least_shift * spread, model.reach * (model.virus_level - level))
-    slope = model.weight * shift / spread**2
-    middle = level + shift / 2
-    most = model.largest
-    return [min(max(slope * (value - middle), -most), most) for value in values]
-
-
-def _decode(evidence: list[float], entry: float) -> list[Stretch]:
+def _decode(values: list[float], background: Background) -> list[Stretch]:
     """Return the stretches of the virus state on the most likely path.
 
-    ``lead`` is by how much the best path that ends in the virus state is more likely than the best
-    one that ends in the host state; leads beyond the cost of a change are cut to it, because the
-    better path changes its state then.
+    The evidence of a chunk is the log likelihood ratio of virus to host, normal distributions of
+    the same spread. ``lead`` is by how much the best path that ends in the virus state is more
+    likely than the best one that ends in the host state; leads beyond the cost of a change are cut
+    to it, because the better path changes its state then.
     """
+    level, spread = background
+    shift = max(LEAST_SHIFT * spread, REACH * (VIRUS_LEVEL - level))
+    slope, middle = WEIGHT * shift / spread**2, level + shift / 2
+    limits = -MOST_EVIDENCE, MOST_EVIDENCE
+    evidence = np.clip(slope * (np.array(values) - middle), *limits).tolist()
     leads = []
-    lead = -entry
+    lead = -ENTRY
     for value in evidence:
-        lead = min(max(lead, -entry), entry) + value
+        lead = min(max(lead, -ENTRY), ENTRY) + value
         leads.append(lead)
     stretches = []
     last = None
     for i in range(len(evidence) - 1, -1, -1):
-        if last is None and leads[i] > (0 if i + 1 == len(evidence) else entry):
+        if last is None and leads[i] > (0 if i + 1 == len(evidence) else ENTRY):
             last = i
-        if last is not None and (i == 0 or leads[i - 1] <= -entry):
-            cost = entry if i == 0 or last + 1 == len(evidence) else 2 * entry
+        if last is not None and (i == 0 or leads[i - 1] <= -ENTRY):
+            cost = ENTRY if i == 0 or last + 1 == len(evidence) else 2 * ENTRY
             stretches.append(Stretch(i, last, math.fsum(evidence[i : last + 1]) - cost))
             last = None
     return stretches[::-1]
@@ -249,14 +234,9 @@ def _placed(
     middle, half = (first + last) // 2, (host_level + level) / 2
     if first > 0:
         most = min(MOVE, (first - low) // 2)
-        first = middle - _best(value - half for value in values[first - most : middle + 1][::-1])
+        gains = np.cumsum(np.array(values[first - most : middle + 1][::-1]) - half)
+        first = middle - int(gains.argmax())
     if last + 1 < len(values):
         most = min(MOVE, (high - 1 - last) // 2)
-        last = middle + _best(value - half for value in values[middle : last + most + 1])
+        last = middle + int(np.cumsum(np.array(values[middle : last + most + 1]) - half).argmax())
     return stretch._replace(first=first, last=last)
-
-
-def _best(gains: Iterable[float]) -> int:
-    """Return the index at which the sum of all gains up to it is largest."""
-    sums = list(accumulate(gains))
-    return max(range(len(sums)), key=sums.__getitem__)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain, compress, islice
+from itertools import chain, compress, islice, repeat
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,22 +19,17 @@ from virnucpro.contracts import (
     Receipts,
     ReportProgress,
     Task,
-    TaskFigures,
     TaskResult,
 )
+from virnucpro.errors import InputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import MOLECULES, Layout, Molecule
 from virnucpro.stages.base import HostStage
-from virnucpro.store.disk import OutputWriter
+from virnucpro.store.disk import sha256_of
 from virnucpro.tables import COPIES
 
 DIGEST_BYTES = 16  # two different ones among 1e9 are equal with a probability of 1e-21
 SORTED_AT_A_TIME = 1 << 22  # digests; sorting takes 60 bytes for each of them
-
-
-def digest(*texts: str) -> bytes:
-    """Return the digest of texts without line feeds: the same for the same texts only."""
-    return blake2b("\n".join(texts).encode(), digest_size=DIGEST_BYTES).digest()
 
 
 def first_places(digests: bytearray) -> npt.NDArray[np.uint32]:
@@ -58,11 +53,6 @@ def first_places(digests: bytearray) -> npt.NDArray[np.uint32]:
     return firsts
 
 
-# Frames among which identical ones are found; 100 million reads have fewer. Each of them takes 30
-# bytes of memory meanwhile.
-COMPARED_FRAMES = 1 << 28
-ROWS_AT_A_TIME = 8192  # are written together
-
 # Frames per file. With 640 files, eight or sixteen workers end together, and batches of 32,768
 # tokens are filled the better the larger a file is, with 2,000 frames to 98 %. What a
 # file costs beside its frames, some 10 ms, is little for 500 proteins, or 2,500 sequences of an
@@ -81,13 +71,6 @@ def frames_per_file(frames: int, *, proteins: bool, most: int | None = None) -> 
     size = max(LEAST_FRAMES, min(MOST_FRAMES, -(-frames // FILES)))
     size = max(size, -(-frames // MOST_FILES), 0 if proteins else LEAST_CHUNKS)
     return size if most is None else min(size, most)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SplittingFigures(TaskFigures):
-    """The number of frames that are the same as an earlier one."""
-
-    copies: int
 
 
 @dataclass(frozen=True)
@@ -113,65 +96,90 @@ class SplittingStage(HostStage):
         inputs = tuple(map(self.layout.frames, self.molecules))
         params: dict[str, Json] = {"most": self.sequences_per_file, "exactly": self.exactly}
         sequences = len(inputs) * receipts.outputs("translation")[0].rows
-        if not self.dedup:  # the task of versions that did not look for copies
-            return [self.whole(inputs, (), params, sequences)]
-        return [self.whole(inputs, (), {**params, "dedup": True}, sequences, SplittingFigures)]
+        if self.dedup:  # the task of versions that did not look for copies has no such key
+            params["dedup"] = True
+        return [self.whole(inputs, (), params, count=sequences)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write the files of all molecules, and the table of copies."""
         outputs: list[OutputFile] = []
-        figures, embedded = TaskFigures(), None
+        embedded: Iterable[int] = repeat(1)
         if self.dedup:
-            with self.disk.create(self.layout.copies_table, durable=False) as table:
-                embedded = self._write_copies(table)
-            outputs.append(table.output)
-            figures = SplittingFigures(copies=table.output.rows)
-            report(len(self.molecules) * table.output.rows, 0)
-        if embedded is None:
-            with self.layout.frames("nucleotide").open("rb") as lines:
-                frames = sum(1 for _ in lines) // 2
-        else:
+            digests = bytearray()
+            for records in zip(*map(read_fasta, task.inputs), strict=True):
+                texts = "\n".join(sequence for _, sequence in records)
+                digests += blake2b(texts.encode(), digest_size=DIGEST_BYTES).digest()
+            firsts = first_places(digests)
+            embedded = (firsts == np.arange(len(firsts))).tobytes()
             frames = sum(embedded)
+            row_of = COPIES.row_format("frame", "first")
+            copies = zip(read_fasta(task.inputs[0]), firsts, embedded, strict=True)
+            with self.disk.create(self.layout.copies_table, durable=False) as table:
+                for (name, _), first, is_first in copies:
+                    if not is_first:
+                        table.write(row_of(name, int(first) + 1).encode(), 1)
+            outputs.append(table.output)
+            report(len(self.molecules) * table.output.rows, 0)
+        else:
+            with task.inputs[0].open("rb") as lines:
+                frames = sum(1 for _ in lines) // 2
         size = self.exactly or frames_per_file(
             frames, proteins="protein" in self.molecules, most=self.sequences_per_file
         )
         for molecule in self.molecules:
             with self.layout.frames(molecule).open("rb") as lines:
                 pairs = zip(lines, lines, strict=True)  # a header and a sequence
-                records = pairs if embedded is None else compress(pairs, embedded)
+                chosen = compress(pairs, embedded)
                 number = 0
-                while batch := list(islice(records, size)):
+                while batch := list(islice(chosen, size)):
                     number += 1
                     path = self.layout.split(molecule, number)
                     content = b"".join(chain.from_iterable(batch))
                     outputs.append(self.disk.save(path, content, len(batch), durable=False))
                     report(len(batch), 0)
-        return TaskResult(task, tuple(outputs), figures)
+        return TaskResult(task, tuple(outputs))
 
-    def _write_copies(self, table: OutputWriter) -> bytearray:
-        """Write the rows of all copies; returns 1 for each frame that is embedded, else 0."""
-        row_of = COPIES.row_format("frame", "first")
-        embedded = bytearray()
-        while digests := self._digests(len(embedded)):
-            begin = len(embedded)
-            firsts = first_places(digests)
-            is_copy = firsts != np.arange(len(firsts))
-            frames = read_fasta(self.layout.frames("nucleotide"), begin, begin + len(firsts))
-            copies = zip(compress(frames, is_copy), firsts[is_copy], strict=True)
-            rows = (row_of(name, begin + int(first) + 1) for (name, _), first in copies)
-            while batch := list(islice(rows, ROWS_AT_A_TIME)):
-                table.write("".join(batch).encode(), len(batch))
-            embedded += (~is_copy).tobytes()
-        return embedded
 
-    def _digests(self, start: int) -> bytearray:
-        """Return the digests of the frames from ``start`` on, at most ``COMPARED_FRAMES``."""
-        files = [self.layout.frames(molecule) for molecule in self.molecules]
-        stop = start + COMPARED_FRAMES
-        digests = bytearray()
-        for records in zip(*(read_fasta(file, start, stop) for file in files), strict=True):
-            digests += digest(*(sequence for _, sequence in records))
-        return digests
+@dataclass(frozen=True)
+class ShardsStage(HostStage):
+    """Checks the shards and leaves the receipt that splitting would leave.
+
+    The files are its outputs, though it only reads them: when one is changed, the receipt no
+    longer proves it, all are checked again, and what was embedded from that file is done again.
+    """
+
+    name: ClassVar[str] = SPLITTING
+
+    files: int
+    frames: int
+
+    def plan(self, receipts: Receipts) -> list[Task]:
+        """Return one task for all files of both molecules."""
+        params = {"files": self.files, "frames": self.frames}
+        return [self.whole((), (), params, count=self.frames)]
+
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
+        """Count, compare and hash; InputError where files are missing or hold other frames."""
+        outputs: list[OutputFile] = []
+        try:
+            for number in range(1, self.files + 1):
+                ids = []
+                for molecule in MOLECULES:
+                    path = self.layout.split(molecule, number)
+                    ids.append([name for name, _ in read_fasta(path)])
+                    size, digest = path.stat().st_size, sha256_of(path)
+                    outputs.append(OutputFile(path, size, digest, len(ids[-1])))
+                if ids[0] != ids[1]:
+                    raise ValueError(f"{path} has other frames than the file of nucleotides")
+                report(len(ids[0]), 0)
+            if (counted := sum(file.rows for file in outputs)) != len(MOLECULES) * self.frames:
+                raise ValueError(f"{counted:,} sequences are there")
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"the shards of {self.layout.stem} in {self.layout.root} do not hold its "
+                f"{self.frames:,} frames ({error}): prepare the data again: virnucpro train prepare"
+            ) from error
+        return TaskResult(task, tuple(outputs))
 
 
 def copies_of(chosen: Collection[str], frames: Path, copies: Path) -> Mapping[str, list[str]]:

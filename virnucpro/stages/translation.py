@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar
 
-from virnucpro.contracts import Receipts, ReportProgress, Task, TaskFigures, TaskResult
+from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import Reading
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.io.frames import open_frames, whole_chunks
-from virnucpro.layout import RunLayout
+from virnucpro.layout import MOLECULES, RunLayout
 from virnucpro.stages.base import HostStage
 from virnucpro.tables import FRAMES
 
 CHUNKS_AT_A_TIME = 4096  # some 2 MB of bases, which fits into a cache
-
-
-@dataclass(frozen=True, kw_only=True)
-class TranslationFigures(TaskFigures):
-    """The number of open frames, and of chunks by what became of them."""
-
-    frames: int
-    chunks: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -44,46 +34,31 @@ class TranslationStage(HostStage):
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task for all chunks."""
-        inputs = (self.layout.chunked,)
-        fastas = [self.layout.frames("nucleotide")]
-        if self.reading == "open frames":
-            fastas.append(self.layout.frames("protein"))
-        outputs = (*fastas, self.layout.frames_table)
+        framed = self.reading == "open frames"
+        fastas = map(self.layout.frames, MOLECULES if framed else MOLECULES[:1])
+        params = {} if framed else {"reading": self.reading}
         chunks = receipts.outputs("chunking")[0].rows
-        params = {} if self.reading == "open frames" else {"reading": self.reading}
-        return [self.whole(inputs, outputs, params, chunks, TranslationFigures)]
+        outputs = (*fastas, self.layout.frames_table)
+        return [self.whole((self.layout.chunked,), outputs, params, count=chunks)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write the frames, and how many each chunk has."""
         row_of = FRAMES.row_format("chunk", "frames", "status")
         read = open_frames if self.reading == "open frames" else whole_chunks
-        statuses: Counter[str] = Counter()
         with ExitStack() as stack:
-            *fastas, table = (
+            *fastas, table = writers = [
                 stack.enter_context(self.disk.create(path, durable=False)) for path in task.outputs
-            )
+            ]
             chunks = read_fasta(task.inputs[0])
             while batch := list(islice(chunks, CHUNKS_AT_A_TIME)):
-                ids = [name for name, _ in batch]
-                translated = read([bases for _, bases in batch])
-                frames = [
-                    (name + frame.label, frame)
-                    for name, chunk in zip(ids, translated, strict=True)
-                    for frame in chunk.frames
-                ]
-                texts = (
-                    ((name, frame.nucleotide) for name, frame in frames),
-                    ((name, frame.protein) for name, frame in frames),
-                )
-                for fasta, pairs in zip(fastas, texts, strict=False):
-                    fasta.write(fasta_bytes(pairs), len(frames))
-                lines = (
-                    row_of(name, len(chunk.frames), chunk.status)
-                    for name, chunk in zip(ids, translated, strict=True)
-                )
+                names, texts = zip(*batch, strict=True)
+                translated = read(texts)
+                frames, lines = [], []
+                for name, chunk in zip(names, translated, strict=True):
+                    frames += [(name + frame.label, *frame[1:]) for frame in chunk.frames]
+                    lines.append(row_of(name, len(chunk.frames), chunk.status))
+                for column, fasta in enumerate(fastas, 1):
+                    fasta.write(fasta_bytes((row[0], row[column]) for row in frames), len(frames))
                 table.write("".join(lines).encode(), len(batch))
-                statuses.update(chunk.status for chunk in translated)
                 report(len(batch), 0)
-        outputs = (*(fasta.output for fasta in fastas), table.output)
-        figures = TranslationFigures(frames=outputs[0].rows, chunks=dict(sorted(statuses.items())))
-        return TaskResult(task, outputs, figures)
+        return TaskResult(task, tuple(writer.output for writer in writers))

@@ -38,10 +38,10 @@ _ID_KEY: dict[Kind, str] = {
 
 
 # What torch.load raises on damaged files; the second line was found by fuzzing.
-_UNREADABLE: tuple[type[Exception], ...]
-_UNREADABLE = (OSError, RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile)
-_UNREADABLE += (LookupError, AttributeError, TypeError, AssertionError, ValueError)
-_UNREADABLE += (struct.error, OverflowError, MemoryError, Warning)
+UNREADABLE: tuple[type[Exception], ...]
+UNREADABLE = (OSError, RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile)
+UNREADABLE += (LookupError, AttributeError, TypeError, AssertionError, ValueError)
+UNREADABLE += (struct.error, OverflowError, MemoryError, Warning)
 
 
 _READING = threading.Lock()
@@ -139,7 +139,7 @@ def _unpickled(path: Path, mapped: bool) -> Any:
                 # torch cannot map a file whose name is no valid text
                 mapped = mapped and not any("\ud800" <= letter <= "\udfff" for letter in str(path))
                 return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DamagedFeaturesError(f"{path.name} cannot be read: {reason}") from error
     raise DamagedFeaturesError(f"{path.name} cannot be read: it is truncated, or not a .pt file")

@@ -7,12 +7,14 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from virnucpro.devices import choose_devices, visible_gpus
+from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import UsageError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted
+from virnucpro.layout import Molecule
 from virnucpro.run.engine import execute
 from virnucpro.run.prepare import checked_precision
 from virnucpro.run.record import update_failure_table, write_record
@@ -20,8 +22,8 @@ from virnucpro.run.request import check_writable
 from virnucpro.run.run import Run
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EncoderSetup
-from virnucpro.stages.merging import MergingStage
-from virnucpro.stages.shards import ShardsStage
+from virnucpro.stages.prediction import MergingStage
+from virnucpro.stages.splitting import ShardsStage
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
@@ -64,10 +66,11 @@ def embed(
             f"are trained together with their classifier, by virnucpro train lite"
         )
     protein = locate(analysis.protein_model, "protein")
+    sources: dict[Molecule, EncoderSource] = {"nucleotide": nucleotide, "protein": protein}
     # ``auto`` is what any part was begun with.
     begun = [] if force else list(layouts.values())
     precision = checked_precision(begun, analysis, devices, (nucleotide, protein), emit)
-    encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
+    encoders = EncoderSetup(sources, precision, analysis.truncation)
     for layout in layouts.values():
         check_writable(layout)
     results = []
@@ -83,7 +86,7 @@ def embed(
             emit(Notice("info", f"{part}: {frames:,} frames in {counted(shards, 'shard')}"))
             stages = [
                 ShardsStage(layout, disk, shards, frames),
-                *encoders.stages(layout, disk, machine, state.budgets),
+                *encoders.stages(layout, disk, machine),
                 MergingStage(layout, disk),
             ]
             runs.append(Run(layout, disk, stages, state, command="train embed"))

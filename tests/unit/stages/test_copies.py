@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 import virnucpro.stages.prediction as prediction
-import virnucpro.stages.splitting as splitting
 from virnucpro.contracts import OutputFile, TaskResult
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import RunLayout
 from virnucpro.stages.prediction import with_copies
-from virnucpro.stages.splitting import MOST_FILES, SplittingFigures, SplittingStage, frames_per_file
+from virnucpro.stages.splitting import MOST_FILES, SplittingStage, frames_per_file
 from virnucpro.store.disk import Disk
 from virnucpro.tables import COPIES
 
@@ -55,25 +54,12 @@ def _embedded(layout: RunLayout) -> list[str]:
     return [name for file in files for name, _ in read_fasta(file)]
 
 
-@pytest.mark.parametrize(
-    ("compared", "embedded", "table"),
-    [
-        (1 << 28, ["f1", "f3", "f4", "f6"], [["f2", "1"], ["f5", "3"], ["f7", "1"]]),
-        (4, ["f1", "f3", "f4", "f5", "f6", "f7"], [["f2", "1"]]),
-    ],
-)
-def test_a_frame_is_left_out_where_both_sequences_are_the_same(
-    layout: RunLayout,
-    monkeypatch: pytest.MonkeyPatch,
-    compared: int,
-    embedded: list[str],
-    table: list[list[str]],
-) -> None:
-    monkeypatch.setattr(splitting, "COMPARED_FRAMES", compared)
+def test_a_frame_is_left_out_where_both_sequences_are_the_same(layout: RunLayout) -> None:
     result = _split(layout, dedup=True)
-    assert _embedded(layout) == embedded
-    assert [list(row) for row in COPIES.read(layout.copies_table, "frame", "first")] == table
-    assert result.figures == SplittingFigures(copies=len(table))
+    assert _embedded(layout) == ["f1", "f3", "f4", "f6"]
+    table = [list(row) for row in COPIES.read(layout.copies_table, "frame", "first")]
+    assert table == [["f2", "1"], ["f5", "3"], ["f7", "1"]]
+    assert result.outputs[0].rows == len(table)
 
 
 @pytest.mark.parametrize("at_a_time", [1, 2, 4096])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from virnucpro.stages.fdr import (
+from virnucpro.stages.calls import (
     FEWEST,
     at_share,
     contig_fdr,

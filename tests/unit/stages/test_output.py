@@ -23,10 +23,9 @@ from virnucpro.settings import (
     Cuts,
     MachineSettings,
 )
-from virnucpro.stages.calls import Chunk, call_record
-from virnucpro.stages.fdr import contig_fdr
+from virnucpro.stages.calls import Chunk, call_record, contig_fdr
+from virnucpro.stages.output import ResultFiles
 from virnucpro.stages.regions import Region
-from virnucpro.stages.results import ResultFiles
 from virnucpro.store.disk import Disk
 
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
@@ -149,6 +148,8 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
     headers = [line for line in (tmp_path / "fasta").read_text().splitlines() if line[0] == ">"]
     assert headers == [">renamed_2|region_5_8004 described", *[">a=;,% described"] * 2]
     assert (tmp_path / "fasta").read_text().startswith(f"{headers[0]}\n{'ACGT' * 20}\n")
+    places = {(row["start"], row["end"]) for row in _table(tmp_path / "chunks")}
+    assert places == {("1", "12000")}
     cells = [(row["regions"], row["viral_bases"]) for row in _table(tmp_path / "contigs")]
     assert cells == [("1", "8000"), ("1", "8000"), ("0", "12000")]
     assert (tmp_path / "bed").read_text().count("\n") == 2

@@ -146,7 +146,8 @@ def _finished(
     for part, features in parts.items():
         if part != "train":
             rows = FeatureReader(features).blocks(0, len(features))
-            logits = np.concatenate([classifier.logits(block).numpy() for block in rows])
+            blocks = [classifier.scores(block, softmax=False).numpy() for block in rows]
+            logits = np.concatenate(blocks)
             margins[part] = logits[:, 1].astype(np.float64) - logits[:, 0]
     temperature = fit_temperature(margins["validation"], parts["validation"].labels)
     metrics: dict[str, dict[str, float | None]] = {}
