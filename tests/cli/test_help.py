@@ -73,13 +73,3 @@ def test_the_help_of_predict_has_sections() -> None:
     *some, longest = sorted(inspect_classifier(LITE_CLASSIFIER).chunk_lengths)
     words = f"{', '.join(map(str, some))} or {longest} bases"
     assert words in " ".join(text.split())
-
-
-def test_only_commands_that_write_a_log_offer_one() -> None:
-    """The others take ``shared.short_options`` in place of ``global_options``."""
-    parts = ["download", "prepare", "embed", "classifier", "lite"]
-    long = ["", " predict", " demo", " evaluate", " models fetch", " train", " rcl"]
-    long += [f" train {name}" for name in parts]
-    long += [f" rcl {name}" for name in ("predict", "embed", "train", "evaluate")]
-    offering = {path for path in COMMANDS if f"{path} -l" in OPTIONS}
-    assert offering == {f"virnucpro{name}" for name in long}

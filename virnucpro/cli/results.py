@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import click
-
 import virnucpro.cli.shared as shared
+from virnucpro.cli.shared import FILE, FOLDER, argument, command, option
 from virnucpro.cli.summary import call_lines
 from virnucpro.errors import UsageError
 from virnucpro.formatting import printable
@@ -15,72 +14,61 @@ from virnucpro.layout import SamplesFolder
 from virnucpro.settings import Share
 
 FORMATS = ("png", "svg")  # of pictures
+FOLDERS = argument("folders", FOLDER, nargs=-1, required=True, metavar="DIR...")
 
 
-@shared.command(short_help="Write the tables of finished runs with other cuts.")
-@click.argument("folders", nargs=-1, required=True, type=shared.FOLDER, metavar="DIR...")
-@shared.cut_options
-@shared.option("--stem NAME stems", str, "Only the run of this name; repeatable.", multiple=True)
-@shared.option(
-    "--input --input2 inputs",
-    shared.FILE,
-    "A file that a run has read, where it was moved; repeatable.",
-    multiple=True,
+@command(
+    FOLDERS,
+    option("--stem NAME stems", str, "Only the run of this name; repeatable.", multiple=True),
+    option("--input --input2 inputs", FILE, "A moved input of a run; repeatable.", multiple=True),
+    common=shared.CUTS,
 )
-@shared.short_options
 def call(folders: tuple[Path, ...], **options: Any) -> None:
-    """Decide again which records are called virus, in every finished run in DIR.
+    """Write the tables of finished runs with other cuts.
 
-    DIR may be the output directory of several inputs: all samples with results are called.
-    The scores stay as they are and nothing is computed: tables, regions and sequences are
-    written again in seconds. Without options, the cuts are those of predict without options.
+    In every finished run in DIR, which may be that of several inputs, it is decided again which
+    records are called virus. The scores stay as they are and nothing is computed: tables, regions
+    and sequences are written again in seconds. Without options, the cuts are those of predict.
 
     Examples:
       virnucpro call results --conservative
       virnucpro call results --max-fdr 0.05 --min-length 3000
       virnucpro call results other_results --min-score 0.5
       virnucpro call results --stem sample1 --relaxed
-      virnucpro call results                       (back to the default)
       virnucpro call results --max-fdr 0.1 --input /new/place/contigs.fa
     """
     settings = shared.configuration(options)
-    shared.say_at_start("reading the runs")
     from virnucpro.run.call import call_again
-    from virnucpro.ui.step_screen import StepScreen
 
-    screen = StepScreen(settings.display)
-    stems, inputs, command = options["stems"], options["inputs"], shared.command_line()
-    with shared.shown_on(screen, settings.warnings):
-        runs = call_again(
-            folders, stems, inputs, settings.cuts, command, screen, screen.show_report
-        )
+    wanted = (options["stems"], options["inputs"], settings.cuts, shared.command_line())
+    with shared.steps(settings) as screen:
+        runs = call_again(folders, *wanted, screen, screen.show)
     for run in runs:
         cuts = run.figures.cuts
         rate = f", fdr at most {cuts.max_fdr:g}" if cuts.max_fdr < 1 else ""
         length = f", at least {cuts.min_length:,} bases" if cuts.min_length > 1 else ""
         state = "" if run.changed else " (as it was)"
-        lines = [
+        shared.tell(
             f"{run.layout.stem}: virus score above {cuts.min_score:g}{rate}{length}{state}",
             *(f"  {line}" for line in call_lines(run.figures, run.layout.root, run.noun)),
             f"  {shared.shown_path(run.layout.virus_table)}",
-        ]
-        shared.tell(settings, *lines)
+        )
 
 
-@shared.command(short_help="Write the report of a run, or of several, again.")
-@click.argument("folders", nargs=-1, required=True, metavar="DIR...", type=shared.FOLDER)
-@shared.option(
-    "-o --output",
-    shared.FILE,
-    "File of the overview of several runs.  [default: virnucpro_overview.html; of a command "
-    "with several inputs: DIR/samples_overview.html]",
+@command(
+    FOLDERS,
+    option(
+        "-o --output",
+        FILE,
+        "File of the overview of several runs.  [default: virnucpro_overview.html; of several "
+        "inputs: DIR/samples_overview.html]",
+    ),
 )
-@shared.short_options
 def report(folders: tuple[Path, ...], output: Path | None) -> None:
-    """Write STEM_report.html of each finished run in each DIR, or of all samples in it.
+    """Write the report of a run, or of several, again.
 
-    predict writes it at its end. A report is one page that needs no network. Of several runs, an
-    overview is written too: samples by counts, with links to their reports.
+    predict writes STEM_report.html at its end; it is a page that needs no network. Of several runs
+    in DIR, an overview is written too: samples by counts, with links to their reports.
 
     Examples:
       virnucpro report results
@@ -90,7 +78,6 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     from virnucpro.report.writing import earlier_page, write_overview, write_report
     from virnucpro.run.sample_list import finished_runs, renew_samples, runs_of_samples
     from virnucpro.store.disk import Disk
-    from virnucpro.ui.step_screen import StepScreen
 
     disk = Disk()
     runs = [named for folder in dict.fromkeys(folders) for named in finished_runs(folder)]
@@ -101,13 +88,10 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     overview = output or common
     if of_samples or len(runs) > 1:
         earlier_page(overview)  # refuses another file before any report is written
-    loaded = shared.configuration()
-    screen = StepScreen(loaded.display)
-    with shared.shown_on(screen, loaded.warnings):
+    with shared.steps(shared.configuration()) as screen:
         for name, run in runs:
             screen.begin(f"report of {name}", run.summary.records)
-            path = write_report(run, disk, screen.show_report, again=True)
-            screen.say(f"report: {path}")
+            screen.say(f"report: {write_report(run, disk, screen.show, again=True)}")
         if of_samples:
             renew_samples(folders[0], screen.say)
         elif len(runs) > 1:
@@ -116,16 +100,14 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
             screen.say(f"overview: {overview}")
 
 
-@shared.command(short_help="Draw the scores along one record.")
-@click.argument("folder", metavar="DIR", type=shared.FOLDER)
-@shared.option("--record ID", str, "The record to draw.", required=True)
-@shared.option("--stem STEM", str, "The run, where DIR holds several.")
-@shared.option(
-    "--format chosen", FORMATS, "Format.  [default: that of the name of --output, or else png]"
+@command(
+    argument("folder", FOLDER, metavar="DIR"),
+    option("--record ID", str, "The record to draw.", required=True),
+    option("--stem STEM", str, "The run, where DIR holds several."),
+    option("--format chosen", FORMATS, "Format.  [default: that of --output, or else png]"),
+    option("-o --output", FILE, "The picture.  [default: STEM_plots/ID.png]"),
+    common="force",
 )
-@shared.option("-o --output", shared.FILE, "The picture.  [default: STEM_plots/ID.png]")
-@shared.force_option
-@shared.short_options
 def plot(
     folder: Path,
     record: str,
@@ -134,7 +116,9 @@ def plot(
     output: Path | None,
     force: bool,
 ) -> None:
-    """Draw the scores of all chunks along a record of a finished run in DIR, with its regions.
+    """Draw the scores along one record.
+
+    The picture has the scores of all chunks of a record of a finished run in DIR, and its regions.
 
     Examples:
       virnucpro plot results --record contig_17
@@ -155,42 +139,22 @@ def plot(
     shared.say(f"picture: {path}")
 
 
-@shared.command(
-    short_help="Measure predictions on records of known origin; calibrate a classifier.",
+@command(
+    argument("predictions", FILE, metavar="PREDICTIONS"),
+    option("--labels", FILE, "Table of what the records are.", required=True),
+    option("-o --output-dir", FOLDER, "Folder of the results.  [default: beside the predictions]"),
+    option("--level", ("frame", "chunk", "contig"), "Unit that is measured.  [default: chunk]"),
+    option("--threshold", Share, "Score that is called virus.  [default: as predict called it]"),
+    option("--calibrate CLASSIFIER", FILE, "Fit the temperature of the classifier that was used."),
+    option("--output", FILE, "File of the calibrated classifier, with the suffix .safetensors."),
+    common="force",
 )
-@click.argument("predictions", type=shared.FILE, metavar="PREDICTIONS")
-@shared.option("--labels", shared.FILE, "Table of what the records are.", required=True)
-@shared.option(
-    "-o --output-dir",
-    shared.FOLDER,
-    "Folder of the results.  [default: STEM_LEVEL_evaluation beside the predictions]",
-)
-@shared.option(
-    "--level",
-    ("frame", "chunk", "contig"),
-    "Unit that is measured.  [default: chunk, or the unit of the table]",
-)
-@shared.option(
-    "--threshold",
-    Share,
-    "Score from which a unit is called virus, 0 to 1.  [default: as predict called it, which "
-    "is 0.5 for frames and chunks]",
-)
-@shared.option(
-    "--calibrate CLASSIFIER",
-    shared.FILE,
-    "Calibrate the classifier that made these predictions: fit its temperature.",
-)
-@shared.option(
-    "--output", shared.FILE, "File of the calibrated classifier, with the suffix .safetensors."
-)
-@shared.force_option
-@shared.global_options
 def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
-    """Measure PREDICTIONS: an output directory of predict, or one of its tables.
+    """Measure predictions on records of known origin.
 
-    Writes metrics with their intervals, overall, by group and by chunk length, and plots. A group
-    is measured against all rows of the other label.
+    PREDICTIONS is an output directory of predict, or one of its tables. Written are metrics with
+    their intervals, overall, by group and by chunk length, and plots. A group is measured against
+    all rows of the other label.
 
     Examples:
       virnucpro evaluate results --labels labels.tsv
@@ -207,23 +171,8 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
         raise UsageError("--calibrate and --output belong together: give both or neither")
     if output is not None and output.suffix != ".safetensors":
         raise UsageError(f"--output {output}: give it the suffix .safetensors")
-    shared.say_at_start(f"evaluating {predictions}")
-    from virnucpro.training.packages import require_packages
-
-    require_packages(("sklearn", "pandas"), "evaluate")
     from virnucpro.evaluation.run import run_evaluation
-    from virnucpro.events import Notice
-    from virnucpro.ui.step_screen import StepScreen
 
-    screen = StepScreen(shared.configuration().display)
-    with shared.shown_on(screen):
-        result = run_evaluation(
-            predictions,
-            labels,
-            **options,
-            notify=lambda text: screen.notice(Notice("info", text)),
-        )
-        for line in result.splitlines():
-            screen.log.line(line)
-    if not shared.quiet():
-        click.echo(printable(result))
+    with shared.steps(shared.configuration()) as screen:
+        result = run_evaluation(predictions, labels, **options, notify=screen.info)
+    shared.tell(printable(result))

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-import virnucpro.cli.shared as shared
+from virnucpro.cli.shared import FOLDER, argument, command
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.formatting import is_or_are, printable, rough_duration
 from virnucpro.run.sample_list import Sample, samples_of
 from virnucpro.run.status import RunStatus, statuses
 
-SHOWN = 3  # files named per stage
+SHOWN = 3  # failures that are named
 
 
-@shared.command(short_help="Show how far the runs in an output directory are.")
-@click.argument("output_dir", type=shared.FOLDER, metavar="OUTPUT_DIR")
-@shared.json_option
-@shared.short_options
+@command(argument("output_dir", FOLDER, metavar="OUTPUT_DIR"), common="json")
 def status(output_dir: Path, as_json: bool) -> None:
-    """Show what is done in OUTPUT_DIR, what is missing, what failed, and what is left to do.
+    """Show how far the runs in an output directory are.
 
-    Of a command with several inputs, it shows a line per sample.
-
-    Files are checked only by their sizes, and no file is locked or written. Times are for one
-    device.
+    It says what is done, what is missing, what failed, and what is left to do. Of a command with
+    several inputs, it shows a line per sample. Files are checked only by their sizes, and no file
+    is locked or written. Times are for one device.
 
     Examples:
       virnucpro status results
@@ -59,7 +56,7 @@ def status(output_dir: Path, as_json: bool) -> None:
         finished += not failed and {run.state for run in own} == {"finished"}
         click.echo(printable(f"{name}: {f'failed: {failed}' if failed else words}"))
     for run in runs:
-        click.echo("\n".join([*(["not one of the samples:"] if samples else []), *_lines(run)]))
+        click.echo("\n  ".join([f"{run.stem}: {run.owner or _word(run)}", *_lines(run)]))
     count = f"{finished:,} of {len(samples):,} samples {is_or_are(finished)} finished "
     click.echo(f"{count if samples else ''}(checked by size; the same command checks contents)")
 
@@ -101,37 +98,32 @@ def _document(run: RunStatus) -> dict[str, Json]:
     }
 
 
-def _lines(run: RunStatus) -> list[str]:
+def _lines(run: RunStatus) -> Iterator[str]:
+    """Yield the stages, what failed, and what the same command would do."""
     width = max((len(stage.title) for stage in run.stages), default=0)
-    lines = [f"{run.stem}: {run.owner or _word(run)}"]
     for stage in run.stages:
-        text = f"{stage.title:{width}} {stage.files_done:,} of {stage.files or 0:,} files"
+        text = f"{stage.files_done:,} of {stage.files or 0:,} files"
         if stage.files is None:
-            text = f"{stage.title:{width}} unknown: not split yet"
+            text = "unknown: not split yet"
         elif stage.sequences is not None:
             text += f", {stage.sequences_done:,} of {stage.sequences:,} sequences"
-        if stage.missing:
-            more = len(stage.missing) - SHOWN
-            shown = "; ".join(stage.missing[:SHOWN])
-            text += f"  ({shown}{f'; {more:,} more' if more > 0 else ''})"
-        lines.append(f"  {text}")
+        missing = f"  (first: {stage.missing[0]})" if stage.missing else ""
+        yield f"{stage.title:{width}} {text}{missing}"
     for failure in run.failures[:SHOWN]:
-        lines.append(
-            f"  failed: {len(failure.ids):,} sequences of {failure.file}: {failure.error}: "
-            f"{failure.message}"
-        )
+        count = f"{len(failure.ids):,} sequences of {failure.file}"
+        yield f"failed: {count}: {failure.error}: {failure.message}"
     if run.failures:
-        lines.append("  all that failed: failed_files.txt")
-    return [*lines, f"  {_resume(run)}"]
+        yield "all that failed: failed_files.txt"
+    yield _resume(run)
 
 
 def _word(run: RunStatus) -> str:
     if run.state == "partial":
         count = sum(len(failure.ids) for failure in run.failures)
         return f"finished, but {count:,} sequences failed"
-    if run.state.startswith("legacy"):
-        return f"{'finished ' if run.state.endswith('finished') else ''}run of version 1"
-    return run.state
+    return {"legacy": "run of version 1", "legacy finished": "finished run of version 1"}.get(
+        run.state, run.state
+    )
 
 
 def _resume(run: RunStatus) -> str:
@@ -139,24 +131,15 @@ def _resume(run: RunStatus) -> str:
     if run.state == "legacy finished":
         return "predict --resume would change nothing"
     if run.state == "legacy":
-        return (
-            f"predict --resume would use those of its {run.features:,} feature files that are "
-            f"right, and compute everything else; time unknown"
-        )
+        return f"predict --resume would use those of its {run.features:,} feature files that fit"
     if not run.stages:
         return "the run has just begun"
     verb = "left to do" if run.state == "running" else f"{run.command} would do"
     if not run.todo:
         return f"{verb}: nothing"
-    stages = []
-    for stage in run.todo:
-        count = "sequences still to be counted"
-        if stage.remaining is not None:
-            count = f"{stage.remaining:,} sequences"
-        stages.append(f"{stage.title} of {count}" if stage.embeds else stage.title)
     seconds = run.seconds_left  # of the embedding; the other stages are quick
     duration = "time unknown"
     if seconds is not None:
         about = f"about {rough_duration(seconds)} on one device"
         duration = about if seconds else "nothing to embed"
-    return f"{verb}: {', '.join(stages)}; {duration}"
+    return f"{verb}: {', '.join(stage.title for stage in run.todo)}; {duration}"

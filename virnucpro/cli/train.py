@@ -4,114 +4,95 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
-from click.core import ParameterSource
 from msgspec import Meta
 
 import virnucpro.cli.shared as shared
-from virnucpro.contracts import Device
+from virnucpro.cli.shared import FILE, FOLDER, ListType, NumberType, argument, command, option
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, OutputError, UsageError
 from virnucpro.formatting import counted
 from virnucpro.settings import MOST, Bases, Count, MachineSettings, Share
+from virnucpro.training.data.refseq import GROUPS
 
 if TYPE_CHECKING:
-    from virnucpro.training.classifier.card import TrainingReport
     from virnucpro.training.data.refseq import Format
 
-training_device_options = shared.grouped(
-    shared.option("--multi-gpu", bool, "Train on every visible GPU instead of one.", default=None),
-    shared.option("--gpu-ids LIST", str, "Train on these GPUs, such as 0,1, or their UUIDs."),
-    shared.option("--processes", Count, "Train on the CPU, in N processes."),
-    shared.threads_option,
+Rate = Annotated[float, Meta(gt=0)]
+Batch = Annotated[int, Meta(ge=2, le=MOST)]
+LENGTHS = ListType(NumberType(Bases))
+PARTS_LIST = ListType(click.Choice(("train", "validation", "test")))
+REFSEQ = "https://ftp.ncbi.nlm.nih.gov/refseq/release"
+DATASET = argument("dataset", FOLDER, metavar="DATASET")
+TRAINING_DEVICES = (
+    option("--multi-gpu", bool, "Train on every visible GPU instead of one.", default=None),
+    option("--gpu-ids LIST", str, "Train on these GPUs, such as 0,1, or their UUIDs."),
+    option("--processes", Count, "Train on the CPU, in N processes."),
 )
 
 
-def training_devices(
-    options: Mapping[str, Any], threads: int | None, device: str | None = None
-) -> tuple[Device, ...]:
-    """Return one GPU or the CPU, unless the options ask for more; ``device`` is None for any.
-
-    Raises:
-        UsageError: the options contradict each other.
-    """
-    from virnucpro.devices import choose_devices, visible_gpus
-
-    multi_gpu, gpu_ids, processes = (
-        options[name] for name in ("multi_gpu", "gpu_ids", "processes")
-    )
-    if processes and (multi_gpu or gpu_ids):
-        raise UsageError("--processes trains on the CPU: leave out --multi-gpu and --gpu-ids")
-    machine = MachineSettings(
-        device=device or ("cuda" if multi_gpu and not gpu_ids else "auto"),
-        gpus=gpu_ids,
-        cpu_workers=processes,
-        max_workers=None if multi_gpu or gpu_ids else 1,
+def training_machine(threads: int | None, options: Mapping[str, Any]) -> MachineSettings:
+    """Return the settings for one GPU or the CPU, unless the options ask for more."""
+    several = options["multi_gpu"] or options["gpu_ids"]
+    return MachineSettings(
+        device=options.get("device") or ("cuda" if options["multi_gpu"] else "auto"),
+        gpus=options["gpu_ids"],
+        cpu_workers=options["processes"],
+        max_workers=None if several else 1,
         threads=threads,
     )
-    return choose_devices(machine, visible_gpus())
 
 
-@shared.command(short_help="Fetch genomes of the current RefSeq release.")
-@shared.option(
-    "--release-groups LIST",
-    str,
-    "Groups of the release, separated by commas.",
-    default="viral,archaea,bacteria,fungi",
+@command(
+    option(
+        "--release-groups LIST",
+        ListType(click.Choice(GROUPS)),
+        f"Groups of the release: {', '.join(GROUPS)}.",
+        default="viral,archaea,bacteria,fungi",
+    ),
+    option("-o --output-dir", FOLDER, "Folder of the files.", default=Path("refseq")),
+    option("--mirror URL", str, "Copy of the release to fetch from.", default=REFSEQ),
+    option("--max-files", shared.CountOrZero, "Most files per group; 0 takes all.", default=4),
+    option("--format form", ("genbank", "fasta"), "Format of the files.", default="genbank"),
+    option("--dry-run", bool, "List what would be fetched, and fetch nothing."),
 )
-@shared.option("-o --output-dir", shared.FOLDER, "Folder of the files.", default=Path("refseq"))
-@shared.option(
-    "--mirror URL",
-    str,
-    "Copy of the release to fetch from.",
-    default="https://ftp.ncbi.nlm.nih.gov/refseq/release",
-)
-@shared.option(
-    "--max-files",
-    shared.CountOrZero,
-    "Largest number of files per group; 0 takes all (hundreds of GB of bacteria).",
-    default=4,
-)
-@shared.option(
-    "--format form",
-    ("genbank", "fasta"),
-    "Format of the files; train prepare uses the proteins that genbank names.",
-    default="genbank",
-)
-@shared.option("--dry-run", bool, "List what would be fetched, and fetch nothing.")
-@shared.global_options
 def download(
-    release_groups: str, output_dir: Path, mirror: str, max_files: int, form: Format, dry_run: bool
+    release_groups: tuple[str, ...],
+    output_dir: Path,
+    mirror: str,
+    max_files: int,
+    form: Format,
+    dry_run: bool,
 ) -> int:
-    """Fetch genomes of the current RefSeq release, and write a table for train prepare.
+    """Fetch genomes of the current RefSeq release.
 
-    Each file is compared with its checksum in the list of the release. The same command continues
-    a download that was interrupted with the first file that is not complete.
+    A table of them is written for train prepare. Each file is compared with its checksum in the
+    list of the release. The same command continues a download that was interrupted.
 
     Examples:
       virnucpro train download --release-groups viral,archaea --max-files 1 --dry-run
       virnucpro train download --release-groups viral,bacteria,fungi -o refseq
       virnucpro train prepare refseq/refseq.tsv --output-dir data
-
-    Groups: archaea, bacteria, fungi, invertebrate, mitochondrion, other, plant, plasmid, plastid,
-    protozoa, vertebrate_mammalian, vertebrate_other, viral.
     """
-    from virnucpro.training.data.refseq import files_of_group, read_release
-    from virnucpro.training.packages import require_packages
+    import pooch
+    import requests
 
-    require_packages(["pooch"], "train download")
+    from virnucpro.layout import lock_file
+    from virnucpro.store.disk import Disk
+    from virnucpro.store.lock import locked
+    from virnucpro.training.data.refseq import TIMEOUT, files_of_group, read_release, table_of
+
     mirror = mirror.rstrip("/")
     if not mirror.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
         raise UsageError(f"--mirror {mirror} is not https: write https://...")
     number, listing = read_release(mirror)
     shared.say(f"RefSeq release {number}")
     files: dict[str, str] = {}
-    for group in shared.separated(release_groups):
+    for group in release_groups:
         of_group = files_of_group(listing, group, form)
         chosen = list(of_group)[: max_files or None]
         hint = "" if len(chosen) == len(of_group) else " (--max-files 0 takes all)"
@@ -120,48 +101,34 @@ def download(
     if dry_run:
         click.echo("\n".join(f"{mirror}/{path}" for path in files))
         return EXIT_OK
-    return _fetch(files, output_dir, mirror, form)
-
-
-def _fetch(files: dict[str, str], folder: Path, mirror: str, form: Format) -> int:
-    import pooch
-    import requests
-
-    from virnucpro.layout import lock_file
-    from virnucpro.store.disk import Disk
-    from virnucpro.store.lock import locked
-    from virnucpro.training.data.refseq import TIMEOUT, table_of
-    from virnucpro.ui.step_screen import StepScreen
-
-    loaded, failures = shared.configuration(), []
-    screen = StepScreen(loaded.display)
-    advice = "run the same command again to continue: complete files are kept"
-    table, text = folder / "refseq.tsv", table_of(files, form).encode()
+    table, text, failed = output_dir / "refseq.tsv", table_of(files, form).encode(), 0
     pooch.get_logger().setLevel("ERROR")
-    registry = {path: f"md5:{digest}" for path, digest in files.items()}
     # A file has its name when it is complete: one that differs is not ours, or of another release.
     release = pooch.create(
-        folder, f"{mirror}/", registry=registry, retry_if_failed=1, allow_updates=False
+        output_dir,
+        f"{mirror}/",
+        registry={path: f"md5:{digest}" for path, digest in files.items()},
+        retry_if_failed=1,
+        allow_updates=False,
     )
     with (
-        locked(lock_file(folder, table.name), "this download"),
-        shared.shown_on(screen, loaded.warnings, advice=advice),
+        locked(lock_file(output_dir, table.name), "this download"),
+        shared.steps(shared.configuration()) as screen,
     ):
         screen.begin("downloading", len(files))
         for path in files:
             try:
                 release.fetch(path, downloader=pooch.HTTPDownloader(timeout=TIMEOUT))
             except (requests.RequestException, ValueError) as error:  # ValueError: other content
-                failures.append(f"{path}: {error}")
+                screen.warn(f"{path}: {error}")
+                failed += 1
             except OSError as error:
-                raise OutputError(f"cannot write {folder / path}: {error.strerror}") from error
+                raise OutputError(f"cannot write {output_dir / path}: {error.strerror}") from error
             screen.advance(1)
-        if failures:
-            click.echo(
-                f"virnucpro: {len(failures):,} of {len(files):,} files could not be fetched; run "
-                f"the same command again, or try another --mirror; no table is written:\n  "
-                + "\n  ".join(failures),
-                err=True,
+        if failed:
+            screen.warn(
+                f"{failed:,} of {len(files):,} files could not be fetched; run the same command "
+                f"again, or try another --mirror; no table is written"
             )
             return EXIT_PARTIAL
         if table.exists() and table.read_bytes() != text:
@@ -175,59 +142,28 @@ def _fetch(files: dict[str, str], folder: Path, mirror: str, form: Format) -> in
     return EXIT_OK
 
 
-@shared.command(short_help="Make a labelled data set from a table of genomes.")
-@click.argument("table", type=shared.FILE, metavar="TABLE")
-@shared.option("-o --output-dir DATASET", shared.FOLDER, "Folder of the data set.", required=True)
-@shared.option(
-    "--genomes",
-    shared.FOLDER,
-    "Folder that relative paths in TABLE start from.  [default: the folder of TABLE]",
+@command(
+    argument("table", FILE, metavar="TABLE"),
+    option("-o --output-dir DATASET", FOLDER, "Folder of the data set.", required=True),
+    option("--genomes", FOLDER, "Where the paths in TABLE start.  [default: the folder of TABLE]"),
+    option("--content", ("frames", "records"), "Open frames, or whole records.", default="frames"),
+    option("-e --expected-length LIST lengths", LENGTHS, "Bases per chunk.", default="500"),
+    option("--validation", Share, "Fraction of the genomes for validation.", default=0.1),
+    option("--test", Share, "Fraction of the genomes for the test.", default=0.1),
+    option("--relatives", Share, "Most 31-mers shared with a held-out genome.", default=0.05),
+    option("--shard-size", Count, "Most frames per shard.  [default: as predict]"),
+    option("--balance/--no-balance", bool, "Take as many frames of either label.", default=True),
+    option("--stride", Count, "Begin a chunk of frames every N bases.  [default: as predict]"),
+    common="seed force",
 )
-@shared.option(
-    "--content",
-    ("frames", "records"),
-    "Cut records into chunks and write their open frames, or write whole records.",
-    default="frames",
-)
-@shared.option(
-    "-e --expected-length N lengths",
-    shared.ListType(shared.NumberType(Bases)),
-    "Bases per chunk that models are trained for; write several as 300,500, or repeat the option.",
-    multiple=True,
-    default=("500",),
-)
-@shared.option(
-    "--validation", Share, "Fraction of the genomes, or taxa, in the validation part.", default=0.1
-)
-@shared.option("--test", Share, "Fraction of the genomes, or taxa, in the test part.", default=0.1)
-@shared.option(
-    "--relatives",
-    Share,
-    "Leave out genomes that share a larger fraction of their 31-mers with held-out ones.",
-    default=0.05,
-)
-@shared.option("--shard-size", Count, "Largest number of frames per shard.  [default: as predict]")
-@shared.option(
-    "--balance/--no-balance",
-    bool,
-    "Take equally many frames of either label for training and validation.",
-    default=True,
-)
-@shared.option(
-    "--stride", Count, "Begin a chunk every N bases, for fewer or more chunks than predict cuts."
-)
-@shared.seed_option
-@shared.force_option
-@shared.global_options
 def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any) -> None:
-    """Make a labelled data set from the genomes that TABLE lists.
+    """Make a labelled data set from a table of genomes.
 
     Each genome goes to train, validation or test as a whole, by its name, or together with all
     genomes of its taxon. Genomes that are nearly identical to held-out ones are left out. Records
     are cut into chunks as predict does, and the open reading frames of the chunks are written; from
-    GenBank files only frames inside annotated proteins are kept. With --content records, whole
-    records are written instead. The same command gives the same data set to the byte, and does
-    nothing if the data set exists.
+    GenBank files only frames inside annotated proteins are kept. The same command gives the same
+    data set to the byte, and does nothing if the data set exists.
 
     Examples:
       virnucpro train prepare genomes.tsv --output-dir data
@@ -247,94 +183,50 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
       taxon    pattern whose first group names a genus, host or family that is never divided
       match    pattern of the headers that the row is for (the first matching row counts)
     """
-    shared.say_at_start(f"preparing {output_dir} from {table}")
+    import pandas as pd
+
     from virnucpro.training.data.dataset import Dataset
-    from virnucpro.training.data.prepare import FRAME_SETTINGS, DatasetSettings, prepare_dataset
-    from virnucpro.ui.step_screen import StepScreen
+    from virnucpro.training.data.prepare import DatasetSettings, prepare_dataset
 
     force, content = options.pop("force"), options["content"]
-    lengths = tuple(dict.fromkeys(chain(*options.pop("lengths"))))
-    source = click.get_current_context().get_parameter_source
-    for name in FRAME_SETTINGS if content == "records" else ():
-        if source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(
-                f"--{name.replace('_', '-')} is about frames, and --content records writes none: "
-                f"leave it out"
-            )
-    if genomes is not None and not genomes.is_dir():
-        raise UsageError(f"--genomes {genomes} is not a folder: name where the paths start from")
-    settings = DatasetSettings(table, genomes or table.parent, lengths, **options)
-    loaded, dataset = shared.configuration(), Dataset(output_dir)
-    screen = StepScreen(loaded.display)
-    advice = "run the same command again to start over"
-    with shared.shown_on(screen, loaded.warnings, advice=advice):
+    settings = DatasetSettings(table, genomes or table.parent, **options)
+    with shared.steps(shared.configuration()) as screen:
         prepared = prepare_dataset(
-            settings, dataset, screen, command=shared.command_line(), force=force
+            settings, Dataset(output_dir), screen, command=shared.command_line(), force=force
         )
         for notice in prepared.description["notices"]:
             screen.warn(notice)
-    sentences = {
-        "made": "The data set is in",
-        "found": "The same command has already made this data set from the same genomes:",
-        "remade": f"The earlier data set is now in {dataset.previous}; the new one is in",
-    }
+    tables = (pd.DataFrame(prepared.description[name]) for name in ("counts", "left_out"))
+    state = "Nothing to do: the" if prepared.outcome == "found" else "The"
     place = shlex.quote(str(output_dir))
     following = f"embed {place}" if content == "frames" else f"lite {place} --output-dir my_lite"
     shared.tell(
-        loaded,
-        *_dataset_lines(prepared.description),
-        f"{sentences[prepared.outcome]} {output_dir}",
+        *(rows.to_string(index=False) for rows in tables),
+        f"{state} data set is in {output_dir}; its genomes.tsv says what was left out, and why",
         f"Next: virnucpro train {following}",
     )
 
 
-def _dataset_lines(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the parts as a table, and what is in none of them."""
-    import pandas as pd
-
-    counts = pd.DataFrame(facts["counts"])
-    if facts["content"] == "frames":
-        counts = counts.drop(columns="bases")
-        counts = counts.rename(columns={"open": "open frames", "frames": "taken"})
-    formatters = dict.fromkeys(counts.columns[2:], "{:,}".format)
-    yield counts.to_string(index=False, formatters=formatters)
-    reasons = {
-        "related": "left out as relatives of held-out genomes",
-        "elsewhere": "left out because other rows hold their genomes out",
-        "unused": "in the files, but no row is for them",
-    }
-    for left in facts["left_out"]:
-        if left["records"]:
-            amounts = (counted(left[f"{noun}s"], noun) for noun in ("genome", "record", "base"))
-            reason = reasons[left["reason"]]
-            yield f"{reason}: {', '.join(amounts)} (genomes.tsv says which and why)"
-
-
-@shared.command(short_help="Embed the frames of a data set.")
-@click.argument("dataset", type=shared.FOLDER, metavar="DATASET")
-@shared.option(
-    "-m --model-type",
-    ("300", "500", "toy"),  # not lite, whose encoder reads whole chunks, and not frames
-    "Model type of predict whose encoders are used.  [default: 500]",
-    metavar="[300|500]",
+@command(
+    DATASET,
+    option(
+        "-m --model-type",
+        ("300", "500", "toy"),  # not lite, whose encoder reads whole chunks, and not frames
+        "Model type of predict whose encoders are used.  [default: 500]",
+        metavar="[300|500]",
+    ),
+    option("--nucleotide-model NAME", str, "Name or folder of another encoder."),
+    option("--protein-model NAME", str, "Name, folder or file of another encoder."),
+    option("--parts LIST", PARTS_LIST, "Parts, of train,validation,test.  [default: all]"),
+    common="device gpus cpu_workers compile precision protein_batch nucleotide_batch "
+    "tokenizer_threads threads resume force no_progress",
 )
-@shared.option("--nucleotide-model NAME", str, "Name or folder of another encoder.")
-@shared.option("--protein-model NAME", str, "Name, folder or file of another encoder.")
-@shared.option(
-    "--parts LIST",
-    shared.ListType(click.Choice(("train", "validation", "test"))),
-    "Parts to embed, of train,validation,test.  [default: all]",
-)
-@shared.encoder_options
-@shared.resume_option
-@shared.force_option
-@shared.no_progress_option
-@shared.global_options
 def embed(dataset: Path, **options: Any) -> int:
-    """Embed the frames of DATASET, which train prepare made, for train classifier.
+    """Embed the frames of a data set.
 
-    The work is done by workers as in predict. The same command again computes only what is
-    missing and what failed. Frames that fail are left out of the training.
+    DATASET was made by train prepare, and is then used by train classifier. The work is done by
+    workers as in predict. The same command again computes only what is missing and what failed.
+    Frames that fail are left out of the training.
 
     Examples:
       virnucpro train embed DATASET
@@ -343,30 +235,23 @@ def embed(dataset: Path, **options: Any) -> int:
       virnucpro train embed DATASET --protein-model esm2_t33_650M_UR50D --parts train,validation
     """
     settings = shared.configuration(options)
-    analysis = settings.analysis
-    if analysis.model_type == "custom":  # its encoders are those of the configuration
-        analysis = replace(analysis, model_type="500")
-    # An encoder that is named here takes the place of that of the model type.
-    named = {name: options[name] for name in ("nucleotide_model", "protein_model") if options[name]}
-
-    shared.say_at_start(f"embedding {dataset}")
     from virnucpro.training import embed as embedding
     from virnucpro.training.data.dataset import PARTS, Dataset
-    from virnucpro.ui.dashboard import RunScreen
 
+    # An encoder that is named here takes the place of that of the model type.
+    named = {name: options[name] for name in ("nucleotide_model", "protein_model") if options[name]}
     parts = tuple(part for part in PARTS if part in (options["parts"] or PARTS))
     request = embedding.EmbedRequest(
         dataset,
-        replace(analysis.resolved(), **named),
+        replace(settings.analysis.resolved(), **named),
         settings.machine,
         parts if options["parts"] else None,
         resume=options["resume"],
         force=options["force"],
         command=shared.command_line(),
     )
-    screen = RunScreen(settings.display, Dataset(dataset.absolute()).layout(parts[0]))
-    with shared.shown_on(screen, settings.warnings) as interruption:
-        results = embedding.embed(request, screen.show, interruption=interruption)
+    with shared.dashboard(settings, Dataset(dataset.absolute()).layout(parts[0])) as screen:
+        results = embedding.embed(request, screen.show, interruption=screen.interruption)
     lines = []
     if not any(result.computed for result in results):
         lines.append("Nothing to compute: all features are there and intact.")
@@ -379,56 +264,36 @@ def embed(dataset: Path, **options: Any) -> int:
             "Failed frames are left out of the training: see failed_files.txt; the same command "
             "tries them again."
         )
-    shared.tell(
-        settings, *lines, f"Next: virnucpro train classifier {dataset} --output my.safetensors"
-    )
+    shared.tell(*lines, f"Next: virnucpro train classifier {dataset} --output my.safetensors")
     return EXIT_PARTIAL if incomplete else EXIT_OK
 
 
-@shared.command(short_help="Train a classifier on an embedded data set.")
-@click.argument("dataset", type=shared.FOLDER, metavar="DATASET")
-@shared.option(
-    "-o --output",
-    shared.FILE,
-    "File of the classifier, with the suffix .safetensors; its model card has the suffix .md.",
-    required=True,
+@command(
+    DATASET,
+    option("-o --output", FILE, "File of the classifier, as NAME.safetensors.", required=True),
+    option(
+        "--recipe",
+        ("original", "modern"),
+        "Train as version 1 did, or with AdamW in larger batches.",
+        default="original",
+    ),
+    option("--hidden", Count, "Number of hidden units.  [default: 512]"),
+    option("--epochs", Count, "Largest number of epochs.  [default: 200; modern: 40]"),
+    option("--batch-size", Batch, "Frames of all processes.  [default: 32; modern: 512]"),
+    option("--learning-rate", Rate, "Highest learning rate.  [default: 0.0002; modern: 0.001]"),
+    option("--patience", Count, "Epochs without a lower validation loss.  [default: 5]"),
+    option("--seed", shared.CountOrZero, "Seed of all random choices.  [default: 42]"),
+    *TRAINING_DEVICES,
+    option("--precision", ("fp32", "bf16"), "Arithmetic of matrix products.  [default: fp32]"),
+    option("--tensorboard", FOLDER, "Also write TensorBoard scalars to this folder."),
+    common="threads resume force no_progress",
 )
-@shared.option(
-    "--recipe",
-    ("original", "modern"),
-    "Train as version 1 did, or with AdamW on standardised inputs in larger batches.",
-    default="original",
-)
-@shared.option("--hidden", Count, "Number of hidden units.  [default: 512]")
-@shared.option("--epochs", Count, "Largest number of epochs.  [default: 200; modern: 40]")
-@shared.option(
-    "--batch-size",
-    Annotated[int, Meta(ge=2, le=MOST)],
-    "Frames per step, over all processes.  [default: 32; modern: 512]",
-)
-@shared.option(
-    "--learning-rate",
-    Annotated[float, Meta(gt=0)],
-    "Highest learning rate.  [default: 0.0002; modern: 0.001]",
-)
-@shared.option(
-    "--patience", Count, "Stop after N epochs without a lower validation loss.  [default: 5]"
-)
-@shared.option("--seed", shared.CountOrZero, "Seed of all random choices.  [default: 42]")
-@training_device_options
-@shared.option(
-    "--precision", ("fp32", "bf16"), "Arithmetic of the matrix products.  [default: fp32]"
-)
-@shared.option("--tensorboard", shared.FOLDER, "Also write TensorBoard scalars to this folder.")
-@shared.resume_option
-@shared.force_option
-@shared.no_progress_option
-@shared.global_options
 def classifier(dataset: Path, output: Path, **options: Any) -> None:
-    """Train a classifier on DATASET, which train prepare made and train embed embedded.
+    """Train a classifier on an embedded data set.
 
-    The validation part decides when the training stops, and calibrates the scores. The test part
-    is only measured at the end. The same command gives the same file to the byte on the CPU.
+    DATASET was made by train prepare, and embedded by train embed. The validation part decides when
+    the training stops, and calibrates the scores. The test part is only measured at the end. The
+    same command gives the same file to the byte on the CPU.
 
     Examples:
       virnucpro train classifier DATASET --output my.safetensors
@@ -439,14 +304,14 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     Then: virnucpro predict contigs.fa -m custom -p my.safetensors -e 500
     """
     settings = shared.configuration({name: options[name] for name in ("threads", "no_progress")})
-
-    shared.say_at_start(f"training {output} on {dataset}")
+    from virnucpro.devices import choose_devices, visible_gpus
+    from virnucpro.metrics.classification import metric_text
     from virnucpro.precision import choose_precision, emulation_warnings
+    from virnucpro.training.classifier.card import predict_commands
     from virnucpro.training.classifier.fitting import fit_classifier
     from virnucpro.training.classifier.trainer import RECIPES
-    from virnucpro.ui.step_screen import TrainingScreen
 
-    devices = training_devices(options, settings.machine.threads)
+    devices = choose_devices(training_machine(settings.machine.threads, options), visible_gpus())
     names = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
     given = {name: options[name] for name in names if options[name] is not None}
     training = replace(RECIPES[options["recipe"]], **given)
@@ -457,72 +322,49 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
             f"processes: use fewer"
         )
     choices = {name: options[name] for name in ("resume", "force", "tensorboard")}
-    screen = TrainingScreen(settings.display)
-    warnings = [*settings.warnings, *emulation_warnings(training.precision, devices)]
-    with shared.shown_on(screen, warnings) as interruption:
+    with shared.steps(settings, emulation_warnings(training.precision, devices)) as screen:
         report = fit_classifier(
-            dataset, output, training, devices, screen.show, interruption, **choices
+            dataset, output, training, devices, screen.show, screen.interruption, **choices
         )
-    shared.tell(settings, *_classifier_lines(report, output))
-
-
-def _classifier_lines(report: TrainingReport | None, output: Path) -> Iterator[str]:
-    from virnucpro.metrics.classification import metric_text
-    from virnucpro.training.classifier.card import predict_commands
-
     if report is None:
-        yield f"Nothing to do: {output} was already trained with these data and settings."
+        shared.tell(f"Nothing to do: {output} was already trained with these data and settings.")
         return
-    yield f"Trained for {counted(report.epochs, 'epoch')}; kept epoch {report.best_epoch}."
-    for part, metrics in report.metrics.items():
-        yield (
-            f"{part}: {metrics['frames']:,} frames, AUROC {metric_text(metrics['auroc'])}, "
-            f"accuracy {metric_text(metrics['accuracy'])}, F1 {metric_text(metrics['f1'])}"
-        )
-    yield f"Scores are calibrated with a temperature of {report.temperature:.4g}."
-    yield f"Classifier: {output}; model card: {output.with_suffix('.md')}"
-    yield "Next: " + "\n      ".join(predict_commands(report, output))
+    measured = (
+        f"{part}: {metrics['frames']:,} frames, AUROC {metric_text(metrics['auroc'])}, "
+        f"accuracy {metric_text(metrics['accuracy'])}, F1 {metric_text(metrics['f1'])}"
+        for part, metrics in report.metrics.items()
+    )
+    shared.tell(
+        f"Trained for {counted(report.epochs, 'epoch')}; kept epoch {report.best_epoch}.",
+        *measured,
+        f"Scores are calibrated with a temperature of {report.temperature:.4g}.",
+        f"Classifier: {output}; model card: {output.with_suffix('.md')}",
+        "Next: " + "\n      ".join(predict_commands(report, output)),
+    )
 
 
-@shared.command(short_help="Train a small encoder and its classifier, on the CPU.")
-@click.argument("dataset", type=shared.FOLDER, metavar="DATASET")
-@shared.option(
-    "-o --output-dir", shared.FOLDER, "Folder of the encoder and the classifier.", required=True
+@command(
+    DATASET,
+    option("-o --output-dir", FOLDER, "Folder of encoder and classifier.", required=True),
+    option("--steps", Count, "Number of batches.  [default: that of model type lite]"),
+    option("--start-from ENCODER", FILE, "Begin with the weights of an earlier lite encoder."),
+    option("--learning-rate", Rate, "Highest learning rate.  [default: that of model type lite]"),
+    option(
+        "--mask REGIONS",
+        FILE,
+        "Do not train on these regions of records labelled others: a table as STEM_regions.tsv of "
+        "predict. A column group names the groups that they are drawn as.",
+    ),
+    option("--more-of GROUP", str, "Draw this group three times as often.", multiple=True),
+    common="seed threads force",
 )
-@shared.option("--steps", Count, "Number of batches.  [default: that of model type lite]")
-@shared.option(
-    "--start-from ENCODER",
-    shared.FILE,
-    "Begin with the weights of the lite encoder of an earlier training.",
-)
-@shared.option(
-    "--learning-rate",
-    Annotated[float, Meta(gt=0)],
-    "Highest learning rate.  [default: that of model type lite]",
-)
-@shared.option(
-    "--mask REGIONS",
-    shared.FILE,
-    "Do not train on the regions that this table lists in records labelled others, such as "
-    "proviruses. It has the columns record, start and end, as STEM_regions.tsv of predict. With a "
-    "column group, regions that have a name there are drawn as a group of that name.",
-)
-@shared.option(
-    "--more-of GROUP",
-    str,
-    "Draw pieces of this group of genomes three times as often. Can be repeated.",
-    multiple=True,
-)
-@shared.seed_option
-@shared.threads_option
-@shared.force_option
-@shared.global_options
 def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
-    """Train a small encoder and a classifier, as those of model type lite, on DATASET.
+    """Train a small encoder and its classifier, on the CPU.
 
-    DATASET holds whole records (train prepare --content records). Encoder and classifier are
-    trained together on pieces drawn from them, of all chunk lengths of DATASET. The validation part
-    calibrates the scores. No GPU is needed. The same command continues an interrupted training.
+    They are like those of model type lite. DATASET holds whole records (train prepare --content
+    records). Encoder and classifier are trained together on pieces drawn from them, of all chunk
+    lengths of DATASET. The validation part calibrates the scores. The same command continues an
+    interrupted training.
 
     Examples:
       virnucpro train prepare genomes.tsv -o data --content records -e 500,300,150
@@ -532,49 +374,35 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
       virnucpro predict data/train_records.fa -o found -m lite
       virnucpro train lite data --output-dir cleaner --mask found/train_records_regions.tsv
 
-    Then: virnucpro predict contigs.fa -m custom -p my_lite/lite_classifier.safetensors -e 500
-    -c my_lite.yaml, where my_lite.yaml names the encoder:
-
-    \b
-      features:
-        dnabert: {model_name: my_lite/lite_encoder.safetensors}
+    At its end, it prints the command and the configuration that use the new model.
     """
-    shared.say_at_start(f"training a lite encoder on {dataset}")
     import torch
 
     from virnucpro.training.data.dataset import Dataset
     from virnucpro.training.lite.fitting import fit_lite, training_files
     from virnucpro.training.lite.trainer import LiteTrainingSettings
-    from virnucpro.ui.step_screen import TrainingScreen
 
     if options["threads"]:
         torch.set_num_threads(options["threads"])
-    loaded, force = shared.configuration(), options["force"]
-    given = {
-        name: options[name]
-        for name in ("seed", "steps", "learning_rate", "more_of")
-        if options[name] is not None
-    }
-    advice = f"run the same command again{' without --force' if force else ''} to continue"
-    screen = TrainingScreen(loaded.display)
-    with shared.shown_on(screen, loaded.warnings, advice=advice) as interruption:
+    names = ("seed", "steps", "learning_rate", "more_of")
+    given = {name: options[name] for name in names if options[name] is not None}
+    with shared.steps(shared.configuration()) as screen:
         report = fit_lite(
             Dataset(dataset),
             output_dir,
             LiteTrainingSettings(**given),
             screen.show,
             screen,
-            interruption,
+            screen.interruption,
             start=options["start_from"],
             mask=options["mask"],
-            force=force,
+            force=options["force"],
         )
         if report is not None and report["temperature"] is None:
             screen.warn("no validation records of both labels: the scores are not calibrated")
     if report is None:
         shared.tell(
-            loaded,
-            f"Nothing to do: {output_dir} was already trained with these data and settings.",
+            f"Nothing to do: {output_dir} was already trained with these data and settings."
         )
         return
     lines = [
@@ -585,7 +413,6 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
     ]
     encoder_file, _, classifier_file = training_files(output_dir).results
     shared.tell(
-        loaded,
         *lines,
         f"Encoder, classifier and lite.json are in {output_dir}",
         f"Next: virnucpro predict contigs.fa -m custom -p {shlex.quote(str(classifier_file))} "

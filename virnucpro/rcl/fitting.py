@@ -28,7 +28,6 @@ from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
 from virnucpro.training.curves import draw_curve
 from virnucpro.training.data.dataset import PARTS, Part
-from virnucpro.training.packages import require_packages
 from virnucpro.training.progress import TrainingEvent
 from virnucpro.training.run import TrainingFiles, begin_training, run_training
 from virnucpro.training.savepoint import Savepoint
@@ -55,10 +54,8 @@ def fit_rcl(
     before the training. Returned are the folder and the state after the last epoch.
     """
     disk, tensorboard = Disk(), settings.logging.use_tensorboard
-    clusters = ["Bio", "scipy"] if settings.split == "clusters" else []
     if settings.training.batch_size < 2 * len(devices):
         raise UsageError("--batch-size must be two proteins or more for each process or GPU")
-    require_packages(["sklearn", "pandas", *clusters, *(["tensorboard"] if tensorboard else [])])
     proteins, warnings = read_proteins(*settings.tables, settings.data.max_length)
     for warning in warnings:
         show(Notice("warning", warning))

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
 from virnucpro.contracts import SPLITTING, Device, Json
-from virnucpro.encoders.family import Reading
 from virnucpro.errors import InputError, UsageError, VirNucProError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import Executor
@@ -40,16 +39,13 @@ class Outcome:
     """What came out of a run.
 
     ``copies`` is the number of frames that are the same as an earlier one (None where nobody
-    looked), ``reading`` what of a chunk the encoders read, ``pairs`` whether a record is a pair of
-    reads, ``failed_records`` the number of records of which a frame could not be embedded,
-    ``computed`` the number of tasks that were carried out.
+    looked), ``pairs`` whether a record is a pair of reads, ``failed_records`` the number of records
+    of which a frame could not be embedded, ``computed`` the number of tasks that were carried out.
     """
 
     results: OutputFigures
     frames: int
     copies: int | None
-    reading: Reading
-    chunk_length: int
     pairs: bool
     failed_records: int
     computed: int
@@ -144,8 +140,6 @@ def finish(
         results,
         frames=ledger.outputs("translation")[0].rows,
         copies=splitting.copies if isinstance(splitting, SplittingFigures) else None,
-        reading=models.encoders.nucleotide.reading,
-        chunk_length=request.layout.chunk_length,
         pairs=request.input_files.paired,
         failed_records=failed,
         computed=run.computed.total(),

@@ -35,7 +35,6 @@ from virnucpro.training.classifier.trainer import (
     fold_standardisation,
 )
 from virnucpro.training.data.dataset import PARTS, Dataset, Part, read_embedding_record
-from virnucpro.training.packages import require_packages
 from virnucpro.training.progress import Show
 from virnucpro.training.run import TrainingFiles, begin_training, run_training
 from virnucpro.training.savepoint import Savepoint
@@ -76,7 +75,6 @@ def fit_classifier(
         option="--output",
     )
     records = embedding_records(dataset)
-    require_packages(["sklearn", "tensorboard"] if tensorboard else ["sklearn"])
     record = records["train"]
     identity: dict[str, Json] = {
         "data set": record["data_set"],

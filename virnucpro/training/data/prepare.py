@@ -43,7 +43,6 @@ from virnucpro.training.data.parts import (
 )
 from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
 from virnucpro.training.data.table import read_genome_table
-from virnucpro.training.packages import require_packages
 from virnucpro.version import __version__
 
 if TYPE_CHECKING:
@@ -107,7 +106,6 @@ def prepare_dataset(
     disk: Disk | None = None,
 ) -> PreparedDataset:
     """Make the data set, unless the same one exists already."""
-    require_packages(["pandas"], "train prepare")
     disk = disk or Disk()
     if settings.test + settings.validation > 1:
         raise UsageError("--test and --validation are together more than all genomes")
