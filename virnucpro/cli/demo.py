@@ -35,7 +35,6 @@ def demo(folder: Path, **options: Any) -> int:
     needed.
 
     Examples:
-      virnucpro demo
       virnucpro demo my_demo --device cpu
     """
     settings = shared.configuration({**options, "model_type": "lite"})

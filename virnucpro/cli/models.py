@@ -25,7 +25,6 @@ def list_models(as_json: bool) -> None:
     """Show the known models, their sizes and where they are.
 
     Examples:
-      virnucpro models list
       virnucpro models list --json
     """
     from virnucpro.models.store import locate_model, model_files, read_model_records
@@ -108,7 +107,6 @@ def verify(names: tuple[str, ...], renew: bool) -> None:
     recorded at the first call.
 
     Examples:
-      virnucpro models verify
       virnucpro models verify 500_model.pth
     """
     if renew and not names:

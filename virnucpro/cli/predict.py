@@ -51,22 +51,15 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
     """Decide for every record of INPUT whether it is viral.
 
     Records are cut into chunks. The open reading frames of the chunks are embedded with DNABERT-S
-    and ESM-2, and a classifier scores each frame. A second run of the same command
-    computes only what is missing.
-
-    With several inputs, or a pattern such as 'reads/*.fq.gz', each has its results in a folder of
-    its name below the output directory. The models are loaded once for all of them.
+    and ESM-2, and a classifier scores each frame. A second run of the same command computes only
+    what is missing. With several inputs, each has its results in a folder of its name.
 
     Examples:
       virnucpro predict --input contigs.fa --output-dir results
       virnucpro predict reads.fq.gz -o results --gpus 0,1,2
-      virnucpro predict reads.fq.gz -o results --cluster auto
-      virnucpro predict contigs.fa -o results --model-type lite
       virnucpro predict R1.fq.gz --input2 R2.fq.gz -o results -m lite -e 150
       virnucpro predict contigs.fa -o results --conservative --min-length 3000
-      virnucpro predict contigs.fa -m custom -p my.safetensors -e 300
       virnucpro predict reads/*.fq.gz -o results
-      virnucpro predict --input-list samples.tsv -o results
       zcat *.fa.gz | virnucpro predict - -o results --device cpu
     """
     if bool(sources) + (named_source is not None) + bool(options["input_list"]) != 1:

@@ -45,11 +45,8 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     the option that sets another.
 
     Examples:
-      virnucpro profile --model esm2
       virnucpro profile --model dnabert-s --gpus 1 -o dnabert.json
       virnucpro profile --model esm2 -p esm2_t12_35M_UR50D --device cpu --budgets 512,1024,2048
-
-    The weights are those that predict would use.
     """
     import torch
 

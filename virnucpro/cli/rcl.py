@@ -58,7 +58,6 @@ def predict(proteins: str, model: str, **options: Any) -> None:
 
     Examples:
       virnucpro rcl predict proteins.fa --output-dir results
-      virnucpro rcl predict proteome.faa.gz -o results --model blosum_unet --rcl-fasta
       virnucpro rcl predict proteins.fa -o results --model runs/run_003 --threshold 0.7
       zcat *.faa.gz | virnucpro rcl predict - -o results --residues
     """
@@ -228,7 +227,6 @@ def train(precomputed: Path | None, **options: Any) -> None:
 
     Examples:
       virnucpro rcl train --encoding blosum --model unet --serpins serpins.csv --others others.csv
-      virnucpro rcl train --encoding onehot --model cnn --config config.yaml --epochs 20
       virnucpro rcl train --encoding blosum --model unet --config config.yaml --gpu-ids 0,1
           --mixed-precision
 
@@ -373,7 +371,6 @@ def validate(tables: tuple[Path, ...], max_length: int) -> int:
     standard output. No file is written. The exit code is 65 if a row is wrong.
 
     Examples:
-      virnucpro rcl validate serpins.csv
       virnucpro rcl validate serpins_train.csv serpins_test.csv > report.txt
     """
     from virnucpro.rcl.proteins import check_tables

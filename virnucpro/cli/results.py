@@ -33,8 +33,6 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
     Examples:
       virnucpro call results --conservative
       virnucpro call results --max-fdr 0.05 --min-length 3000
-      virnucpro call results other_results --min-score 0.5
-      virnucpro call results --stem sample1 --relaxed
       virnucpro call results --max-fdr 0.1 --input /new/place/contigs.fa
     """
     settings = shared.configuration(options)
@@ -72,7 +70,6 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
 
     Examples:
       virnucpro report results
-      virnucpro report results_of_several_inputs
       virnucpro report sample1 sample2 sample3 -o overview.html
     """
     from virnucpro.report.writing import earlier_page, write_overview, write_report
@@ -159,7 +156,6 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     Examples:
       virnucpro evaluate results --labels labels.tsv
       virnucpro evaluate results --labels dataset/genomes.tsv --level contig -o figures
-      virnucpro evaluate results/test_merged/prediction_results.txt --labels test_frames.tsv
       virnucpro evaluate validation --labels labels.tsv --calibrate my.safetensors
           --output calibrated.safetensors
 

@@ -28,7 +28,6 @@ def status(output_dir: Path, as_json: bool) -> None:
     is locked or written. Times are for one device.
 
     Examples:
-      virnucpro status results
       virnucpro status results --json
     """
     root = output_dir.absolute()

@@ -74,7 +74,6 @@ def download(
     list of the release. The same command continues a download that was interrupted.
 
     Examples:
-      virnucpro train download --release-groups viral,archaea --max-files 1 --dry-run
       virnucpro train download --release-groups viral,bacteria,fungi -o refseq
       virnucpro train prepare refseq/refseq.tsv --output-dir data
     """
@@ -168,7 +167,6 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     Examples:
       virnucpro train prepare genomes.tsv --output-dir data
       virnucpro train prepare genomes.tsv -o data -e 300,500 --genomes /data/refseq
-      virnucpro train prepare genomes.tsv -o data --test 0 --validation 0.05 --seed 7
       virnucpro train prepare genomes.tsv -o records --content records -e 500,300,150
 
     \b
@@ -230,8 +228,6 @@ def embed(dataset: Path, **options: Any) -> int:
 
     Examples:
       virnucpro train embed DATASET
-      virnucpro train embed DATASET --gpus 0,1 --precision bf16
-      virnucpro train embed DATASET --protein-model esm2_t6_8M_UR50D --device cpu
       virnucpro train embed DATASET --protein-model esm2_t33_650M_UR50D --parts train,validation
     """
     settings = shared.configuration(options)
@@ -298,10 +294,6 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     Examples:
       virnucpro train classifier DATASET --output my.safetensors
       virnucpro train classifier DATASET --output my.safetensors --recipe modern --gpu-ids 0,1
-      virnucpro train classifier DATASET --output my.safetensors --processes 4 --tensorboard runs
-      virnucpro train classifier DATASET --output my.safetensors --resume
-
-    Then: virnucpro predict contigs.fa -m custom -p my.safetensors -e 500
     """
     settings = shared.configuration({name: options[name] for name in ("threads", "no_progress")})
     from virnucpro.devices import choose_devices, visible_gpus
@@ -369,12 +361,9 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
     Examples:
       virnucpro train prepare genomes.tsv -o data --content records -e 500,300,150
       virnucpro train lite data --output-dir my_lite
-      virnucpro train lite data --output-dir trial --steps 500 --threads 4
       virnucpro train lite more --output-dir better --start-from my_lite/lite_encoder.safetensors
       virnucpro predict data/train_records.fa -o found -m lite
       virnucpro train lite data --output-dir cleaner --mask found/train_records_regions.tsv
-
-    At its end, it prints the command and the configuration that use the new model.
     """
     import torch
 

@@ -69,7 +69,6 @@ def validate(source: Path, mates: Path | None, interleaved: bool, expected_lengt
     All of INPUT is read, and no file is written.
 
     Examples:
-      virnucpro utils validate reads.fq.gz --expected-length 300
       virnucpro utils validate R1.fq.gz --input2 R2.fq.gz
     """
     from virnucpro.io.input_summary import summarise_input
