@@ -18,34 +18,16 @@ if TYPE_CHECKING:
     from virnucpro.run.sample_list import Sample
 
 
-SECTIONS = {
-    "Input": ("--input", "--input2", "--interleaved", "--input-list", "--duplicate-ids", "--dedup"),
-    "Models": ("--model-type", "--model-path", "--expected-length"),
-    "Hardware": (
-        *("--device", "--gpus", "--cpu-workers", "--precision", "--compile", "--esm-batch-size"),
-        *("--dnabert-batch-size", "--batch-size", "--num-workers", "--threads", "--parallel"),
-        "--cluster",
-    ),
-    "Calls": ("--min-score", "--max-fdr", "--min-length", "--relaxed", "--conservative"),
-    "Run": ("--resume", "--force", "--config", "--help"),
-    "Output": (
-        *("--output-dir", "--keep-intermediate", "--no-features", "--no-progress"),
-        *("--verbose", "--quiet", "--log-file"),
-    ),
-}
-
-
 @command(
     argument("sources", INPUT, nargs=-1, metavar="[INPUT]..."),
     option("--input FILE named_source", INPUT, "FASTA or FASTQ file; - is standard input."),
     option("--input2 FILE mates", INPUT, "Second mates of paired reads; each pair gets one call."),
     option("--interleaved", bool, "INPUT has both mates of paired reads, one after the other."),
-    option("--input-list", FILE, "Tab-separated table of inputs: name, file and perhaps input2."),
+    option("--input-list", FILE, "Tab-separated table of inputs: name, file, and input2 of pairs."),
     option("-o --output-dir", FOLDER, "Folder of the results.  [default: STEM_predictions]"),
     option("-k --keep-intermediate", bool, "Keep chunks, frames and features after the run."),
     option("--parallel", bool, "Accepted without effect: every visible GPU is used anyway."),
     common=f"{shared.PREDICT} resume force no_progress",
-    sections=SECTIONS,
 )
 def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) -> int:
     """Decide for every record of INPUT whether it is viral.

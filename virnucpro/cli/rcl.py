@@ -91,14 +91,7 @@ def predict(proteins: str, model: str, **options: Any) -> None:
     option("--most", Count, "Draw at most so many proteins.", default=100),
     common="force",
 )
-def plot(
-    results: Path,
-    ids: tuple[str, ...],
-    output_dir: Path | None,
-    suffix: str,
-    most: int,
-    force: bool,
-) -> None:
+def plot(results: Path, ids: tuple[str, ...], most: int, **options: Any) -> None:
     """Draw the probability along proteins, and their RCL.
 
     RESULTS is an output directory of rcl predict --residues. Drawn are the proteins with an RCL, or
@@ -114,13 +107,13 @@ def plot(
     from virnucpro.rcl.plots import draw_protein, named_run, read_predictions
 
     run = named_run(results)
-    folder = output_dir or run.folder / f"{run.stem}_plots"
+    folder = options["output_dir"] or run.folder / f"{run.stem}_plots"
     threshold = float(run.record["settings"]["threshold"])
     pictures = 0
     for protein, residues in read_predictions(run, frozenset(ids), most):
-        path = folder / picture_name(protein.accession, suffix)
-        content = draw_protein(protein, residues, threshold, suffix)
-        shared.save_output(path, content, force=force, option="--output-dir")
+        path = folder / picture_name(protein.accession, options["suffix"])
+        content = draw_protein(protein, residues, threshold, options["suffix"])
+        shared.save_output(path, content, force=options["force"], option="--output-dir")
         pictures += 1
     shared.say(f"{counted(pictures, 'picture')} in {folder}")
     if pictures == most and not ids:

@@ -78,12 +78,10 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
 
     disk = Disk()
     runs = [named for folder in dict.fromkeys(folders) for named in finished_runs(folder)]
-    if output is not None and len(runs) == 1:
-        raise UsageError("--output names the overview of several runs, and there is only one")
     of_samples = output is None and len(folders) == 1 and bool(runs_of_samples(folders[0]))
     common = SamplesFolder(folders[0]).overview if of_samples else Path("virnucpro_overview.html")
-    overview = output or common
-    if of_samples or len(runs) > 1:
+    overview = (output or common) if of_samples or output or len(runs) > 1 else None
+    if overview:
         earlier_page(overview)  # refuses another file before any report is written
     with shared.steps(shared.configuration()) as screen:
         for name, run in runs:
@@ -91,9 +89,9 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
             screen.say(f"report: {write_report(run, disk, screen.show, again=True)}")
         if of_samples:
             renew_samples(folders[0], screen.say)
-        elif len(runs) > 1:
+        elif overview:
             write_overview(overview, runs, disk)
-        if of_samples or len(runs) > 1:
+        if overview:
             screen.say(f"overview: {overview}")
 
 
@@ -105,14 +103,7 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     option("-o --output", FILE, "The picture.  [default: STEM_plots/ID.png]"),
     common="force",
 )
-def plot(
-    folder: Path,
-    record: str,
-    stem: str | None,
-    chosen: str | None,
-    output: Path | None,
-    force: bool,
-) -> None:
+def plot(folder: Path, record: str, output: Path | None, **options: Any) -> None:
     """Draw the scores along one record.
 
     The picture has the scores of all chunks of a record of a finished run in DIR, and its regions.
@@ -126,13 +117,13 @@ def plot(
     from virnucpro.results import open_run
 
     named = output.suffix.lower().removeprefix(".") if output else ""
-    suffix = chosen or named or FORMATS[0]
+    suffix = options["chosen"] or named or FORMATS[0]
     if suffix not in FORMATS or named not in ("", suffix):
         raise UsageError(f"--output {output}: the name must end in .png or .svg, as --format says")
-    run = open_run(folder, stem)
-    track = find_track(run, record)
+    run = open_run(folder, options["stem"])
+    picture = track_picture(find_track(run, record), suffix)
     path = output or Layout(folder, run.stem).plots / picture_name(record, suffix)
-    shared.save_output(path, track_picture(track, suffix), force=force, option="--output")
+    shared.save_output(path, picture, force=options["force"], option="--output")
     shared.say(f"picture: {path}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
@@ -167,28 +167,12 @@ PREDICT = " ".join((*(n for n, s in SETTINGS.items() if s.options and n not in C
 
 
 class Command(click.Command):
-    """A command whose docstring ends with its examples, which help texts show behind the options.
+    """A command whose docstring ends with its examples; help texts show them behind the options."""
 
-    ``sections`` maps headings to the long names of the options below them.
-    """
-
-    def __init__(
-        self, name: str, *, sections: Mapping[str, Sequence[str]] = {}, **more: Any
-    ) -> None:
+    def __init__(self, name: str, **more: Any) -> None:
         super().__init__(name, **more)
         self.help, title, examples = inspect.cleandoc(more["help"]).partition("\nExample")
         self.epilog = f"\b\n{title[1:]}{examples}\n\n{EXIT_CODES}"
-        self.sections = sections
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options of each section."""
-        if not self.sections:
-            super().format_options(ctx, formatter)
-        options = {max(option.opts, key=len): option for option in self.get_params(ctx)}
-        for heading, names in self.sections.items():
-            with formatter.section(heading):
-                rows = [options[name].get_help_record(ctx) for name in names]
-                formatter.write_dl([row for row in rows if row])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Carry out the command, unless its options contradict each other."""
