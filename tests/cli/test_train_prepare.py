@@ -86,6 +86,14 @@ def test_refusals(call: Callable, table: Path, tmp_path: Path, options: str) -> 
     assert not (tmp_path / "data").exists()
 
 
+def test_a_missing_package_is_named(
+    call: Callable, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    done = call("train", "prepare", table, "-o", tmp_path / "data")
+    assert (done.code, "pip install 'virnucpro[train]'" in done.err) == (64, True)
+
+
 def test_a_signal_leaves_no_data_set_and_the_next_run_starts_over(
     call: Callable, tmp_path: Path
 ) -> None:

@@ -13,7 +13,6 @@ from virnucpro.formatting import printable
 from virnucpro.layout import SamplesFolder
 from virnucpro.settings import Share
 
-FORMATS = ("png", "svg")  # of pictures
 FOLDERS = argument("folders", FOLDER, nargs=-1, required=True, metavar="DIR...")
 
 
@@ -99,8 +98,7 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     argument("folder", FOLDER, metavar="DIR"),
     option("--record ID", str, "The record to draw.", required=True),
     option("--stem STEM", str, "The run, where DIR holds several."),
-    option("--format chosen", FORMATS, "Format.  [default: that of --output, or else png]"),
-    option("-o --output", FILE, "The picture.  [default: STEM_plots/ID.png]"),
+    option("-o --output", FILE, "The picture, .png or .svg.  [default: STEM_plots/ID.png]"),
     common="force",
 )
 def plot(folder: Path, record: str, output: Path | None, **options: Any) -> None:
@@ -110,16 +108,15 @@ def plot(folder: Path, record: str, output: Path | None, **options: Any) -> None
 
     Examples:
       virnucpro plot results --record contig_17
-      virnucpro plot results --record contig_17 --format svg -o contig_17.svg
+      virnucpro plot results --record contig_17 -o contig_17.svg
     """
     from virnucpro.layout import Layout, picture_name
     from virnucpro.report.tracks import find_track, track_picture
     from virnucpro.results import open_run
 
-    named = output.suffix.lower().removeprefix(".") if output else ""
-    suffix = options["chosen"] or named or FORMATS[0]
-    if suffix not in FORMATS or named not in ("", suffix):
-        raise UsageError(f"--output {output}: the name must end in .png or .svg, as --format says")
+    suffix = output.suffix.lower().removeprefix(".") if output else "png"
+    if suffix not in ("png", "svg"):
+        raise UsageError(f"--output {output}: the name must end in .png or .svg")
     run = open_run(folder, options["stem"])
     picture = track_picture(find_track(run, record), suffix)
     path = output or Layout(folder, run.stem).plots / picture_name(record, suffix)

@@ -145,7 +145,7 @@ RELAXED, CONSERVATIVE = PRESETS["relaxed"], PRESETS["conservative"]
 COMMON = {
     "seed": option("--seed", CountOrZero, "Seed of all random choices.", default=0),
     "resume": option("--resume", bool, "Continue unfinished work, and try again what failed."),
-    "force": option("-f --force", bool, "Start over; existing results are moved aside."),
+    "force": option("-f --force", bool, "Start over; what is there is moved aside."),
     "no_progress": option("--no-progress", bool, "Print a line every 10 seconds instead."),
     "json": option("--json as_json", bool, "Print JSON, for programs."),
     "relaxed": option(

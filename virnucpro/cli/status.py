@@ -106,7 +106,7 @@ def _lines(run: RunStatus) -> Iterator[str]:
             text = "unknown: not split yet"
         elif stage.sequences is not None:
             text += f", {stage.sequences_done:,} of {stage.sequences:,} sequences"
-        missing = f"  (first: {stage.missing[0]})" if stage.missing else ""
+        missing = f"  ({stage.missing[0]})" if stage.missing else ""
         yield f"{stage.title:{width}} {text}{missing}"
     for failure in run.failures[:SHOWN]:
         count = f"{len(failure.ids):,} sequences of {failure.file}"

@@ -304,9 +304,9 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     from virnucpro.training.classifier.trainer import RECIPES
 
     devices = choose_devices(training_machine(settings.machine.threads, options), visible_gpus())
-    names = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
-    given = {name: options[name] for name in names if options[name] is not None}
-    training = replace(RECIPES[options["recipe"]], **given)
+    recipe = RECIPES[options["recipe"]]
+    given = {name: options[name] for name in vars(recipe) if options.get(name) is not None}
+    training = replace(recipe, **given)
     choose_precision(training.precision, devices)
     if len(devices) > training.batch_size:
         raise UsageError(
