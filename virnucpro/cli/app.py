@@ -29,11 +29,6 @@ The steps in their order:
   virnucpro train embed DATASET
   virnucpro train classifier DATASET --output my.safetensors
 """
-RCL_EPILOG = """\b
-Examples:
-  virnucpro rcl predict proteins.fa --output-dir results
-  virnucpro rcl train --encoding blosum --model unet --serpins serpins.csv --others others.csv
-"""
 
 
 class LazyGroup(click.Group):
@@ -72,7 +67,6 @@ rcl = LazyGroup(
     "rcl",
     modules=dict.fromkeys(RCL_COMMANDS, "rcl"),
     help="Find the reactive center loop in serpins.",
-    epilog=RCL_EPILOG,
 )
 app = LazyGroup(
     "virnucpro",

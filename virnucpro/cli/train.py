@@ -149,7 +149,7 @@ def download(
     option("-e --expected-length LIST lengths", LENGTHS, "Bases per chunk.", default="500"),
     option("--validation", Share, "Fraction of the genomes for validation.", default=0.1),
     option("--test", Share, "Fraction of the genomes for the test.", default=0.1),
-    option("--relatives", Share, "Most 31-mers shared with a held-out genome.", default=0.05),
+    option("--relatives", Share, "Largest share of 31-mers in held-out genomes.", default=0.05),
     option("--shard-size", Count, "Most frames per shard.  [default: as predict]"),
     option("--balance/--no-balance", bool, "Take as many frames of either label.", default=True),
     option("--stride", Count, "Begin a chunk of frames every N bases.  [default: as predict]"),
@@ -170,12 +170,8 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
       virnucpro train prepare genomes.tsv -o records --content records -e 500,300,150
 
     \b
-    TABLE is tab-separated, with a header:
-      file           label   group     split     genome       taxon       match
-      phages.fa.gz   virus   phages    test=0.2  ^(\\S+)_frag  host=(\\w+)
-      viral.1.gbff   virus   RefSeq
-      bacteria.fna   others  bacteria                         ^\\S+ (\\w+)  genome
-    The columns file, label (virus or others) and group are required. The others are optional:
+    TABLE is tab-separated, with a header. The columns file, label (virus or others) and group are
+    required. The others are optional:
       split    auto, train, validation, test, or a fraction such as test=0.2
       genome   pattern whose first group names the genome (default: every record is a genome)
       taxon    pattern whose first group names a genus, host or family that is never divided

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 COLOURS = {"virus": "#c0392b", "undecided": "#e0a030", "nonvirus": "#3a6ea5", "unscored": "#a0a0a0"}
-_COLUMNS = {
-    "virus_records": ("Virus", "Records that are called virus", "{:,.0f}", "Reds"),
-    "virus_share": ("% virus", "Share of the bases that are called virus", "{:,.2f}", "Reds"),
-    "records": ("Records", "Records of the input", "{:,.0f}", "Greys"),
-    "unscored": ("Unscored", "Records that could not be scored", "{:,.0f}", "Oranges"),
+HEADERS = {
+    "virus_records": {"title": "Virus", "format": "{:,.0f}"},
+    "virus_share": {"title": "% virus", "description": "Of the bases"},
+    "records": {"title": "Records", "format": "{:,.0f}"},
+    "unscored": {"title": "Unscored", "format": "{:,.0f}"},
 }
 
 
@@ -151,11 +151,10 @@ def _sections(name: str, run: PredictionRun) -> Iterator[dict[str, Json]]:
         "records": shown.records,
         "unscored": unscored,
     }
-    keys = ("title", "description", "format", "scale")
     yield {
         "id": "virnucpro_general",
         "plot_type": "generalstats",
-        "headers": {key: dict(zip(keys, texts, strict=True)) for key, texts in _COLUMNS.items()},
+        "headers": HEADERS,
         "data": {name: columns},
     }
     yield {
