@@ -20,11 +20,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 
 from benchmarks.encoders import measured_precisions
 from virnucpro.contracts import Device
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
-from virnucpro.rcl.models import MASKED, PADDED, RclModel
+from virnucpro.rcl.models import RclModel
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
 from virnucpro.rcl.rule import RegionRule, find_region
@@ -46,7 +47,7 @@ def prediction_work(
     torch.manual_seed(0)
     width = RESIDUE_ENCODINGS[encoding].width
     network = NETWORKS["unet"](width).eval()
-    model = RclModel(network, "unet", {}, encoding, PADDED if padded else MASKED)
+    model = RclModel(network, encoding, padded=padded)
     sequences = [protein.sequence for protein in proteins]
 
     def work() -> None:
@@ -62,7 +63,7 @@ def training_work(
     """Return a function that trains for an epoch, without validation."""
     fit = {"batch_size": size, "fragments": 0.0}
     options = {"encoding": encoding, "precision": precision, "training": fit}
-    settings, _ = training_settings("original" if padded else "modern", None, options)
+    settings, _ = training_settings(None, options)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "training.pt"
         save_savepoint(path, Savepoint({}), Disk())
@@ -73,7 +74,12 @@ def training_work(
 
     def work() -> None:
         for number, content in enumerate(loop.epoch_plan(0, 0).batches):
-            loop.step(number, content)
+            more = MAX_LENGTH - content.x.shape[1] if padded else 0
+            x, labels = (
+                F.pad(content.x, (0, 0, 0, more)),
+                F.pad(content.labels, (0, more), value=-1),
+            )
+            loop.step(number, content._replace(x=x, labels=labels))
 
     return work
 

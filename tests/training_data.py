@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from virnucpro.executors.executor import Executor
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import open_frames
+from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.tables import LABELLED_FRAMES
 from virnucpro.training.data.dataset import PARTS, Dataset, LabelledFrame
+from virnucpro.training.embed import EmbeddedPart, embed
 
 STOPS = ("TAA", "TAG", "TGA")
 LENGTH = 300
@@ -52,7 +56,6 @@ def make_dataset(
         "schema": 2,
         "content": "frames",
         "lengths": [LENGTH],
-        "shard_size": shard,
         "seed": 1,
         "version": "2.0.0",
         "command": ["virnucpro", "train", "prepare", "genomes.tsv"],
@@ -60,7 +63,7 @@ def make_dataset(
         "parts": parts,
     }
     dataset.description_file.write_text(json.dumps(facts))
-    lines = ["record\tsource\tlabel\tgroup\tgenome\ttaxon\tpart\tbases\tchunks\tframes\tnote\n"]
+    lines = ["record\tsource\tlabel\tgroup\tgenome\ttaxon\tpart\tbases\tframes\tnote\n"]
     for part, count in zip(PARTS, genomes, strict=True):
         found = []
         for label in ("virus", "others"):
@@ -69,8 +72,7 @@ def make_dataset(
                 rows = list(frames_of(label, name, codons, number * 10 + PARTS.index(part)))
                 found += rows
                 cells = (name, "genomes.fa", label, f"{label}_group", name, name, part)
-                numbers = (3 * codons, -(-3 * codons // LENGTH), len(rows))
-                lines.append("\t".join(map(str, (*cells, *numbers, ""))) + "\n")
+                lines.append("\t".join(map(str, (*cells, 3 * codons, len(rows), ""))) + "\n")
         random.Random(part).shuffle(found)
         parts[part] = _write_part(dataset, part, found, shard)
     dataset.description_file.write_text(json.dumps(facts))
@@ -91,5 +93,11 @@ def _write_part(dataset: Dataset, part: str, found: list, shard: int) -> dict[st
         [LABELLED_FRAMES.header, *(LABELLED_FRAMES.line(**row[0]._asdict()) for row in found)]
     )
     dataset.frames_table(part).write_text(table)
-    counts = {label: sum(row[0].label == label for row in found) for label in LETTERS}
-    return {"shards": len(starts), "frames": len(found), **counts}
+    return {"shards": len(starts), "frames": len(found)}
+
+
+def embed_toy(dataset: Dataset, executor: Executor | None = None, **changed) -> list[EmbeddedPart]:
+    """Embed a data set with the toy encoders, or others in their place."""
+    analysis = replace(AnalysisSettings(model_type="toy").resolved(), **changed)
+    machine = MachineSettings(device="cpu")
+    return embed(dataset, analysis, machine, lambda event: None, executor=executor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 UNKNOWN = "-"  # stands where a figure is not known
 
@@ -92,3 +92,16 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield "  ".join(cells).rstrip()
+
+
+def markdown_text(text: object) -> str:
+    """Return text, such as a name that a user gave, without any meaning in Markdown or HTML."""
+    words = " ".join(str(text).split())
+    return "".join(f"\\{sign}" if sign in "\\`*_[]#|<>&~" else sign for sign in words)
+
+
+def markdown_table(headings: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
+    """Return a table in Markdown."""
+    header = list(headings)
+    lines: list[Iterable[object]] = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(map(markdown_text, line))} |" for line in lines)

@@ -172,7 +172,6 @@ class GenomeRow(NamedTuple):
     taxon: str
     part: str
     bases: int
-    chunks: int
     frames: int
     note: str
 
@@ -196,8 +195,6 @@ class EvaluationRow(NamedTuple):
     auroc_high: Figure | None
     auprc: Figure | None
     accuracy: Figure | None
-    accuracy_low: Figure | None
-    accuracy_high: Figure | None
     precision: Figure | None
     recall: Figure | None
     recall_all: Figure | None

@@ -42,7 +42,7 @@ def read_scores(record: Path, labels: Path) -> tuple[Scores, ContigModel | None]
     length = int(run.record["settings"]["analysis"]["chunk_length"])
     classifier = inspect_classifier(Path(run.record["models"]["classifier"]["path"]))
     model = classifier.contigs.get(length)
-    table = read_labels(labels).table.drop_duplicates("record").set_index("record")
+    table = read_labels(labels).set_index("record")
     known = {
         name: (label == "virus", group)
         for name, label, group in table[["label", "group"]].itertuples()

@@ -317,7 +317,7 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     check_accepted(done)
     assert table(tmp_path / name / f"{name}_contigs.tsv")[0]["record"] == "a"
     missing = run_forked("predict", f"{name}.fq", "-o", name, *TOY, cwd=tmp_path)
-    check_refused(missing, 64, "caf", "not found")
+    check_refused(missing, 64, "caf", "No such file")
 
 
 @pytest.mark.parametrize("encoding", ["", "ascii:strict"])

@@ -9,11 +9,10 @@ import pytest
 
 from tests.cli.inputs import PLAIN, TOY
 from tests.records_data import make_records
-from tests.training_data import make_dataset
+from tests.training_data import embed_toy, make_dataset
 from tests.unit.training.made_genomes import coding, write_fasta, write_table
 from virnucpro.cli import run
-from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
-from virnucpro.training.embed import EmbedRequest, embed
+from virnucpro.settings import TOY_CLASSIFIER
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +20,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An embedded data set, a finished run, and a table of genomes; not to be changed."""
     home = tmp_path_factory.mktemp("inputs")
     dataset = make_dataset(home / "dataset", genomes=(4, 2, 2), codons=600)
-    analysis = AnalysisSettings(model_type="toy").resolved()
     make_records(home / "records", genomes=(2, 1, 1), codons=300)
-    embed(EmbedRequest(dataset.root, analysis, MachineSettings(device="cpu")), lambda event: None)
+    embed_toy(dataset)
     (home / "sample.fa").write_bytes(PLAIN)
     assert run(list(map(str, ("predict", home / "sample.fa", "-o", home / "out", *TOY, "-q")))) == 0
     (home / "labels.tsv").write_text("record\tlabel\tgroup\tgenome\n")

@@ -25,10 +25,12 @@ from virnucpro.run.samples import predict_samples
 from virnucpro.run.status import statuses
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
+from virnucpro.tables import FAILURES
 
 FRAMES_PER_FILE = 20
 FRAMES_PER_WINDOW = 70  # three files
-FAILING = "r7_chunk_1F1"
+FAILING = "r14_chunk_1F1"
+COPIES = ["r61_chunk_1F1", "r64_chunk_1F1"]  # the same frame
 PURPOSE = "they are not kept, but removed when they are scored"
 
 
@@ -78,7 +80,8 @@ def _results(out: Path) -> dict[str, bytes]:
     return {
         path.relative_to(out).as_posix(): b"" if ".checkpoints" in path.parts else path.read_bytes()
         for path in sorted(out.rglob("*"))
-        if path.is_file() and not path.name.endswith(("_run.json", "_report.html", "run.log"))
+        if path.is_file()
+        and not path.name.endswith(("_run.json", "_report.html", "run.log", ".lock"))
     }
 
 
@@ -113,9 +116,11 @@ def test_the_results_are_the_same_and_features_of_one_window_exist(
     assert len([text for text in messages if PURPOSE in text]) == 1
     assert started["nucleotide_embeddings"] == started["scoring"] == len(left) > 2
     assert (left[-1], left == sorted(left, key=lambda n: -(n or 0))) == (0, True)
-    assert set(summary.seconds) >= {"protein_embeddings", "scoring", "prediction"}
     record = json.loads((out / "in_run.json").read_bytes())
-    files = -(-(summary.frames - (summary.copies or 0)) // FRAMES_PER_FILE)
+    assert set(record["seconds"]) >= {"protein_embeddings", "scoring", "prediction"}
+    counts = record["counts"]
+    assert counts == summary.record["counts"]
+    files = -(-(counts["frames"] - counts["identical_frames"]) // FRAMES_PER_FILE)
     assert {row["stage"]: row["tasks"] for row in record["workers"]} == {
         "nucleotide_embeddings": files,
         "protein_embeddings": files,
@@ -171,8 +176,8 @@ def test_stopped_at_random_moments_it_goes_on(
             break
         except Stopped:
             stops += 1
-            (state,) = statuses(out)
-            assert state.state in ("interrupted", "finished")  # and not yet tidied up
+            (status,) = statuses(out)
+            assert status["state"] in ("interrupted", "finished")  # and not yet tidied up
     assert stops > 1
     assert _results(out) == _results(kept)
     summary = run_prediction(_request(source, out), lambda _: None)
@@ -207,11 +212,10 @@ def test_what_has_scores_is_not_embedded_again(source: Path, kept: Path, tmp_pat
     request = _request(source, tmp_path / "out")
     _stopped_in(request, "protein_embeddings", 2)
     (status,) = statuses(tmp_path / "out")
-    stages = {stage.name: stage for stage in status.stages}
-    assert stages["merging"].files_done == 3
-    assert stages["nucleotide_embeddings"].files_done == 6
-    files = stages["merging"].files
-    assert files is not None
+    stages = {stage["stage"]: stage for stage in status["stages"]}
+    assert stages["merging"]["files_done"] == 3
+    assert stages["nucleotide_embeddings"]["files_done"] == 6
+    files = stages["merging"]["files"]
     todo = _computed(request)
     assert (todo["protein_embeddings"], todo["scoring"]) == (files - 3, files - 3)
     assert todo["nucleotide_embeddings"] == files - 6
@@ -294,10 +298,11 @@ def test_failed_sequences_are_tried_again_and_the_others_are_not(
     request = _request(source, tmp_path / "out")
     executor = PoisonedExecutor(LocalPool(Device("cpu")), (FAILING,), 0.0)
     summary = run_prediction(request, lambda _: None, executor=executor)
-    assert summary.failed_records >= 1
+    assert summary.failed_records == 3
     layout = request.layout
     assert _features(layout.root) == 1  # those of the file with the failure
-    assert FAILING in layout.failed_table.read_text()
+    (failure,) = FAILURES.read(layout.failed_table, "sequences")
+    assert failure[0].split(",") == [FAILING, *COPIES]
     todo = _computed(request)
     assert (todo["nucleotide_embeddings"], todo["scoring"]) == (0, 1)
     assert _results(layout.root) == _results(kept)

@@ -11,8 +11,7 @@ from virnucpro.rcl.models import RclModel, read_rcl_model, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.store.disk import Disk
 
-FILES = {"rcl_evaluation.tsv", "rcl_evaluation_proteins.tsv", "rcl_evaluation.md",
-         "rcl_evaluation.png", "rcl_evaluation.json"}  # fmt: skip
+FILES = {"rcl_evaluation.tsv", "rcl_evaluation_proteins.tsv", "rcl_evaluation.json"}  # fmt: skip
 
 
 @pytest.fixture
@@ -23,7 +22,7 @@ def models(tmp_path):
         torch.manual_seed(number)
         network = NETWORKS["cnn"](21, **settings).eval()
         paths.append(tmp_path / f"m{number}.safetensors")
-        write_rcl_model(paths[-1], RclModel(network, "cnn", settings, "onehot"), Disk())
+        write_rcl_model(paths[-1], RclModel(network, "onehot"), Disk())
     return paths
 
 
@@ -35,7 +34,7 @@ def test_models_side_by_side(call, models, tmp_path):
     done = call(*start, "-m", models[1], "--aa")
     assert done.code == 0, done.err
     assert {path.name for path in out.iterdir()} == FILES | {".checkpoints"}
-    for text in ("mean IoU", "residue MCC", "serpins missed", "m0.safetensors", "m1.safetensors"):
+    for text in ("mean iou", "residue mcc", "serpins missed", "m0.safetensors", "m1.safetensors"):
         assert text in done.out
     assert len((out / "rcl_evaluation_proteins.tsv").read_text().splitlines()) == 1 + 2 * 9
     table = (out / "rcl_evaluation.tsv").read_bytes()
@@ -55,12 +54,12 @@ def test_files_of_somebody_else_are_kept(call, models, tmp_path):
     serpins, _ = write_tables(tmp_path / "tables", 3)
     out = tmp_path / "out"
     out.mkdir()
-    (out / "rcl_evaluation.md").write_text("mine")
+    (out / "rcl_evaluation.tsv").write_text("mine")
     start = ("rcl", "evaluate", "--serpins", serpins, "-m", models[0], "-o", out, "--device", "cpu")
     assert call(*start).code == 64
-    assert (out / "rcl_evaluation.md").read_text() == "mine"
+    assert (out / "rcl_evaluation.tsv").read_text() == "mine"
     assert call(*start, "--force").code == 0
-    assert [p.read_text() for p in (out / ".checkpoints").rglob("rcl_evaluation.md")] == ["mine"]
+    assert [p.read_text() for p in (out / ".checkpoints").rglob("rcl_evaluation.tsv")] == ["mine"]
 
 
 def test_the_shipped_networks_can_be_read_and_are_small():
@@ -69,7 +68,6 @@ def test_the_shipped_networks_can_be_read_and_are_small():
     assert sum(path.stat().st_size for path in networks) < 8 << 20
     for path in networks:
         model = read_rcl_model(path)
-        assert model.kind == "unet"
-        assert model.padding == "masked"
+        assert isinstance(model.network, NETWORKS["unet"])
         (probabilities,) = model.probabilities(["MKLV" * 100])
         assert probabilities.max() < model.threshold

@@ -53,7 +53,7 @@ def predict(call: Callable, tmp_path: Path, fasta: Path) -> Callable:
         network.output[0].weight.copy_(torch.tensor([[-2.0] * 4, [2.0] * 4])[..., None])
         network.output[0].bias.copy_(torch.tensor([2.0, -2.0]))
     path = tmp_path / "my_model.safetensors"
-    write_rcl_model(path, RclModel(network.eval(), "cnn", settings, "onehot"), Disk())
+    write_rcl_model(path, RclModel(network.eval(), "onehot"), Disk())
 
     def _predict(*options: object, source: object = fasta, out: Path = tmp_path / "out") -> object:
         return call("rcl", "predict", source, "-o", out, "-m", path, *options)
@@ -198,7 +198,7 @@ def test_standard_input_and_compression(predict, tmp_path, fasta, monkeypatch):
 def test_what_is_refused(predict, tmp_path, monkeypatch, code, text, options):
     monkeypatch.chdir(tmp_path)
     network = NETWORKS["cnn"](320, channels=[2], kernel_sizes=[3]).eval()
-    model = RclModel(network, "cnn", {}, "esm2_8m")
+    model = RclModel(network, "esm2_8m")
     write_rcl_model(tmp_path / "esm.safetensors", model, Disk())
     path = tmp_path / "p.fa"
     path.write_text(text)

@@ -27,16 +27,11 @@ RESULTS = OutputFigures(
     calibrated=True,
     contig_model=(),
 )
-OUTCOME = Outcome(
-    RESULTS,
-    frames=1200,
-    copies=None,
-    pairs=False,
-    failed_records=0,
-    computed=9,
-    seconds={},
-    notice="",
-)
+
+
+def _outcome(**changes: object) -> Outcome:
+    results = replace(RESULTS, **changes)  # type: ignore[arg-type]
+    return Outcome(results, {"input": {"path": "a.fa"}}, failed_records=0, computed=9)
 
 
 @pytest.fixture
@@ -74,8 +69,7 @@ Results in results; open the first file first:
 def test_a_run_is_told_in_sentences(
     layout: Layout, changes: dict, said: list[str], unsaid: str
 ) -> None:
-    outcome = replace(OUTCOME, results=replace(RESULTS, **changes))
-    text = "\n".join(outcome_text(outcome, layout))
+    text = "\n".join(outcome_text(_outcome(**changes), layout))
     assert not [words for words in said if words not in text]
     assert unsaid not in text
 
@@ -83,13 +77,11 @@ def test_a_run_is_told_in_sentences(
 def test_the_readme_shows_what_the_terminal_shows(layout: Layout) -> None:
     page = (Path(__file__).parents[2] / "README.md").read_text()
     quoted = page[page.index("5 of 45 records are called virus") :].split("\n```")[0]
-    results = replace(
-        RESULTS,
+    outcome = _outcome(
         statuses={"scored": 43, "ambiguous": 1, "too_short": 1},
         calls={"virus": 5, "nonvirus": 32, "undecided": 6, "unscored": 2},
         chunks={"scored": 96, "ambiguous": 1, "too_short": 2},
         sure=3,
         with_regions=0,
     )
-    outcome = replace(OUTCOME, frames=96, copies=4, results=results)
     assert "\n".join(outcome_text(outcome, layout)).startswith(f"{quoted}\nResults in")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
-import subprocess
-import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,13 +12,11 @@ import torch
 from safetensors.torch import load_file
 
 from tests.faults.processes import family, running, until
-from tests.training_data import LENGTH, genome, make_dataset
+from tests.training_data import LENGTH, embed_toy, genome, make_dataset
 from tests.unit.encoders.small import fair_model, save_fair
 from virnucpro.classifier.files import inspect_classifier, load_classifier
-from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.features import load_features
 from virnucpro.training.data.dataset import PARTS
-from virnucpro.training.embed import EmbedRequest, embed
 from virnucpro.training.savepoint import load_savepoint
 
 QUICK = ("--hidden", 16, "--epochs", 3, "--learning-rate", 0.01)
@@ -31,8 +27,7 @@ LONG = ("--hidden", 16, "--epochs", 30, "--patience", 30, "--batch-size", 16, "-
 def dataset(tmp_path_factory):
     """Embedded; not to be changed."""
     made = make_dataset(tmp_path_factory.mktemp("data"), codons=800)
-    analysis = AnalysisSettings(model_type="toy").resolved()
-    embed(EmbedRequest(made.root, analysis, MachineSettings(device="cpu")), lambda event: None)
+    embed_toy(made)
     return made
 
 
@@ -65,19 +60,17 @@ def test_the_next_command_works_as_printed(call, tmp_path, monkeypatch):
     folder = tmp_path / "my models"
     folder.mkdir()
     file = save_fair(fair_model(), folder / "esm.pt")
-    analysis = replace(AnalysisSettings("toy").resolved(), protein_model=str(file))
-    embed(EmbedRequest(made.root, analysis, MachineSettings(device="cpu")), lambda event: None)
+    embed_toy(made, protein_model=str(file))
     done = call("train", "classifier", made.root, "-o", tmp_path / "my own.safetensors", *QUICK)
     assert done.code == 0, done.err
-    _, _, commands = done.out.partition("Next: ")
-    program = tmp_path / "bin/virnucpro"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m virnucpro "$@"\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-    (tmp_path / "contigs.fa").write_text(f">a\n{genome('virus', 300, 1)}\n")
-    ran = subprocess.run(commands, shell=True, cwd=tmp_path, capture_output=True, check=False)
-    assert ran.returncode == 0, ran.stderr.decode()
+    command, _, configuration = done.out.partition("Next: ")[2].partition(
+        "\nwith this in my.yaml:\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    Path("my.yaml").write_text(configuration)
+    Path("contigs.fa").write_text(f">a\n{genome('virus', 300, 1)}\n")
+    ran = call(*shlex.split(command)[1:])
+    assert ran.code == 0, ran.err
     assert (tmp_path / "contigs_predictions/contigs_contigs.tsv").exists()
 
 
@@ -87,8 +80,7 @@ def test_the_card_says_what_is_so(train, dataset, tmp_path):
     card = output.with_suffix(".md").read_text()
     facts = dataset.description["parts"]
     for part in PARTS:
-        frames = sum(facts[part][label] for label in ("virus", "others"))
-        assert f"({frames})" in card
+        assert f"({facts[part]['frames']})" in card
     classifier = load_classifier(output)
     layout = dataset.layout("test")
     features = [
@@ -124,7 +116,7 @@ def test_what_cannot_be_trained(call, train, dataset, tmp_path):
     toy = ("--model-type", "toy", "--device", "cpu")
     assert call("train", "embed", raw.root, *toy).code == 0
     assert call(*command, *QUICK).code == 0
-    assert "There was no test part" in (tmp_path / "a.md").read_text()
+    assert "The test part was empty" in (tmp_path / "a.md").read_text()
     raw.description_file.write_text(raw.description_file.read_text() + "\n")  # prepared again
     assert call(*command, *QUICK, "--force").code == 64
     none = make_dataset(tmp_path / "none", genomes=(2, 0, 1), codons=300)

@@ -124,7 +124,7 @@ def _verdict(request: PredictionRequest) -> str:
     except ResumeRefusedError:
         return "refused"
     except UsageError as error:
-        return "not found" if "not found" in str(error) else str(error)
+        return "not found" if "No such file" in str(error) else str(error)
     return ", ".join(todo) or "goes on"
 
 

@@ -29,7 +29,7 @@ TOY = ["--model-type", "toy", "--device", "cpu", "-e", "200"]
 def test_a_sample_of_stops_and_faults_is_survived(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = [sys.executable, "-m", "tools.fault_sweep", str(tmp_path), "--every", "90"]
+    command = [sys.executable, "-m", "tools.fault_sweep", str(tmp_path), "--every", "240"]
     done = subprocess.run(
         [*command, "--rounds", "2"], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_killed_run_is_resumed_to_the_byte(tmp_path: Path, workers: str) -> None:
     command = [sys.executable, "-m", "tools.kill_and_resume", str(tmp_path)]
-    command += ["--reads", "10000", "--kills", "3", "--workers", workers, "--seed", workers]
+    command += ["--reads", "5000", "--kills", "2", "--workers", workers, "--seed", workers]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -53,7 +53,7 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
         sources = (named_source,)
     settings = shared.configuration(options)
     from virnucpro.run.request import PredictionRequest
-    from virnucpro.run.sample_list import are_several, named_files, read_sample_list
+    from virnucpro.run.sample_list import named_files, read_sample_list
 
     request = PredictionRequest(
         sources[0] if sources else "",
@@ -67,7 +67,7 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
         mates=options["mates"],
         interleaved=options["interleaved"],
     )
-    if not options["input_list"] and not are_several(sources):
+    if len(sources) == 1:
         return carry_out(request, settings)
     if request.mates is not None:
         raise UsageError(

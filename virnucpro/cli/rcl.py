@@ -28,7 +28,6 @@ ESM_OPTION = option(
 )
 SERPINS = option("--serpins", FILE, "Table of proteins with an RCL (CSV).", required=True)
 OTHERS = option("--others", FILE, "Table of proteins without an RCL (CSV).")
-MAX_LENGTH = option("--max-length", Count, "Residues of the longest protein used.", default=1024)
 THRESHOLD = option("--threshold", Share, "Probability that counts.  [default: that of the model]")
 CONSECUTIVE = "Residues in a row that must be above the threshold."
 SHORTEST = option("--min-rcl-length", Count, "Residues of the shortest RCL.", default=7)
@@ -84,7 +83,7 @@ def predict(proteins: str, model: str, **options: Any) -> None:
 
 
 @command(
-    argument("results", FILE, metavar="RESULTS"),
+    argument("results", FOLDER, metavar="RESULTS"),
     argument("ids", nargs=-1, metavar="[ID]..."),
     option("-o --output-dir", FOLDER, "Folder of the pictures.  [default: STEM_plots]"),
     option("--format suffix", ("png", "svg", "pdf"), "Format.", default="png"),
@@ -104,9 +103,10 @@ def plot(results: Path, ids: tuple[str, ...], most: int, **options: Any) -> None
       virnucpro rcl plot results P01011 P05545 --format svg -o figures
     """
     from virnucpro.layout import picture_name
-    from virnucpro.rcl.plots import draw_protein, named_run, read_predictions
+    from virnucpro.rcl.plots import draw_protein, read_predictions
+    from virnucpro.results import open_rcl_run
 
-    run = named_run(results)
+    run = open_rcl_run(results)
     folder = options["output_dir"] or run.folder / f"{run.stem}_plots"
     threshold = float(run.record["settings"]["threshold"])
     pictures = 0
@@ -126,9 +126,9 @@ def plot(results: Path, ids: tuple[str, ...], most: int, **options: Any) -> None
     SERPINS,
     OTHERS,
     option("-o --output-dir", FOLDER, "Folder of the features.", default=Path("rcl_features")),
-    MAX_LENGTH,
+    option("--max-length", Count, "Residues of the longest protein used.", default=1024),
     option("--checkpoint-every", Count, "Proteins per file.", default=64),
-    common="protein_batch device gpus cpu_workers precision threads resume force no_progress",
+    common="protein_batch device gpus cpu_workers threads resume force no_progress",
 )
 def embed(
     encoding: str, esm_model: str | None, serpins: Path, output_dir: Path, **options: Any
@@ -151,7 +151,6 @@ def embed(
         (serpins, options["others"], options["max_length"]),
         model=esm_model or ESM_MODEL,
         folder=output_dir,
-        precision=settings.analysis.precision,
         per_file=options["checkpoint_every"],
         force=options["force"],
     )
@@ -188,8 +187,7 @@ def _embedded(
     option("--serpins data__train_serpin", FILE, "Table of proteins with an RCL (CSV)."),
     option("--others data__train_non_serpin", FILE, "Table of proteins without an RCL (CSV)."),
     option("--output-dir output__runs_dir", FOLDER, "Folder of the runs.  [default: runs]"),
-    option("--recipe", ("modern", "original"), "RCL-identifier is original.", default="modern"),
-    option("--split HOW", str, "Split by clusters, random, or a table.  [default: by the recipe]"),
+    option("--split HOW", str, "Split by clusters, random, or a table.  [default: clusters]"),
     option("--epochs N training__epochs", int, "Largest number of epochs."),
     option("--batch-size N training__batch_size", int, "Proteins per step.  [default: 32]"),
     option("--lr X training__learning_rate", float, "Highest learning rate.  [default: 0.001]"),
@@ -209,7 +207,7 @@ def _embedded(
         "Write TensorBoard scalars.  [default: on]",
         default=None,
     ),
-    common="threads resume force no_progress",
+    common="threads force no_progress",
 )
 def train(precomputed: Path | None, **options: Any) -> None:
     """Train a network on serpins and other proteins.
@@ -241,7 +239,7 @@ def train(precomputed: Path | None, **options: Any) -> None:
         if separator:
             said = str(value) if isinstance(value, Path) else value
             given.setdefault(section, {})[key] = said
-    training, warnings = training_settings(options["recipe"], shared.configuration_file(), given)
+    training, warnings = training_settings(shared.configuration_file(), given)
     chosen = {name: options[name] for name in ("device", "multi_gpu", "gpu_ids", "processes")}
     hardware = training.hardware
     if not any(chosen.values()):  # one of these options replaces all keys on devices
@@ -260,11 +258,9 @@ def train(precomputed: Path | None, **options: Any) -> None:
     if features.width not in ENCODING_OF_WIDTH:
         raise UsageError(f"no encoding has {features.width} numbers per residue")
     training = msgspec.structs.replace(training, encoding=ENCODING_OF_WIDTH[features.width])
-    starts = {name: options[name] for name in ("resume", "force")}
     with shared.steps(settings, warnings) as screen:
-        folder, point = fit_rcl(
-            training, features, devices, screen.show, screen, screen.interruption, **starts
-        )
+        work = (devices, screen.show, screen, screen.interruption)
+        folder, point = fit_rcl(training, features, *work, force=options["force"])
     metrics = point.history[point.best_epoch - 1]
     shared.tell(
         f"Trained for {counted(point.epoch, 'epoch')}; kept epoch {point.best_epoch}: "
@@ -315,7 +311,7 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
 
     By sequence: whether an RCL is found where there is one, and where. By residue: whether each
     residue is called rightly. All with intervals from resampled proteins. One device computes.
-    Written are tables, a picture and a report.
+    The results are tables in the output directory.
 
     Examples:
       virnucpro rcl evaluate --serpins serpins_test.csv --others others_test.csv -m blosum_unet
@@ -352,11 +348,11 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
         )
     shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
     table = aligned(text_table(evaluations, shown))
-    shared.tell(*table, f"The report is {output_dir / 'rcl_evaluation.md'}.")
+    shared.tell(*table, f"The tables are in {output_dir}.")
 
 
-@command(argument("tables", FILE, nargs=-1, required=True, metavar="TABLE..."), MAX_LENGTH)
-def validate(tables: tuple[Path, ...], max_length: int) -> int:
+@command(argument("tables", FILE, nargs=-1, required=True, metavar="TABLE..."))
+def validate(tables: tuple[Path, ...]) -> int:
     """Check tables of annotated proteins.
 
     Checked are coordinates, letters, and duplicates, also between tables. A TABLE is CSV with the
@@ -368,7 +364,7 @@ def validate(tables: tuple[Path, ...], max_length: int) -> int:
     """
     from virnucpro.rcl.proteins import check_tables
 
-    lines, wrong = check_tables(tables, max_length)
+    lines, wrong = check_tables(tables)
     click.echo(printable("\n".join(lines)))
     return InputError.exit_code if wrong else EXIT_OK
 
@@ -395,7 +391,7 @@ def profile(table: Path, output: Path, force: bool) -> None:
 
     if output.suffix != PROFILE_SUFFIX:
         raise UsageError(f"--output {output}: give it the suffix {PROFILE_SUFFIX}")
-    proteins, warnings = read_proteins(table, None, 1 << 20)
+    proteins, warnings = read_proteins(table, None)
     for warning in warnings:
         shared.say(warning)
     rows = [(protein.sequence, protein.start, protein.end) for protein in proteins]

@@ -87,7 +87,8 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
             screen.begin(f"report of {name}", run.summary.records)
             screen.say(f"report: {write_report(run, disk, screen.show, again=True)}")
         if of_samples:
-            renew_samples(folders[0], screen.say)
+            if problem := renew_samples(folders[0]):
+                screen.say(problem)
         elif overview:
             write_overview(overview, runs, disk)
         if overview:
@@ -148,9 +149,9 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
           --output calibrated.safetensors
 
     The labels are a table with the columns record and label (virus or others), and optionally group
-    and genome. The files genomes.tsv and PART_frames.tsv of a data set can be used as well.
+    and genome. The file genomes.tsv of a data set is such a table.
     """
-    output = options["output"]
+    output = options.pop("output")
     if (options["calibrate"] is None) != (output is None):
         raise UsageError("--calibrate and --output belong together: give both or neither")
     if output is not None and output.suffix != ".safetensors":
@@ -158,5 +159,7 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     from virnucpro.evaluation.run import run_evaluation
 
     with shared.steps(shared.configuration()) as screen:
-        result = run_evaluation(predictions, labels, **options, notify=screen.info)
+        result, calibrated = run_evaluation(predictions, labels, **options, notify=screen.info)
+        if output is not None:
+            shared.save_output(output, calibrated, force=options["force"], option="--output")
     shared.tell(printable(result))

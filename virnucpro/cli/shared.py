@@ -83,7 +83,7 @@ class ListType(click.ParamType[Any]):
 
 
 FILE = NamedPath("file", path_type=Path)
-INPUT = NamedPath("file", path_type=str, readable=False)  # a file, a pattern or -
+INPUT = NamedPath("file", path_type=str, readable=False)  # a file or -
 FOLDER = NamedPath("dir", path_type=Path)
 
 

@@ -46,8 +46,9 @@ FILES = {
 
 def outcome_text(outcome: Outcome, layout: Layout) -> list[str]:
     """Return the result of a run in sentences; paths are relative to the current folder."""
-    results, noun = outcome.results, "pair" if outcome.pairs else "record"
-    lines = [outcome.notice] if outcome.notice else []
+    results, record = outcome.results, outcome.record
+    noun = "pair" if {"mates", "interleaved"} & record["input"].keys() else "record"
+    lines = [record["notice"]] if "notice" in record else []
     if outcome.computed == 0:
         lines.append("Nothing to compute: this run was already finished, its results are intact.")
     lines += call_lines(results, layout.root, noun)
@@ -107,7 +108,8 @@ def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list
 def samples_text(samples: Sequence[Sample], folder: SamplesFolder, *, overview: bool) -> list[str]:
     """Return what became of several samples, in sentences, and the files about all of them."""
     outcomes = [sample.outcome for sample in samples if sample.outcome]
-    lines = list(dict.fromkeys(outcome.notice for outcome in outcomes if outcome.notice))
+    notices = (outcome.record.get("notice") for outcome in outcomes)
+    lines = list(filter(None, dict.fromkeys(notices)))
     if outcomes and not any(outcome.computed for outcome in outcomes):
         lines.append("Nothing to compute: these runs were already finished.")
     finished = sum(sample.state == "finished" for sample in samples)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,15 +16,14 @@ from virnucpro.cli.shared import FILE, FOLDER, ListType, NumberType, argument, c
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, OutputError, UsageError
 from virnucpro.formatting import counted
 from virnucpro.settings import MOST, Bases, Count, MachineSettings, Share
-from virnucpro.training.data.refseq import GROUPS
 
 if TYPE_CHECKING:
     from virnucpro.training.data.refseq import Format
 
 Rate = Annotated[float, Meta(gt=0)]
 Batch = Annotated[int, Meta(ge=2, le=MOST)]
+WORDS = ListType(click.STRING)
 LENGTHS = ListType(NumberType(Bases))
-PARTS_LIST = ListType(click.Choice(("train", "validation", "test")))
 REFSEQ = "https://ftp.ncbi.nlm.nih.gov/refseq/release"
 DATASET = argument("dataset", FOLDER, metavar="DATASET")
 TRAINING_DEVICES = (
@@ -48,12 +46,7 @@ def training_machine(threads: int | None, options: Mapping[str, Any]) -> Machine
 
 
 @command(
-    option(
-        "--release-groups LIST",
-        ListType(click.Choice(GROUPS)),
-        f"Groups of the release: {', '.join(GROUPS)}.",
-        default="viral,archaea,bacteria,fungi",
-    ),
+    option("--release-groups LIST", WORDS, "Groups.", default="viral,archaea,bacteria,fungi"),
     option("-o --output-dir", FOLDER, "Folder of the files.", default=Path("refseq")),
     option("--mirror URL", str, "Copy of the release to fetch from.", default=REFSEQ),
     option("--max-files", shared.CountOrZero, "Most files per group; 0 takes all.", default=4),
@@ -76,6 +69,9 @@ def download(
     Examples:
       virnucpro train download --release-groups viral,bacteria,fungi -o refseq
       virnucpro train prepare refseq/refseq.tsv --output-dir data
+
+    Groups: archaea, bacteria, fungi, invertebrate, mitochondrion, other, plant, plasmid, plastid,
+    protozoa, vertebrate_mammalian, vertebrate_other, viral.
     """
     import pooch
     import requests
@@ -150,9 +146,7 @@ def download(
     option("--validation", Share, "Fraction of the genomes for validation.", default=0.1),
     option("--test", Share, "Fraction of the genomes for the test.", default=0.1),
     option("--relatives", Share, "Largest share of 31-mers in held-out genomes.", default=0.05),
-    option("--shard-size", Count, "Most frames per shard.  [default: as predict]"),
     option("--balance/--no-balance", bool, "Take as many frames of either label.", default=True),
-    option("--stride", Count, "Begin a chunk of frames every N bases.  [default: as predict]"),
     common="seed force",
 )
 def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any) -> None:
@@ -185,18 +179,17 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     force, content = options.pop("force"), options["content"]
     settings = DatasetSettings(table, genomes or table.parent, **options)
     with shared.steps(shared.configuration()) as screen:
-        prepared = prepare_dataset(
+        description, notice = prepare_dataset(
             settings, Dataset(output_dir), screen, command=shared.command_line(), force=force
         )
-        for notice in prepared.description["notices"]:
-            screen.warn(notice)
-    tables = (pd.DataFrame(prepared.description[name]) for name in ("counts", "left_out"))
-    state = "Nothing to do: the" if prepared.outcome == "found" else "The"
+    counts = pd.DataFrame(description["counts"])
+    formatters = dict.fromkeys(counts.columns[2:], "{:,}".format)
     place = shlex.quote(str(output_dir))
     following = f"embed {place}" if content == "frames" else f"lite {place} --output-dir my_lite"
     shared.tell(
-        *(rows.to_string(index=False) for rows in tables),
-        f"{state} data set is in {output_dir}; its genomes.tsv says what was left out, and why",
+        counts.to_string(index=False, formatters=formatters),
+        *([notice] if notice else []),
+        f"The data set is in {output_dir}; genomes.tsv says which record is in which part, and why",
         f"Next: virnucpro train {following}",
     )
 
@@ -211,7 +204,6 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     ),
     option("--nucleotide-model NAME", str, "Name or folder of another encoder."),
     option("--protein-model NAME", str, "Name, folder or file of another encoder."),
-    option("--parts LIST", PARTS_LIST, "Parts, of train,validation,test.  [default: all]"),
     common="device gpus cpu_workers compile precision protein_batch nucleotide_batch "
     "tokenizer_threads threads resume force no_progress",
 )
@@ -224,26 +216,26 @@ def embed(dataset: Path, **options: Any) -> int:
 
     Examples:
       virnucpro train embed DATASET
-      virnucpro train embed DATASET --protein-model esm2_t33_650M_UR50D --parts train,validation
+      virnucpro train embed DATASET --protein-model esm2_t6_8M_UR50D --device cpu
     """
     settings = shared.configuration(options)
     from virnucpro.training import embed as embedding
-    from virnucpro.training.data.dataset import PARTS, Dataset
+    from virnucpro.training.data.dataset import Dataset
 
     # An encoder that is named here takes the place of that of the model type.
     named = {name: options[name] for name in ("nucleotide_model", "protein_model") if options[name]}
-    parts = tuple(part for part in PARTS if part in (options["parts"] or PARTS))
-    request = embedding.EmbedRequest(
-        dataset,
-        replace(settings.analysis.resolved(), **named),
-        settings.machine,
-        parts if options["parts"] else None,
-        resume=options["resume"],
-        force=options["force"],
-        command=shared.command_line(),
-    )
-    with shared.dashboard(settings, Dataset(dataset.absolute()).layout(parts[0])) as screen:
-        results = embedding.embed(request, screen.show, interruption=screen.interruption)
+    data = Dataset(dataset.absolute())
+    with shared.dashboard(settings, data.layout("train")) as screen:
+        results = embedding.embed(
+            data,
+            replace(settings.analysis.resolved(), **named),
+            settings.machine,
+            screen.show,
+            screen.interruption,
+            resume=options["resume"],
+            force=options["force"],
+            command=shared.command_line(),
+        )
     lines = []
     if not any(result.computed for result in results):
         lines.append("Nothing to compute: all features are there and intact.")
@@ -277,7 +269,6 @@ def embed(dataset: Path, **options: Any) -> int:
     option("--seed", shared.CountOrZero, "Seed of all random choices.  [default: 42]"),
     *TRAINING_DEVICES,
     option("--precision", ("fp32", "bf16"), "Arithmetic of matrix products.  [default: fp32]"),
-    option("--tensorboard", FOLDER, "Also write TensorBoard scalars to this folder."),
     common="threads resume force no_progress",
 )
 def classifier(dataset: Path, output: Path, **options: Any) -> None:
@@ -295,7 +286,6 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     from virnucpro.devices import choose_devices, visible_gpus
     from virnucpro.metrics.classification import metric_text
     from virnucpro.precision import choose_precision, emulation_warnings
-    from virnucpro.training.classifier.card import predict_commands
     from virnucpro.training.classifier.fitting import fit_classifier
     from virnucpro.training.classifier.trainer import RECIPES
 
@@ -309,7 +299,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
             f"--batch-size {training.batch_size} is less than a frame for each of {len(devices)} "
             f"processes: use fewer"
         )
-    choices = {name: options[name] for name in ("resume", "force", "tensorboard")}
+    choices = {name: options[name] for name in ("resume", "force")}
     with shared.steps(settings, emulation_warnings(training.precision, devices)) as screen:
         report = fit_classifier(
             dataset, output, training, devices, screen.show, screen.interruption, **choices
@@ -317,17 +307,18 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     if report is None:
         shared.tell(f"Nothing to do: {output} was already trained with these data and settings.")
         return
+    point = report.point
     measured = (
         f"{part}: {metrics['frames']:,} frames, AUROC {metric_text(metrics['auroc'])}, "
         f"accuracy {metric_text(metrics['accuracy'])}, F1 {metric_text(metrics['f1'])}"
         for part, metrics in report.metrics.items()
     )
     shared.tell(
-        f"Trained for {counted(report.epochs, 'epoch')}; kept epoch {report.best_epoch}.",
+        f"Trained for {counted(point.epoch, 'epoch')}; kept epoch {point.best_epoch}.",
         *measured,
         f"Scores are calibrated with a temperature of {report.temperature:.4g}.",
         f"Classifier: {output}; model card: {output.with_suffix('.md')}",
-        "Next: " + "\n      ".join(predict_commands(report, output)),
+        "Next: " + "\n".join(report.use(output)),
     )
 
 
@@ -366,6 +357,7 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
     from virnucpro.training.data.dataset import Dataset
     from virnucpro.training.lite.fitting import fit_lite, training_files
     from virnucpro.training.lite.trainer import LiteTrainingSettings
+    from virnucpro.training.run import how_to_predict
 
     if options["threads"]:
         torch.set_num_threads(options["threads"])
@@ -397,12 +389,10 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
         for bases, row in lengths.items()
     ]
     encoder_file, _, classifier_file = training_files(output_dir).results
+    length, encoders = Dataset(dataset).lengths()[0], {"dnabert": str(encoder_file)}
+    use = how_to_predict(classifier_file, length, encoders)
     shared.tell(
         *lines,
         f"Encoder, classifier and lite.json are in {output_dir}",
-        f"Next: virnucpro predict contigs.fa -m custom -p {shlex.quote(str(classifier_file))} "
-        f"-e {Dataset(dataset).lengths()[0]} -c my_lite.yaml",
-        "with this in my_lite.yaml:",
-        "features:",
-        f"  dnabert: {{model_name: {json.dumps(str(encoder_file))}}}",
+        "Next: " + "\n".join(use),
     )

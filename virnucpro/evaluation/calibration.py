@@ -9,7 +9,7 @@ import numpy as np
 
 from virnucpro.classifier.files import ClassifierInfo
 from virnucpro.errors import InputError, UsageError
-from virnucpro.metrics.classification import Floats, calibration_error
+from virnucpro.metrics.classification import calibration_error
 from virnucpro.metrics.temperature import HIGHEST, LOWEST, fit_temperature, log_loss
 from virnucpro.store.documents import parse_json
 
@@ -36,6 +36,8 @@ def fit_calibration(rows: DataFrame, before: float) -> Calibration:
         InputError: there are too few frames of a label, none is on the wrong side, or the scores
             are close to guessing.
     """
+    from scipy.special import expit, logit
+
     labels = (rows.label == "virus").to_numpy()
     sides = [np.sort(rows.score.to_numpy(np.float64)[labels == side]) for side in (True, False)]
     fewer = min(map(len, sides))
@@ -45,7 +47,8 @@ def fit_calibration(rows: DataFrame, before: float) -> Calibration:
             f"scored: calibration needs {FEWEST_FRAMES} of either"
         )
     scores = np.concatenate([side[np.arange(fewer) * len(side) // fewer] for side in sides])
-    margins, virus = logit_margins(scores) * before, np.arange(2 * fewer) < fewer
+    margins = logit(np.clip(scores, NEAREST, 1 - NEAREST)) * before
+    virus = np.arange(2 * fewer) < fewer
     if ((margins > 0) == virus).all():
         raise InputError(
             "no frame of these predictions is on the wrong side, so no temperature can be fitted: "
@@ -61,15 +64,8 @@ def fit_calibration(rows: DataFrame, before: float) -> Calibration:
     for name, temperature in (("_before", before), ("", after)):
         found[f"temperature{name}"] = temperature
         found[f"loss{name}"] = log_loss(virus, margins / temperature)
-        shares = np.exp(-np.logaddexp(0, -margins / temperature))
-        found[f"error{name}"] = calibration_error(virus, shares)
+        found[f"error{name}"] = calibration_error(virus, expit(margins / temperature))
     return found
-
-
-def logit_margins(scores: Floats) -> Floats:
-    """Return ``[n]`` differences of two logits, virus less others, from the softmax of virus."""
-    clipped = np.clip(scores, NEAREST, 1 - NEAREST)
-    return np.log(clipped) - np.log(1 - clipped)
 
 
 def check_made_by(info: ClassifierInfo, run: Path) -> bool:

@@ -6,8 +6,7 @@ Intervals come from resampled genomes. All slices are measured in the same resam
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -36,18 +35,15 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 ONE_CLASS = "one class only: AUROC, AUPRC, precision, F1 and MCC are not defined"
-NO_SCORES = "calls without scores: AUROC, AUPRC, Brier score and calibration are not defined"
 STATED_RATES = (0.01, 0.05, 0.1, 0.2)  # false discovery rates that are compared with the truth
 SEED = 1
 SliceKind = Literal["overall", "length", "group"]
 NO_GROUP = "(no group)"
-MOST_SLICES = 200  # with more, the intervals would take minutes
 FEWEST_GENOMES = 2  # of a label
 MEASURED = ["virus", "called", "correct", "score", "level", "genome"]
 
 
-@dataclass(frozen=True)
-class SliceResult:
+class SliceResult(NamedTuple):
     """Rows that are measured together, with their metrics.
 
     Attributes:
@@ -59,9 +55,9 @@ class SliceResult:
         metrics: by name, None where not defined; ``recall_all`` is the recall where viruses without
             a score are counted as missed; ``correct`` is the share of the rows that are called as
             they are labelled; for a group, of the rows of the group alone.
-        intervals: of ``auroc``, ``accuracy`` and ``correct``; None where a label has fewer than
-            ``FEWEST_GENOMES`` genomes.
-        notes: what a reader must know, in sentences.
+        intervals: of ``auroc`` and ``correct``; None where there are fewer than ``FEWEST_GENOMES``
+            genomes, for AUROC of either label.
+        note: what a reader must know, in a sentence; may be empty.
     """
 
     kind: SliceKind
@@ -71,7 +67,7 @@ class SliceResult:
     genomes: int
     metrics: Metrics
     intervals: dict[str, Interval]
-    notes: tuple[str, ...]
+    note: str
 
     @property
     def title(self) -> str:
@@ -81,8 +77,7 @@ class SliceResult:
         return f"{self.label} {self.name}".strip()
 
 
-@dataclass(frozen=True)
-class Evaluation:
+class Evaluation(NamedTuple):
     """Everything that was measured.
 
     ``false_discoveries`` are, for contigs with a stated rate of at most ``stated``, ``contigs``,
@@ -91,11 +86,9 @@ class Evaluation:
 
     sample: Sample  # the rows, the highest score first
     threshold: float | None  # None where predict made the calls
-    graded: bool  # scores are more than calls
-    slices: tuple[SliceResult, ...]  # the whole sample, then the lengths, then the groups
+    slices: list[SliceResult]  # the whole sample, then the lengths, then the groups
     reliability: list[dict[str, Any]]  # the bins of the reliability diagram
     false_discoveries: list[dict[str, Any]]
-    notes: list[str]  # what a reader of the metrics must know, in sentences
 
     @property
     def overall(self) -> SliceResult:
@@ -107,11 +100,11 @@ class Evaluation:
         return [result for result in self.slices if result.kind == kind]
 
 
-def evaluate(sample: Sample, threshold: float | None, *, graded: bool) -> Evaluation:
+def evaluate(sample: Sample, threshold: float | None) -> Evaluation:
     """Measure ``sample``, which has at least one row.
 
     A row is called virus where its score is at least ``threshold``, or where ``predict`` called it
-    so if that is None. Scores that are not ``graded`` are calls.
+    so if that is None.
     """
     # With the highest score first, every slice is sorted, and its curves are quick.
     rows = sample.rows.sort_values("score", ascending=False, kind="stable", ignore_index=True)
@@ -119,26 +112,14 @@ def evaluate(sample: Sample, threshold: float | None, *, graded: bool) -> Evalua
     called = rows.called if threshold is None else rows.score >= threshold
     levels, correct = score_levels(scores), called == virus
     rows = rows.assign(virus=virus, called=called, correct=correct, level=levels)
-    sample, slices = sample._replace(rows=rows), list(_slices(rows))
-    drawn = None
-    if len(slices) <= MOST_SLICES:
-        draws = _draws(rows)
-        drawn = draws, _level_counts(rows, draws)
-    notes = [] if graded else [NO_SCORES]
-    if trained := sample.counts["rows_of_the_training_part"]:
-        notes.append(
-            f"{trained:,} of the {len(rows):,} rows are of records in the training part: a "
-            f"classifier trained on them looks better than it is"
-        )
-    return Evaluation(
-        sample,
-        threshold,
-        graded,
-        tuple(_measure(sample, *part, drawn, graded=graded) for part in slices),
-        _reliability(virus.to_numpy(), scores) if graded else [],
-        _false_discoveries(rows),
-        notes,
-    )
+    generator, genomes = np.random.default_rng(SEED), int(rows.genome.max()) + 1
+    of_labels = [np.unique(rows.genome[virus == side]) for side in (True, False)]
+    resamples = [draw_genomes(generator, of_labels, genomes) for _ in range(RESAMPLES)]
+    draws = np.stack(resamples, axis=1)  # [genomes, RESAMPLES]
+    sample, drawn = sample._replace(rows=rows), (draws, _level_counts(rows, draws))
+    slices = [_measure(sample, *part, drawn) for part in _slices(rows)]
+    reliability = _reliability(virus.to_numpy(), scores)
+    return Evaluation(sample, threshold, slices, reliability, _false_discoveries(rows))
 
 
 def _slices(rows: DataFrame) -> Iterator[tuple[SliceKind, str, str, Bools, Bools]]:
@@ -169,63 +150,42 @@ def _measure(
     name: str,
     chosen: Bools,
     own: Bools,
-    drawn: tuple[Floats, Floats] | None,
-    *,
-    graded: bool,
+    drawn: tuple[Floats, Floats],
 ) -> SliceResult:
-    """Measure one of the slices.
-
-    ``drawn`` are how often each genome is drawn, and the counts of all rows by label and level;
-    None where there are to be no intervals.
-    """
+    """Measure a slice; ``drawn``: each genome's draws, and the counts of all rows in them."""
     # Without the columns of text, which take long to copy for every slice.
     rows, missed = sample.rows.loc[chosen, MEASURED], sample.missed
     virus = rows.virus.to_numpy()
     metrics = call_metrics(virus, rows.called.to_numpy(np.bool_))
-    found = score_metrics(virus, rows.score.to_numpy(np.float64))
-    # A group and the pool of others have an arbitrary share of virus.
-    undefined = () if graded and kind != "group" else ("brier", "ece") if graded else tuple(found)
-    metrics |= found | dict.fromkeys(undefined)
+    metrics |= score_metrics(virus, rows.score.to_numpy(np.float64))
     if kind == "length":
         missed = missed[missed.length == name]
-    elif kind == "group" and label == "virus":  # others are measured against all viruses
-        missed = missed[missed.group == ("" if name == NO_GROUP else name)]
+    elif kind == "group":  # measured against an arbitrary share of the other label
+        metrics |= dict.fromkeys(("brier", "ece"))
+        if label == "virus":
+            missed = missed[missed.group == ("" if name == NO_GROUP else name)]
     viruses = int(virus.sum()) + len(missed)
     metrics["recall_all"] = int((rows.called & rows.virus).sum()) / viruses if viruses else None
     alone = sample.rows.loc[own, MEASURED]
     metrics["correct"] = float(alone.correct.mean()) if len(alone) else None
-    both_classes = 0 < virus.sum() < len(virus)
-    enough = both_classes and rows.groupby("virus").genome.nunique().min() >= FEWEST_GENOMES
-    intervals: dict[str, Interval] = dict.fromkeys(("auroc", "accuracy", "correct"))
-    genomes = int(alone.genome.nunique())
-    if drawn is not None:
-        draws, whole = drawn
-        if enough and graded:
-            counts = _level_counts(alone, draws)
-            if kind == "group":
-                other = slice(0, LEVELS) if label == "virus" else slice(LEVELS, None)
-                counts[other] = whole[other]
-            areas = auroc_of_counts(counts[LEVELS:].T, counts[:LEVELS].T)
-            intervals["auroc"] = percentile_interval(areas)
-        if enough:
-            intervals["accuracy"] = _share_interval(rows, draws)
-        if genomes >= FEWEST_GENOMES:
-            intervals["correct"] = _share_interval(alone, draws)
-    notes: tuple[str, ...] = ()
-    if not both_classes:
-        notes = (ONE_CLASS,)
-    elif drawn is None:
-        notes = (f"more than {MOST_SLICES} lengths and groups: no intervals",)
-    elif intervals["accuracy"] is None:
-        notes = (f"fewer than {FEWEST_GENOMES} genomes of a label: no intervals",)
-    return SliceResult(kind, label, name, chosen, genomes, metrics, intervals, notes)
-
-
-def _draws(rows: DataFrame) -> Floats:
-    """Return ``[genomes, RESAMPLES]``: how often each genome is drawn."""
-    generator, count = np.random.default_rng(SEED), int(rows.genome.max()) + 1
-    of_labels = [np.unique(rows.genome[rows.virus == side]) for side in (True, False)]
-    return np.stack([draw_genomes(generator, of_labels, count) for _ in range(RESAMPLES)], axis=1)
+    intervals: dict[str, Interval] = {"auroc": None, "correct": None}
+    (draws, whole), by_genome, note = drawn, alone.groupby("genome").correct, ""
+    if len(by_genome) >= FEWEST_GENOMES:
+        resampled = draws[by_genome.sum().index].T
+        shares = ratio_or_nan(resampled @ by_genome.sum(), resampled @ by_genome.count())
+        intervals["correct"] = percentile_interval(shares)
+    if not 0 < virus.sum() < len(virus):
+        note = ONE_CLASS
+    elif rows.groupby("virus").genome.nunique().min() < FEWEST_GENOMES:
+        note = f"fewer than {FEWEST_GENOMES} genomes of a label: no interval of AUROC"
+    else:
+        counts = _level_counts(alone, draws)
+        if kind == "group":
+            other = slice(0, LEVELS) if label == "virus" else slice(LEVELS, None)
+            counts[other] = whole[other]
+        areas = auroc_of_counts(counts[LEVELS:].T, counts[:LEVELS].T)
+        intervals["auroc"] = percentile_interval(areas)
+    return SliceResult(kind, label, name, chosen, len(by_genome), metrics, intervals, note)
 
 
 def _level_counts(rows: DataFrame, draws: Floats) -> Any:
@@ -234,13 +194,6 @@ def _level_counts(rows: DataFrame, draws: Floats) -> Any:
 
     places = (rows.virus.to_numpy() * LEVELS + rows.level.to_numpy(), rows.genome.to_numpy())
     return coo_matrix((np.ones(len(rows)), places), (2 * LEVELS, len(draws))).tocsr() @ draws
-
-
-def _share_interval(rows: DataFrame, draws: Floats) -> Interval:
-    """Return the interval of the share of rows that are called as they are labelled."""
-    by_genome = rows.groupby("genome").correct
-    drawn = draws[by_genome.sum().index].T
-    return percentile_interval(ratio_or_nan(drawn @ by_genome.sum(), drawn @ by_genome.count()))
 
 
 def _reliability(virus: Bools, scores: Floats) -> list[dict[str, Any]]:

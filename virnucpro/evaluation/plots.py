@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from virnucpro.evaluation.measure import Evaluation, SliceResult
-from virnucpro.metrics.classification import BINS, Bools, Floats, score_bins
+from virnucpro.metrics.classification import BINS, Bools, Floats
 from virnucpro.metrics.plots import BLACK, BLUE, GREY, ORANGE, OTHERS, plain_axes, png_of
 
 if TYPE_CHECKING:
@@ -23,19 +23,16 @@ TITLES = {
     "scores.png": "Scores of both labels",
 }
 PLOTS = tuple(TITLES)
-Z95 = 1.959964  # quantile of the normal distribution for an interval of 95 %
 
 
 def draw_plots(evaluation: Evaluation, unit: str) -> dict[str, bytes]:
     """Return the PNG files of ``PLOTS`` by name.
 
     ``unit`` is what a row is, in the plural and in words, for the titles: ``chunks of sample``.
-    There are none for calls without scores, and no curves where a label is missing.
+    There are no curves where a label is missing.
     """
     from matplotlib.figure import Figure
 
-    if not evaluation.graded:
-        return {}
     metrics, plots = evaluation.overall.metrics, {}
     rows = f"{unit}: {metrics['virus']:,} virus, {metrics['others']:,} others"
     draws = dict(zip(PLOTS, (_roc, _precision_recall, _reliability, _scores), strict=True))
@@ -98,39 +95,19 @@ def _precision_recall(figure: Figure, evaluation: Evaluation) -> None:
 
 
 def _reliability(figure: Figure, evaluation: Evaluation) -> None:
-    """Draw the share of virus by score with its intervals, and below it the rows of each bin."""
+    """Draw the share of virus by score, and below it the rows of each bin."""
     from pandas import DataFrame
 
     upper, lower = map(plain_axes, figure.subplots(2, sharex=True, height_ratios=(3, 1)))
-    rows, bins = evaluation.sample.rows, DataFrame(evaluation.reliability)
-    genomes = rows.groupby(score_bins(rows.score.to_numpy(np.float64))).genome.nunique()
-    bins = bins.loc[genomes.index].astype(float)
-    shares = bins.share_virus
-    low, high = _wilson_interval(shares, genomes)
+    bins = DataFrame(evaluation.reliability).query("rows > 0")
     upper.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="calibrated")
     label = f"observed, calibration error {evaluation.overall.metrics['ece']:.3f}"
-    style: dict[str, Any] = {"color": ORANGE, "linewidth": 1, "marker": "o", "markersize": 4}
-    ends = (shares - low, high - shares)
-    upper.errorbar(bins.mean_score, shares, ends, label=label, capsize=2, **style)
-    upper.plot([], [], color=ORANGE, marker="|", markersize=9, linestyle="", label="95 % interval")
+    upper.plot(bins.mean_score, bins.share_virus, "o-", color=ORANGE, markersize=4, label=label)
     upper.set(ylabel="share of virus", xlim=(-0.01, 1.01), ylim=(-0.02, 1.05))
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize="small")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     bars = lower.bar((bins.low + bins.high) / 2, bins.rows, 0.9 / BINS, color="#BBBBBB")
     lower.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=6, rotation=90)
     lower.set(xlabel="score", ylabel="rows", yscale="log", ylim=(0.5, 40 * bins.rows.max()))
-
-
-def _wilson_interval(shares: Any, genomes: Any) -> tuple[Any, Any]:
-    """Return the ends of the 95 % interval of each share for as many rows as it has genomes.
-
-    It is that of Wilson (1927, doi:10.1080/01621459.1927.10502953). Rows of a genome resemble each
-    other, so they do not count one by one.
-    """
-    middle = (shares + Z95**2 / (2 * genomes)) / (1 + Z95**2 / genomes)
-    spread = shares * (1 - shares) / genomes + (Z95 / (2 * genomes)) ** 2
-    half = Z95 * spread**0.5 / (1 + Z95**2 / genomes)
-    low, high = np.minimum(middle - half, shares), np.maximum(middle + half, shares)
-    return np.maximum(low, 0.0), np.minimum(high, 1.0)
 
 
 def _scores(figure: Figure, evaluation: Evaluation) -> None:

@@ -32,19 +32,16 @@ class Predictions:
     Attributes:
         path: the file.
         level: what a row is.
-        graded: whether it has scores. It is False for a consensus file with calls only.
         stem: the name of the run or of the file.
         folder: the output directory of the run that made it; else the folder of the file.
         run: the ``STEM_run.json`` of the run that made it, where it is in its place.
-        rows: every row of the table, with ``chunk`` (its id; empty for a contig), ``record`` (the
-            id of its record), ``score`` (0 to 1, or NaN), ``status``, ``length`` (in bases; 0 where
-            the table does not say), ``fdr`` (or NaN), and ``called`` (whether ``predict`` called it
-            virus).
+        rows: every row of the table, with ``record`` (the id of its record), ``score`` (0 to 1, or
+            NaN), ``status``, ``length`` (in bases; 0 where the table does not say), ``fdr`` (or
+            NaN), and ``called`` (whether ``predict`` called it virus).
     """
 
     path: Path
     level: Level
-    graded: bool
     stem: str
     folder: Path
     run: Path
@@ -101,7 +98,7 @@ def find_predictions(path: Path, level: Level | None) -> Predictions:
     else:
         layout = Layout(path.parent, path.stem.removesuffix("_chunks").removesuffix("_contigs"))
     try:
-        own_level, graded, columns = _parsed(read_table(path))
+        own_level, columns = _parsed(read_table(path))
     except ValueError as error:
         raise InputError(f"{path} is no table of predictions, or damaged: {error}") from error
     if level not in (None, own_level):
@@ -109,9 +106,9 @@ def find_predictions(path: Path, level: Level | None) -> Predictions:
             f"{path} has one row per {own_level}, not per {level}: leave out --level, or name "
             f"the output directory of predict"
         )
-    others = {"chunk": "", "status": "scored", "length": 0, "fdr": np.nan, "called": False}
+    others = {"status": "scored", "length": 0, "fdr": np.nan, "called": False}
     rows = pandas.DataFrame(others | columns)
-    return Predictions(path, own_level, graded, layout.stem, layout.root, layout.run_json, rows)
+    return Predictions(path, own_level, layout.stem, layout.root, layout.run_json, rows)
 
 
 def _only_run(folder: Path) -> str:
@@ -126,26 +123,25 @@ def _only_run(folder: Path) -> str:
     return stems.pop()
 
 
-def _parsed(table: DataFrame) -> tuple[Level, bool, dict[str, Any]]:
-    """Return level, whether there are scores, and columns; ValueError for another table."""
-
-    def has(names: tuple[str, ...]) -> bool:
-        return set(names) <= set(table.columns)
-
-    if has(("Sequence_ID", "score1", "score2")):
+def _parsed(table: DataFrame) -> tuple[Level, dict[str, Any]]:
+    """Return the level and the columns; ValueError for another table."""
+    names = set(table.columns)
+    if {"Sequence_ID", "score1", "score2"} <= names:
         others, virus = _scores(table.score1), _scores(table.score2)
         if not (others + virus).all():
             raise ValueError("both scores of a row are 0")
-        chunk = table.Sequence_ID.str[:-2]  # without the label of the frame
+        chunks = table.Sequence_ID.str[:-2]  # without the label of the frame
         # Close to 1, a float32 score2 is coarse. score1 has the missing digits.
-        score = virus / (others + virus)
-        return "frame", True, {"chunk": chunk, "record": _record(chunk), "score": score}
-    names = ("record", "chunk", "status")
-    if has((*names, "max_score_0", "max_score_1", "start", "end")):
-        columns = {name: table[name] for name in names}
-        length = table.end.astype(np.int64) - table.start.astype(np.int64) + 1
-        return "chunk", True, {**columns, "score": _margin(table), "length": length}
-    if has(("record", "length", "status", "virus_score", "call")):
+        return "frame", {"record": _record(chunks), "score": virus / (others + virus)}
+    if {"max_score_0", "max_score_1"} <= names:
+        score = (1 + _scores(table.max_score_1) - _scores(table.max_score_0)) / 2
+        if "Modified_ID" in names:
+            return "chunk", {"record": _record(table.Modified_ID), "score": score}
+        if {"record", "status", "start", "end"} <= names:
+            length = table.end.astype(np.int64) - table.start.astype(np.int64) + 1
+            columns = {name: table[name] for name in ("record", "status")}
+            return "chunk", {**columns, "score": score, "length": length}
+    if {"record", "length", "status", "virus_score", "call"} <= names:
         columns = {
             "record": table.record,
             "score": (1 + _scores(table.virus_score, lowest=-1)) / 2,
@@ -153,25 +149,13 @@ def _parsed(table: DataFrame) -> tuple[Level, bool, dict[str, Any]]:
             "length": table.length.astype(np.int64),
             "called": table.call == "virus",
         }  # older runs do not have the column fdr
-        return "contig", True, columns | ({"fdr": _scores(table.fdr)} if "fdr" in table else {})
-    if has(("Modified_ID", "Is_Virus")):
-        columns = {"chunk": table.Modified_ID, "record": _record(table.Modified_ID)}
-        if has(("max_score_0", "max_score_1")):
-            return "chunk", True, {**columns, "score": _margin(table)}
-        calls = table.Is_Virus.str.lower()  # all that the first version of the program wrote
-        if not calls.isin(["true", "false"]).all():
-            raise ValueError("Is_Virus is neither True nor False")
-        return "chunk", False, {**columns, "score": (calls == "true").astype(float)}
+        return "contig", columns | ({"fdr": _scores(table.fdr)} if "fdr" in names else {})
     raise ValueError(f"its columns are {', '.join(table.columns[:6])}")
 
 
 def _record(chunk: Series) -> Series:
     """Return the record of a chunk. An id in another form is taken whole."""
     return chunk.str.replace(r"_chunk_[0-9]+$", "", regex=True)
-
-
-def _margin(table: DataFrame) -> Any:
-    return (1 + _scores(table.max_score_1) - _scores(table.max_score_0)) / 2
 
 
 def _scores(texts: Series, lowest: float = 0) -> Any:

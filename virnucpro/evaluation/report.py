@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from virnucpro.contracts import Json
 from virnucpro.evaluation.calibration import Calibration
 from virnucpro.evaluation.measure import Evaluation, SliceResult
 from virnucpro.evaluation.predictions import SCORE_FORMULAS
+from virnucpro.formatting import markdown_table, markdown_text
 from virnucpro.metrics.bootstrap import RESAMPLES
 from virnucpro.metrics.classification import metric_text
 from virnucpro.tables import EVALUATION
@@ -33,7 +33,6 @@ _TITLES = {
     "ece": "ECE",
 }
 _TERMINAL = ("slice", "genomes", "virus", "others", "AUROC", "AUPRC", "correct", "F1")
-_MARKUP = re.compile(r"([\\`*_{}\[\]()#+!|<>&~])")
 
 
 def as_json(
@@ -49,27 +48,24 @@ def as_json(
         **facts,
         "score": SCORE_FORMULAS[facts["level"]],
         "counts": evaluation.sample.counts,
-        "overall": _slice(evaluation.overall),
-        "lengths": [_slice(result) for result in evaluation.of_kind("length")],
-        "groups": [_slice(result) for result in evaluation.of_kind("group")],
+        "slices": [
+            {
+                "slice": result.kind,
+                "label": result.label,
+                "name": result.name,
+                "genomes": result.genomes,
+                **result.metrics,
+                "intervals": result.intervals,
+                "note": result.note,
+            }
+            for result in evaluation.slices
+        ],
         "reliability": evaluation.reliability,
         "false_discovery_rates": evaluation.false_discoveries,
         "calibration": calibration,
         "resamples": RESAMPLES,
-        "notes": evaluation.notes,
     }
     return json.dumps(document, indent=1) + "\n"
-
-
-def _slice(result: SliceResult) -> dict[str, Json]:
-    return {
-        "name": result.name,
-        **({"label": result.label} if result.label else {}),
-        "genomes": result.genomes,
-        **result.metrics,
-        "intervals": result.intervals,
-        "notes": result.notes,
-    }
 
 
 def as_tsv(evaluation: Evaluation) -> str:
@@ -82,7 +78,7 @@ def as_tsv(evaluation: Evaluation) -> str:
             "name": result.name,
             "genomes": result.genomes,
             **result.metrics,
-            "note": "; ".join(result.notes) or None,
+            "note": result.note or None,
         }
         for name, interval in result.intervals.items():
             columns[f"{name}_low"], columns[f"{name}_high"] = interval or (None, None)
@@ -95,7 +91,7 @@ def as_terminal(evaluation: Evaluation, calibration: Calibration | None, folder:
     import pandas
 
     rows = [_cells(result) for result in evaluation.slices]
-    lines = _sentences(evaluation, calibration)
+    lines = [*_sentences(evaluation, calibration)]
     lines.append(pandas.DataFrame(rows[:SHOWN]).to_string(index=False, columns=_TERMINAL))
     if len(rows) > SHOWN:
         lines.append(f"{len(rows) - SHOWN:,} more groups: evaluation.tsv")
@@ -114,33 +110,35 @@ def _cells(result: SliceResult) -> dict[str, str]:
     return cells
 
 
-def _sentences(evaluation: Evaluation, calibration: Calibration | None) -> list[str]:
-    """Return sentences on what was measured, on what could not be measured, and why."""
+def _sentences(evaluation: Evaluation, calibration: Calibration | None) -> Iterator[str]:
+    """Yield sentences on what was measured, on what could not be measured, and why."""
     counts, metrics = evaluation.sample.counts, evaluation.overall.metrics
-    lines = [f"{counts['used']:,} of {counts['rows']:,} rows have a label and a score."]
-    if counts["unlabelled"]:
-        lines.append(f"{counts['unlabelled']:,} rows have no label and were left out.")
+    yield (
+        f"{counts['used']:,} of {counts['rows']:,} rows have a label and a score, "
+        f"{counts['unlabelled']:,} have no label."
+    )
     for row in counts["unscored"]:
-        lines.append(f"{row['rows']:,} rows of {row['label']} have no score: {row['status']}.")
+        yield f"{row['rows']:,} rows of {row['label']} have no score: {row['status']}."
     for label, records in counts["labelled_records_without_a_row"].items():
-        lines.append(f"{records:,} labelled records of {label} have no row in the predictions.")
+        yield f"{records:,} labelled records of {label} have no row in the predictions."
     if missed := len(evaluation.sample.missed):
-        lines.append(
+        yield (
             f"Recall is {metric_text(metrics['recall'])} of the viruses with a score, and "
             f"{metric_text(metrics['recall_all'])} where the {missed:,} without one are counted "
             f"as missed."
         )
-    if blank := counts["label_rows_without_a_label"]:
-        lines.append(f"{blank:,} rows of the table of labels have no label.")
-    lines += [f"Note: {note}" for note in evaluation.notes]
+    if trained := counts["rows_of_the_training_part"]:
+        yield (
+            f"Note: {trained:,} of these rows are of records in the training part: a classifier "
+            f"trained on them looks better than it is."
+        )
     if c := calibration:
-        lines.append(
+        yield (
             f"Temperature {c['temperature']:.4f} (before: {c['temperature_before']:.4f}) from "
             f"{c['frames']:,} frames, half of them virus: of these frames, the mean negative log "
             f"likelihood is {c['loss']:.4f} nats (before: {c['loss_before']:.4f}), the expected "
             f"calibration error {c['error']:.4f} (before: {c['error_before']:.4f})."
         )
-    return lines
 
 
 def as_markdown(
@@ -153,16 +151,16 @@ def as_markdown(
     level, threshold, overall = facts["level"], facts["threshold"], evaluation.overall
     cut = "called as by `predict`" if threshold is None else f"called virus from {threshold:g} on"
     m = overall.metrics
-    confusion = [["virus", m["tp"], m["fn"]], ["others", m["fp"], m["tn"]]]
+    confusion = [("virus", m["tp"], m["fn"]), ("others", m["fp"], m["tn"])]
     parts = [
         "# Evaluation",
-        f"Predictions: {_plain(facts['predictions']['file'])}, one row per {level}.\n"
-        f"Labels: {_plain(facts['labels']['file'])}.\n"
+        f"Predictions: {markdown_text(facts['predictions']['file'])}, one row per {level}.\n"
+        f"Labels: {markdown_text(facts['labels']['file'])}.\n"
         f"Score: `{SCORE_FORMULAS[level]}`; {cut}.",
         "\n".join(f"- {line}" for line in _sentences(evaluation, calibration)),
         "## All rows",
-        _table(["truth", "called virus", "called others"], confusion),
-        _table(["metric", "value (95 %)"], _cells(overall).items()),
+        markdown_table(("truth", "called virus", "called others"), confusion),
+        markdown_table(("metric", "value (95 %)"), _cells(overall).items()),
     ]
     for title, results in (
         ("By length", evaluation.of_kind("length")),
@@ -170,12 +168,12 @@ def as_markdown(
     ):
         if results:
             rows = [_cells(result) for result in results]
-            parts += [f"## {title}", _table(list(rows[0]), (row.values() for row in rows))]
+            parts += [f"## {title}", markdown_table(rows[0], (row.values() for row in rows))]
     if found := evaluation.false_discoveries:
-        rates = [[r["stated"], r["contigs"], r["false"], metric_text(r["realised"])] for r in found]
-        headings = ["stated, at most", "contigs", "not virus", "realised"]
-        parts += ["## False discovery rates", _table(headings, rates)]
-    notes = [f"- {_plain(r.title)}: {note}" for r in evaluation.slices for note in r.notes]
+        rates = [(r["stated"], r["contigs"], r["false"], metric_text(r["realised"])) for r in found]
+        headings = ("stated, at most", "contigs", "not virus", "realised")
+        parts += ["## False discovery rates", markdown_table(headings, rates)]
+    notes = [f"- {markdown_text(r.title)}: {r.note}" for r in evaluation.slices if r.note]
     parts += ["## Notes", "\n".join(notes)] if notes else []
     parts += [f"![{name}]({name})" for name in plots]
     parts.append(
@@ -184,14 +182,3 @@ def as_markdown(
         f"what the metrics mean."
     )
     return "\n\n".join(parts) + "\n"
-
-
-def _table(headings: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    texts = [[_plain(str(cell)) for cell in row] for row in rows]
-    lines = [headings, ["---"] * len(headings), *texts]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _plain(text: str) -> str:
-    """Return ``text`` with the letters escaped that mean something in Markdown or HTML."""
-    return _MARKUP.sub(r"\\\1", text)

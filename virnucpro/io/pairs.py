@@ -34,7 +34,9 @@ class InputFiles:
     def __post_init__(self) -> None:
         """Check that there is one way of giving pairs."""
         if self.interleaved and self.second is not None:
-            raise two_ways_error()
+            raise UsageError(
+                "--interleaved and --input2 are two ways of giving pairs: leave one of them out"
+            )
 
     def __str__(self) -> str:
         """Return the names for messages."""
@@ -109,13 +111,6 @@ class PairedRecords:
             f"{self._files} do not hold pairs: {what}; give the mates of one sample in one order "
             f"({tool} restores it), or single reads without --interleaved and --input2"
         )
-
-
-def two_ways_error() -> UsageError:
-    """Return the error about an input that is to hold pairs in one file and in two."""
-    return UsageError(
-        "--interleaved and --input2 are two ways of giving pairs: leave one of them out"
-    )
 
 
 def pair_id(first: str, second: str) -> str | None:

@@ -71,11 +71,7 @@ class BlockStage(Stage):
 
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
     version: ClassVar[int] = 1
-
-    @property
-    @abstractmethod
-    def suffixes(self) -> tuple[str, ...]:
-        """The suffixes of the files that are made of a block."""
+    suffix: ClassVar[str]  # of the file that is made of a block
 
     @property
     @abstractmethod
@@ -86,8 +82,8 @@ class BlockStage(Stage):
         """Return one task per block."""
         tasks = []
         for number, block in enumerate(receipts.outputs(ReadingStage.name), 1):
-            outputs = tuple(self.layout.output(number, suffix) for suffix in self.suffixes)
-            receipt = self.layout.state / f"{outputs[0].name}.done"
-            task = (self.name, self.version, (block.path,), outputs, receipt, self.params)
+            output = self.layout.output(number, self.suffix)
+            receipt = self.layout.state / f"{output.name}.done"
+            task = (self.name, self.version, (block.path,), (output,), receipt, self.params)
             tasks.append(Task(*task, weight=block.bytes, count=block.rows))
         return tasks

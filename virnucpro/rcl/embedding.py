@@ -18,12 +18,12 @@ from virnucpro.contracts import Device, Json, ReportProgress, Task, TaskResult
 from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.family import EncoderSource
-from virnucpro.encoders.registry import check_precision, locate, open_encoder
+from virnucpro.encoders.registry import locate, open_encoder
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import read_fasta
-from virnucpro.precision import choose_precision, emulation_warnings
+from virnucpro.precision import choose_precision
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, ReadingStage
 from virnucpro.rcl.features import INDEX, check_esm2, sequence_key
 from virnucpro.rcl.proteins import AnnotatedProtein
@@ -52,7 +52,7 @@ class ResidueStage(BlockStage):
     kept: Mapping[str, int]  # budgets that an earlier start found
 
     name = "residue_features"
-    suffixes = ("safetensors",)
+    suffix = "safetensors"
 
     @property
     def params(self) -> dict[str, Json]:
@@ -109,7 +109,6 @@ def embed_residues(
     machine: MachineSettings,
     emit: Emit,
     *,
-    precision: str = "auto",
     per_file: int = PROTEINS_PER_FILE,
     force: bool = False,
     interruption: Interruption | None = None,
@@ -120,12 +119,9 @@ def embed_residues(
     """
     disk, layout = Disk(), feature_layout(folder)
     devices = choose_devices(machine, visible_gpus())
-    precision = choose_precision(precision, devices)
+    precision = choose_precision("auto", devices)
     source = locate(model, "protein")
     check_esm2(source)
-    check_precision(precision, source)
-    for warning in emulation_warnings(precision, devices):
-        emit(Notice("warning", warning))
     check_writable(layout)
     unique = {protein.sequence: protein.accession for protein in proteins}
     order = sorted(unique, key=lambda sequence: (len(sequence), sequence))
@@ -137,7 +133,7 @@ def embed_residues(
     }
     pairs = [(unique[sequence], sequence) for sequence in order]
     blocks = [pairs[start : start + per_file] for start in range(0, len(pairs), per_file)]
-    files = [layout.output(n, *ResidueStage.suffixes) for n in range(1, len(blocks) + 1)]
+    files = [layout.output(n, ResidueStage.suffix) for n in range(1, len(blocks) + 1)]
     with locked(layout.lock):
         disk.sweep(layout.root, {INDEX, *(path.name for path in files)})
         state = RunState(str(layout.root), analysis)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,20 +17,15 @@ from virnucpro.events import Notice, StepProgress
 from virnucpro.metrics.bootstrap import (
     LEVELS,
     RESAMPLES,
-    Interval,
     auroc_of_counts,
     draw_genomes,
     percentile_interval,
+    score_levels,
 )
-from virnucpro.metrics.classification import (
-    Floats,
-    metric_text,
-    rates_of_counts,
-    ratio_or_nan,
-)
-from virnucpro.metrics.plots import BLACK, OTHERS, png_of
+from virnucpro.metrics.classification import Floats, auroc, rates_of_counts, ratio_or_nan
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
+from virnucpro.rcl.rule import RclResult
 from virnucpro.rcl.splits import split_of_table
 from virnucpro.store.disk import sha256_of
 from virnucpro.store.documents import sealed
@@ -48,23 +43,7 @@ SEQUENCE_METRICS = (*RATES, "mean_iou", "exact")
 RESIDUE_METRICS = tuple(f"residue_{name}" for name in (*RATES, "mcc", "auroc"))
 REPORT = "rcl_evaluation.json"
 # In the order in which they are written: the report proves that the others are ours.
-EVALUATION_FILES = (
-    REPORT,
-    "rcl_evaluation.tsv",
-    "rcl_evaluation_proteins.tsv",
-    "rcl_evaluation.md",
-    "rcl_evaluation.png",
-)
-LONGEST = 1 << 20  # residues of a protein; models take longer ones in windows
-# The metrics of the picture, with what people call them.
-TITLES = {
-    "f1": "F1",
-    "mean_iou": "mean IoU",
-    "exact": f"both ends within {NEAR}",
-    "residue_f1": "residue F1",
-    "residue_mcc": "residue MCC",
-    "residue_auroc": "residue AUROC",
-}
+EVALUATION_FILES = (REPORT, "rcl_evaluation.tsv", "rcl_evaluation_proteins.tsv")
 CELLS = {
     "serpins found": (True, True),
     "serpins missed": (True, False),
@@ -79,21 +58,18 @@ class RclEvaluation:
 
     Attributes:
         label: the model.
-        sha256: of its file.
         proteins: of each protein its annotated and found region (NaN for none), the status,
             ``iou`` of serpins (residues in both regions divided by residues in one of them), and
             whether it is ``right``: both ends are within ``NEAR`` residues, or none was found
             where there is none.
-        metrics: by name; a metric that these proteins do not define is None.
-        intervals: the middle 95 % of the metrics of resampled proteins, by name.
+        metrics: ``value`` of each metric, with ``low`` and ``high``, between which the middle 95 %
+            of resampled proteins lie; NaN where these proteins do not define it.
         rate: proteins per second.
     """
 
     label: str
-    sha256: str
     proteins: DataFrame
-    metrics: Mapping[str, float | None]
-    intervals: Mapping[str, Interval]
+    metrics: DataFrame
     rate: float
 
 
@@ -108,34 +84,24 @@ def evaluate_finder(
     """
     import pandas
 
-    rows: list[tuple[object, ...]] = []
-    counts = np.zeros((len(proteins), 4))  # residues: tp, fp, tn, fn
-    levels = np.zeros((2, len(proteins), LEVELS))  # others and RCL, by probability
+    results: list[RclResult] = []
     progress.begin(f"measuring {finder.label}", len(proteins))
     started = time.perf_counter()
     for start in range(0, len(proteins), BLOCK):
         block = proteins[start : start + BLOCK]
-        results = finder.find([protein.sequence for protein in block])
-        for number, (protein, result) in enumerate(zip(block, results, strict=True), start):
-            known = (protein.start, protein.end) if protein.has_rcl else (np.nan, np.nan)
-            region, truth = result.region, protein.labels() == 1
-            ends = (region.start, region.end) if region else (np.nan, np.nan)
-            rows.append((protein.accession, len(truth), *known, result.status, *ends))
-            called = result.probabilities > finder.rule.threshold
-            if finder.encoding == "hmm":
-                called[:] = False
-                if region is not None:
-                    called[region.start - 1 : region.end] = True
-            both = (called & truth, called & ~truth, ~called & ~truth, ~called & truth)
-            counts[number] = [cells.sum() for cells in both]
-            # Levels are finer near 0 and 1, where the probabilities of most residues lie.
-            margin = np.clip(result.probabilities.astype(np.float64), 1e-7, 1 - 1e-7)
-            place = (np.log(margin / (1 - margin)) / 33 + 0.5) * LEVELS
-            level = np.clip(place.astype(np.int64), 0, LEVELS - 1)
-            for kind in (0, 1):
-                levels[kind, number] = np.bincount(level[truth == kind], minlength=LEVELS)
+        results += finder.find([protein.sequence for protein in block])
         progress.advance(len(block))
     rate = len(proteins) / max(time.perf_counter() - started, 1e-9)
+    rows = [
+        (
+            protein.accession,
+            len(protein.sequence),
+            *((protein.start, protein.end) if protein.has_rcl else (np.nan, np.nan)),
+            result.status,
+            *((result.region.start, result.region.end) if result.region else (np.nan, np.nan)),
+        )
+        for protein, result in zip(proteins, results, strict=True)
+    ]
     names = ["accession", "length", "known_start", "known_end", "status", "start", "end"]
     table = pandas.DataFrame(rows, columns=names)
     last, first = np.fmin(table.end, table.known_end), np.fmax(table.start, table.known_start)
@@ -146,19 +112,35 @@ def evaluate_finder(
     distances = table[["start", "end"]].values - table[["known_start", "known_end"]].values
     exact = (np.abs(distances) <= NEAR).all(axis=1)  # NaN is not near
     table["right"] = np.where(has_rcl, exact, table.start.isna())
-    whole = _metrics(np.ones((1, len(proteins))), table, counts, levels)
+    # The residues of all proteins: tp, fp, tn, fn of each protein, and both classes by score.
+    count, owner = len(proteins), np.repeat(np.arange(len(proteins)), table.length)
+    truth = np.concatenate([protein.labels() for protein in proteins]) == 1
+    scores = np.concatenate([result.probabilities for result in results]).astype(np.float64)
+    called = scores > (0 if finder.encoding == "hmm" else finder.rule.threshold)
+    cells = (called & truth, called & ~truth, ~called & ~truth, ~called & truth)
+    counts = np.stack([np.bincount(owner, cell, count) for cell in cells], axis=1).astype(float)
+    place, size = owner * LEVELS + score_levels(scores), count * LEVELS
+    both = (np.bincount(place[kind], minlength=size) for kind in (truth, ~truth))
+    levels = [numbers.reshape(count, LEVELS).astype(np.float64) for numbers in both]
+    whole = _metrics(np.ones((1, count)), table, counts, levels)
     random = np.random.default_rng(SEED)
     strata = [np.flatnonzero(has_rcl), np.flatnonzero(~has_rcl)]
-    draws = np.stack([draw_genomes(random, strata, len(proteins)) for _ in range(RESAMPLES)])
-    metrics = {
-        name: None if np.isnan(values[0]) else float(values[0]) for name, values in whole.items()
-    }
+    draws = np.stack([draw_genomes(random, strata, count) for _ in range(RESAMPLES)])
     resampled = _metrics(draws, table, counts, levels)
-    intervals = {name: percentile_interval(values) for name, values in resampled.items()}
-    return RclEvaluation(finder.label, finder.sha256, table, metrics, intervals, rate)
+    metrics = pandas.DataFrame(
+        {
+            name: (whole[name][0], *(percentile_interval(values) or (np.nan, np.nan)))
+            for name, values in resampled.items()
+        },
+        index=["value", "low", "high"],
+    ).T
+    metrics.loc["residue_auroc", "value"] = auroc(truth, scores)
+    return RclEvaluation(finder.label, table, metrics, rate)
 
 
-def _metrics(draws: Floats, table: DataFrame, counts: Floats, levels: Floats) -> dict[str, Floats]:
+def _metrics(
+    draws: Floats, table: DataFrame, counts: Floats, levels: Sequence[Floats]
+) -> dict[str, Floats]:
     """Return metrics, NaN where not defined, for each row of ``draws`` ``[n, proteins]``."""
     truth, found = (table[name].notna().to_numpy(float) for name in ("known_start", "start"))
     cells = [found * truth, found * (1 - truth), (1 - found) * (1 - truth), (1 - found) * truth]
@@ -169,7 +151,7 @@ def _metrics(draws: Floats, table: DataFrame, counts: Floats, levels: Floats) ->
     values["exact"] = ratio_or_nan(draws @ (table.right.to_numpy() * truth), tp + fn)
     rates = rates_of_counts(*(draws @ counts).T)
     values |= {f"residue_{name}": rate for name, rate in rates.items()}
-    values["residue_auroc"] = auroc_of_counts(draws @ levels[1], draws @ levels[0])
+    values["residue_auroc"] = auroc_of_counts(*(draws @ numbers for numbers in levels))
     return values
 
 
@@ -180,7 +162,7 @@ def proteins_to_measure(
 
     With a ``split``, a table of parts, they are only those of ``part``.
     """
-    proteins, warnings = read_proteins(serpins, others, LONGEST)
+    proteins, warnings = read_proteins(serpins, others)
     if others is None:
         warnings.append("there is no table of --others: precision and F1 are not defined")
     settings: dict[str, Json] = {
@@ -223,54 +205,25 @@ def run_rcl_evaluation(
     writing = (report, EVALUATION_FILES, settings, settings_of, info)
     with evaluation_folder(*writing, force=force) as disk:
         evaluations = [evaluate_finder(finder, proteins, progress) for finder in finders]
-        document = {
-            "producer": f"virnucpro {__version__}",
-            "settings": settings,
-            "proteins": len(proteins),
-            "serpins": sum(protein.has_rcl for protein in proteins),
-            "models": [
-                {
-                    "model": evaluation.label,
-                    "sha256": evaluation.sha256,
-                    "metrics": dict(evaluation.metrics),
-                    "intervals": dict(evaluation.intervals),
-                    "proteins_per_second": evaluation.rate,
-                }
-                for evaluation in evaluations
-            ],
-        }
-        contents = (
-            sealed(document),
-            _comparison_table(evaluations).encode(),
-            _proteins_table(evaluations).encode(),
-            _markdown(evaluations).encode(),
-            _draw_comparison(evaluations),
-        )
+        document = {"producer": f"virnucpro {__version__}", "settings": settings}
+        contents = (sealed(document), *_tables(evaluations))
         for name, content in zip(EVALUATION_FILES, contents, strict=True):
             disk.save(report.with_name(name), content)
     return evaluations
 
 
-def _comparison_table(evaluations: Sequence[RclEvaluation]) -> str:
-    """Return a tab-separated table: one row per model and metric."""
-    lines = ["model\tmetric\tvalue\tlow\thigh\n"]
-    for evaluation in evaluations:
-        for name, value in evaluation.metrics.items():
-            low, high = evaluation.intervals[name] or (None, None)
-            values = "\t".join(metric_text(number) for number in (value, low, high))
-            lines.append(f"{evaluation.label}\t{name}\t{values}\n")
-    return "".join(lines)
-
-
-def _proteins_table(evaluations: Sequence[RclEvaluation]) -> str:
-    """Return a tab-separated table: one row per model and protein."""
+def _tables(evaluations: Sequence[RclEvaluation]) -> tuple[bytes, bytes]:
+    """Return two tab-separated tables: a row per model and metric, and per model and protein."""
     import pandas
 
+    form: dict[str, Any] = {"sep": "\t", "index": False, "float_format": "%.4f"}
+    metrics = {evaluation.label: evaluation.metrics for evaluation in evaluations}
+    names = ["model", "metric"]
+    text = pandas.concat(metrics, names=names).reset_index().to_csv(na_rep="NA", **form)
     tables = {evaluation.label: evaluation.proteins for evaluation in evaluations}
     whole = pandas.concat(tables, names=["model"]).reset_index(level="model").drop(columns="right")
-    whole["iou"] = whole.iou.map("{:.4f}".format, na_action="ignore")
-    text: str = whole.convert_dtypes().to_csv(sep="\t", index=False, lineterminator="\n")
-    return text
+    places = dict.fromkeys(("known_start", "known_end", "start", "end"), "Int64")
+    return text.encode(), whole.astype(places).to_csv(**form).encode()
 
 
 def text_table(evaluations: Sequence[RclEvaluation], names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -279,53 +232,12 @@ def text_table(evaluations: Sequence[RclEvaluation], names: Sequence[str]) -> li
     for name in names:
         cells = []
         for evaluation in evaluations:
-            interval = evaluation.intervals[name]
-            middle = f" ({interval[0]:.4f}-{interval[1]:.4f})" if interval else ""
-            cells.append(f"{metric_text(evaluation.metrics[name])}{middle}")
-        rows.append((TITLES.get(name, name.replace("_", " ")), *cells))
+            value, low, high = evaluation.metrics.loc[name]
+            middle = f" ({low:.4f}-{high:.4f})" if low == low else ""
+            cells.append(f"{value:.4f}{middle}" if value == value else "NA")
+        rows.append((name.replace("_", " "), *cells))
     for title, (has_rcl, found) in CELLS.items():
         places = [(e.proteins.known_start.notna(), e.proteins.start.notna()) for e in evaluations]
         counts = (((known == has_rcl) & (called == found)).sum() for known, called in places)
         rows.append((title, *(f"{count:,}" for count in counts)))
     return [*rows, ("proteins per second", *(f"{e.rate:,.0f}" for e in evaluations))]
-
-
-def _markdown(evaluations: Sequence[RclEvaluation]) -> str:
-    proteins = evaluations[0].proteins
-    serpins = int(proteins.known_start.notna().sum())
-    header, *rows = text_table(evaluations, (*SEQUENCE_METRICS, *RESIDUE_METRICS))
-    lines = [
-        "# Evaluation of models of the RCL predictor",
-        "",
-        f"{serpins:,} proteins with an RCL and {len(proteins) - serpins:,} without. "
-        f"In brackets: the middle 95 % of resampled proteins.",
-        "",
-        *(f"| {' | '.join(row)} |" for row in (header, ("---",) * len(header), *rows)),
-        "",
-        "What each model says of each protein is in `rcl_evaluation_proteins.tsv`.",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _draw_comparison(evaluations: Sequence[RclEvaluation]) -> bytes:
-    """Return a picture of the metrics of all models with their intervals, as PNG."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4), layout="constrained")
-    axes = figure.subplots()
-    width, colours, places = 0.8 / len(evaluations), (*OTHERS, BLACK), np.arange(len(TITLES))
-    for number, evaluation in enumerate(evaluations):
-        shift = (number - (len(evaluations) - 1) / 2) * width
-        values = np.array([evaluation.metrics[name] for name in TITLES], float)
-        ends = np.array([evaluation.intervals[name] or (np.nan, np.nan) for name in TITLES])
-        colour = colours[number % len(colours)]
-        errors = np.maximum([values - ends[:, 0], ends[:, 1] - values], 0)
-        axes.bar(
-            places + shift, values, width * 0.9, yerr=errors, color=colour, label=evaluation.label
-        )
-    axes.set_xticks(range(len(TITLES)), list(TITLES.values()))
-    axes.set_ylim(0, 1.02)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=3, frameon=False)
-    return png_of(figure)

@@ -30,11 +30,7 @@ from virnucpro.store.disk import sha256_of
 from virnucpro.store.documents import unsealed
 
 INDEX = "index.json"
-AGAIN = "repeat virnucpro rcl embed"
-ARCHIVE = (
-    "features of RCL-identifier are not read, because their pickled objects could run any program: "
-    "make them again with virnucpro rcl embed --serpins FILE --others FILE"
-)
+AGAIN = "make it with virnucpro rcl embed --serpins FILE --others FILE"
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class StoredFeatures:
         """Raise InputError where some of the ``sequences`` have no features."""
         missing = {sequence_key(sequence) for sequence in sequences} - _opened(self.files).keys()
         if missing:
-            raise InputError(f"{len(missing):,} proteins have no features: {AGAIN} for them")
+            raise InputError(f"{len(missing):,} proteins have no features: {AGAIN}")
 
     def encode(self, sequence: str) -> npt.NDArray[np.float32]:
         """Return the features of a protein, float32 ``[len(sequence), width]``."""
@@ -85,8 +81,7 @@ def open_features(folder: Path) -> StoredFeatures:
     """Find the features that ``rcl embed`` stored in a folder."""
     index = folder / INDEX
     if not index.is_file():
-        reason = ARCHIVE if folder.suffix == ".npz" else "expected a folder of virnucpro rcl embed"
-        raise UsageError(f"{folder} has no features: {reason}")
+        raise UsageError(f"{folder} is not a folder of features: {AGAIN}")
     try:
         document = unsealed(index.read_bytes())
         # Only the last component: an index must not point out of its folder.

@@ -18,7 +18,6 @@ from virnucpro.precision import choose_precision
 from virnucpro.rcl.features import check_esm2
 from virnucpro.rcl.models import (
     ENCODING_OF_WIDTH,
-    MASKED,
     RELEASED_ESM2,
     WINDOW,
     FeaturesOfResidues,
@@ -88,7 +87,7 @@ class RclFinder:
                 else result
                 for result in self.model.find(sequences)
             ]
-        if self.model.padding == MASKED:
+        if not self.model.padded:
             sequences = [sequence.upper() for sequence in sequences]
         try:
             rows = self.model.probabilities(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
-import torch
 from msgspec import to_builtins
 
 from virnucpro.contracts import Device, Json
@@ -18,7 +17,7 @@ from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import byte_size, counted
 from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.rcl.features import ProteinFeatures
-from virnucpro.rcl.models import MASKED, PADDED, RclModel, write_rcl_model
+from virnucpro.rcl.models import RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.rcl.proteins import read_proteins
 from virnucpro.rcl.settings import RclTrainingSettings
@@ -26,11 +25,11 @@ from virnucpro.rcl.splits import divided, split_of_table, split_text
 from virnucpro.rcl.training import METRICS, RclTrainingPlan
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
-from virnucpro.training.curves import draw_curve
+from virnucpro.training.curves import draw_curve, keep_scalars
 from virnucpro.training.data.dataset import PARTS, Part
-from virnucpro.training.progress import TrainingEvent
-from virnucpro.training.run import TrainingFiles, begin_training, run_training
-from virnucpro.training.savepoint import Savepoint
+from virnucpro.training.progress import ReportEvent, TrainingEvent
+from virnucpro.training.run import run_training
+from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 from virnucpro.version import __version__
 
 RUN = re.compile(r"run_(\d{3,})")
@@ -45,7 +44,6 @@ def fit_rcl(
     progress: StepProgress,
     interruption: Interruption,
     *,
-    resume: bool = False,
     force: bool = False,
 ) -> tuple[Path, Savepoint]:
     """Train a network, or finish the training that an earlier start of the same command began.
@@ -60,17 +58,17 @@ def fit_rcl(
     for warning in warnings:
         show(Notice("warning", warning))
     identity = _identity(settings, features)
-    runs = Path(settings.output.runs_dir)
-    with run_folder(runs, identity, show, disk, resume=resume, force=force) as (folder, point):
+    with ExitStack() as stack:
+        folder, point = run_folder(settings, identity, stack, show, disk, force=force)
+        savepoint, kept = savepoint_file(folder), folder / "split.tsv"
         disk.sweep(folder)
-        disk.sweep(savepoint_file(folder).parent)
-        config, kept = folder / "config.json", folder / "split.tsv"
-        if not config.exists():
+        disk.sweep(savepoint.parent)
+        if not (folder / "config.json").exists():
             about = {"version": __version__, "identity": identity}
             document = {**to_builtins(settings), "virnucpro": about}
             document["hardware"]["devices"] = [device.name for device in devices]
             del document["output"]  # where the folder is, which may move
-            disk.save(config, _json(document))
+            disk.save(folder / "config.json", _json(document))
         if not kept.exists():
             disk.save(kept, split_text(proteins, *divided(proteins, settings, progress)))
         parts = split_of_table(proteins, kept)
@@ -84,74 +82,63 @@ def fit_rcl(
                     f"larger tables, or another --split"
                 )
             features.check([protein.sequence for protein in used[part]])
-        chosen, point_file = (used["train"], used["validation"]), savepoint_file(folder)
-        plan = RclTrainingPlan(settings, *chosen, features, point_file)
+        plan = RclTrainingPlan(settings, used["train"], used["validation"], features, savepoint)
         for line in (f"the training is written to {folder}", *_announcement(plan, parts, devices)):
             show(Notice("info", line))
         if point.begun:
             show(Notice("info", f"going on in epoch {point.epoch + 1}"))
-        scalars = folder / "tensorboard" if tensorboard else None
-        point = run_training(plan, devices, show, interruption, disk, scalars)
+        report: ReportEvent = show
+        if tensorboard:
+            report = keep_scalars(folder / "tensorboard", point.history, show)
+        point = run_training(plan, devices, report, interruption)
         _write_results(folder, plan, point, disk)
-        disk.remove(savepoint_file(folder))  # which proves what is unfinished
+        disk.remove(savepoint)  # which proves what is unfinished
     return folder, point
 
 
 def savepoint_file(folder: Path) -> Path:
-    """Return the file with the state of an unfinished training in its folder."""
+    """Return the file of a training from which it goes on; there is none after its end."""
     return checkpoint_folder(folder) / "training.pt"
 
 
-@contextmanager
 def run_folder(
-    runs: Path, identity: Mapping[str, Json], show: Show, disk: Disk, *, resume: bool, force: bool
-) -> Iterator[tuple[Path, Savepoint]]:
-    """Lock the folder of a training; yield it with the savepoint to go on from.
+    settings: RclTrainingSettings,
+    identity: Mapping[str, Json],
+    stack: ExitStack,
+    show: Show,
+    disk: Disk,
+    *,
+    force: bool,
+) -> tuple[Path, Savepoint]:
+    """Lock the folder of a training on ``stack``; return it with the savepoint to go on from.
 
     It is the latest unfinished one of the same identity, or, also with ``force``, a new one.
     """
-    root = runs.absolute()
-    with ExitStack() as stack:
-        with locked(lock_file(root, "runs"), "the trainings", wait=True):
-            matches = (RUN.fullmatch(path.name) for path in root.iterdir())
-            folders = {int(match[1]): root / match[0] for match in matches if match}
-            begun = {n for n, folder in folders.items() if savepoint_file(folder).exists()}
-            refusals: list[ResumeRefusedError] = []
-            for number in sorted(begun, reverse=True) if not force else ():
+    root = Path(settings.output.runs_dir).absolute()
+    with locked(lock_file(root, "runs"), "the trainings", wait=True):
+        matches = filter(None, (RUN.fullmatch(path.name) for path in root.iterdir()))
+        folders = {int(match[1]): root / match[0] for match in matches}
+        begun = {n for n, folder in folders.items() if savepoint_file(folder).exists()}
+        for number in sorted(begun, reverse=True) if not force else ():
+            folder = folders[number]
+            with ExitStack() as own:
                 try:
-                    taken = _begun(folders[number], identity, stack, show, disk)
-                    break
+                    own.enter_context(locked(lock_file(folder, "training"), "this training"))
+                    point = load_savepoint(savepoint_file(folder))
                 except LockedError:
                     continue  # it is being trained at this moment
-                except InputError as error:
+                except (InputError, ResumeRefusedError) as error:
                     show(Notice("warning", f"{error}; that training is left alone"))
-                except ResumeRefusedError as error:
-                    refusals.append(error)
-            else:
-                if resume and refusals:
-                    raise refusals[0]
-                if resume:
-                    text = f"nothing to resume in {runs}: starting from the beginning"
-                    show(Notice("info", text))
-                last = max(folders, default=0)
-                # A start that was killed before it wrote its savepoint left nothing to keep.
-                kept = last == 0 or last in begun or any(folders[last].glob("[!.]*"))
-                taken = _begun(root / f"run_{last + kept:03d}", identity, stack, show, disk)
-        yield taken
-
-
-def _begun(
-    folder: Path, identity: Mapping[str, Json], stack: ExitStack, show: Show, disk: Disk
-) -> tuple[Path, Savepoint]:
-    """Return a folder and its savepoint, which is made if there is none; ``stack`` has the lock."""
-    file, place = savepoint_file(folder), lock_file(folder, "training")
-    previous = checkpoint_folder(folder) / "previous"
-    files = TrainingFiles(f"the training {folder.name}", folder, (), file, place, previous)
-    with ExitStack() as lock:
-        lock.enter_context(locked(place, "this training"))
-        point = begin_training(files, identity, None, disk, show)
-        assert point is not None
-        stack.push(lock.pop_all())
+                    continue
+                if point.identity == identity:
+                    stack.push(own.pop_all())
+                    return folder, point
+        # A start that was killed before it wrote its savepoint left nothing to keep.
+        kept = begun | {n for n, folder in folders.items() if any(folder.glob("[!.]*"))}
+        folder = root / f"run_{max(kept, default=0) + 1:03d}"
+        stack.enter_context(locked(lock_file(folder, "training"), "this training"))
+        point = Savepoint(dict(identity))
+        save_savepoint(savepoint_file(folder), point, disk)
     return folder, point
 
 
@@ -162,10 +149,21 @@ def _identity(settings: RclTrainingSettings, features: ProteinFeatures) -> dict[
         if not Path(split).is_file():
             raise UsageError(f"--split {split}: expected random, clusters or a table")
         split = sha256_of(Path(split))
-    tables = zip(("serpins", "others"), settings.tables, strict=True)
-    digests = {name: sha256_of(path) for name, path in tables if path}
-    facts = {name.replace("_", " "): value for name, value in settings.facts().items()}
-    return {**digests, "split": split, "features": features.name, **facts}
+    data = settings.data
+    return {
+        "tables": [sha256_of(path) for path in settings.tables if path],
+        "split": split,
+        "features": features.name,
+        "encoding": settings.encoding,
+        "model": settings.model,
+        "network": settings.network,
+        "precision": settings.precision,
+        "threshold": settings.evaluation.threshold,
+        "seed": data.random_seed,
+        "max_length": data.max_length,
+        "train_split": data.train_split,
+        **to_builtins(settings.training),
+    }
 
 
 def _announcement(
@@ -179,10 +177,6 @@ def _announcement(
     share = settings.training.batch_size / count
     each = f" ({share:g} proteins for each of {count} processes)" if count > 1 else ""
     yield f"batch size {settings.training.batch_size}{each}, in {settings.precision}"
-    with torch.device("meta"):
-        network = NETWORKS[settings.model](plan.features.width, **settings.network)
-    parameters = sum(parameter.numel() for parameter in network.parameters())
-    yield f"{settings.model} on {settings.encoding}: {parameters:,} parameters"
     yield "proteins: " + ", ".join(f"{part} {parts.count(part):,}" for part in PARTS)
 
 
@@ -202,9 +196,8 @@ def _write_results(folder: Path, plan: RclTrainingPlan, point: Savepoint, disk: 
             "identity": dict(point.identity),
             "made_by": f"virnucpro {__version__}",
         }
-        kind = (settings.model, settings.network, settings.encoding)
-        use = (MASKED if settings.masked else PADDED, settings.evaluation.threshold)
-        write_rcl_model(folder / name, RclModel(network.eval(), *kind, *use, training), disk)
+        about = (settings.encoding, settings.evaluation.threshold, training)
+        write_rcl_model(folder / name, RclModel(network.eval(), *about), disk)
     document = {
         "train_losses": [row["loss"] for row in history],
         "val_losses": [row["validation_loss"] for row in history],

@@ -3,19 +3,18 @@
 Two formats of files are read. The project's own is safetensors, with float16 weights and one JSON
 text under the key ``virnucpro`` of its metadata::
 
-    {"schema": 1, "content": "rcl", "kind": "unet", "settings": {"depth": 4, ...},
-     "encoding": "onehot", "padding": "masked", "threshold": 0.5, "training": {...}}
+    {"schema": 1, "content": "rcl", "encoding": "onehot", "threshold": 0.5, "training": {...}}
 
 The other is the checkpoint of RCL-identifier, ``best_model.pt``, alone or in a folder ``run_NNN``.
-It is read without running what is pickled. Its configuration is not always the one of its weights,
-so kind, sizes and encoding are told from the names and shapes of the weights.
+It is read without running what is pickled, and every protein is padded with zeros to 1,024 residues
+for it. Its configuration is not always the one of its weights, so the kind of the network,
+its sizes and its encoding are told from the names and shapes of the weights.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -48,12 +47,6 @@ Floats = npt.NDArray[np.float32]
 FeaturesOfResidues = Callable[[Sequence[str]], Sequence[Floats]]
 """Returns float32 ``[L, width]`` for each protein of L residues."""
 
-Padding = Literal["masked", "padded 1024"]
-MASKED: Padding = "masked"
-"""The padding has no influence: the network is given a mask."""
-PADDED: Padding = "padded 1024"
-"""Every protein is padded with zeros to ``WINDOW`` residues, as RCL-identifier does."""
-
 WINDOW = 1024
 """Residues that a network sees at once: RCL-identifier takes proteins up to this length."""
 WINDOW_STEP = 512
@@ -75,37 +68,35 @@ ENCODING_OF_WIDTH = {encoding.width: encoding.name for encoding in RESIDUE_ENCOD
     width: name for name, (_, width) in RELEASED_ESM2.items()
 }
 KEY = "virnucpro"
-CONTENT = "rcl"
 BEST = ("best_model.safetensors", "best_model.pt")  # in the folder of a training
 AGAIN = "it is damaged, or not a model of the RCL predictor"
 MOST_LAYERS = 64  # no network has more
 
 
 class Metadata(Struct):
-    """What a file of the project's own format says of itself; :class:`RclModel` has the same."""
+    """What a file of the project's own format says of itself; the weights tell the network."""
 
     schema: Literal[1]
     content: Literal["rcl"]
-    kind: Literal["cnn", "unet", "lstm", ""]
-    settings: dict[str, Any]
     encoding: str
-    padding: Padding
     threshold: Annotated[float, Meta(ge=0, le=1)]
     training: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class RclModel:
-    """A network in evaluation mode, with all that is needed to use it; see :class:`Metadata`."""
+    """A network in evaluation mode, with all that is needed to use it.
+
+    ``threshold`` is the one to predict with. A network of RCL-identifier takes proteins that are
+    ``padded`` to ``WINDOW`` residues.
+    """
 
     network: nn.Module
-    kind: str
-    settings: Mapping[str, Json]
     encoding: str
-    padding: Padding = MASKED
     threshold: float = 0.5
     training: Mapping[str, Json] = field(default_factory=dict)
     sha256: str = ""
+    padded: bool = False
 
     def probabilities(
         self,
@@ -131,7 +122,7 @@ class RclModel:
         windows.sort(key=lambda window: len(window[0]), reverse=True)
         device, first = next(self.network.parameters()).device, 0
         while first < len(windows):
-            length = WINDOW if self.padding == PADDED else len(windows[first][0])
+            length = WINDOW if self.padded else len(windows[first][0])
             size = batch_size or max(BATCH_RESIDUES[device.type] // length, 1)
             batch = windows[first : first + size]
             first += size
@@ -139,12 +130,10 @@ class RclModel:
             x = np.zeros((len(rows), length, rows[0].shape[1]), np.float32)
             for padded, values in zip(x, rows, strict=True):
                 padded[: len(values)] = values
-            mask = None
-            if self.padding == MASKED:
-                ends = torch.tensor([[len(values)] for values in rows])
-                mask = (torch.arange(length) < ends).to(device)
+            ends = torch.tensor([[length if self.padded else len(values)] for values in rows])
+            mask = torch.arange(length) < ends
             with torch.inference_mode():
-                logits = self.network(torch.from_numpy(x).to(device), mask)
+                logits = self.network(torch.from_numpy(x).to(device), mask.to(device))
                 found = logits.softmax(-1)[..., RCL].cpu().numpy()
             for (_, result, start), row in zip(batch, found, strict=True):
                 result[:] = row[start : start + len(result)]
@@ -179,9 +168,9 @@ def write_rcl_model(path: Path, model: RclModel, disk: Disk) -> None:
             continue
         dtype = torch.float32 if ".running_" in name else torch.float16
         tensors[name] = value.detach().cpu().to(dtype).contiguous()
-    names = ("kind", "settings", "encoding", "padding", "threshold", "training")
-    facts = {"schema": 1, "content": CONTENT, **{name: getattr(model, name) for name in names}}
-    _network(Weights(tensors, path), None)
+    facts = {"encoding": model.encoding, "threshold": model.threshold, "training": model.training}
+    facts |= {"schema": 1, "content": "rcl"}
+    _network(Weights(tensors, path), padded=False)
     disk.save(path, save(tensors, {KEY: json.dumps(facts, sort_keys=True)}))
 
 
@@ -195,47 +184,44 @@ def read_rcl_model(path: Path) -> RclModel:
             )
         path = files[0]
     check_file(path)
-    if path.suffix == ".safetensors":
-        tensors: Any = read_safetensors(path)
-        with safe_open(path, "pt") as file:
-            text = (file.metadata() or {}).get(KEY, "")
-        try:
-            metadata = convert(parse_json(text), Metadata)
-        except ValueError as error:  # also of msgspec
-            raise ModelError(f"{path}: {AGAIN}, or one of a newer virnucpro ({error})") from error
-        dropout, encoding = metadata.settings.get("dropout"), metadata.encoding
-    else:
+    padded, training, threshold, encoding = path.suffix != ".safetensors", {}, 0.5, None
+    if padded:
         content = read_pickle(path)
         if not isinstance(content, dict) or "model_state_dict" not in content:
             raise ModelError(f"{path} has no 'model_state_dict': {AGAIN}")
-        tensors = content["model_state_dict"]
-        facts = {name: content.get(name) for name in ("epoch", "val_f1")}
-        facts = {n: v for n, v in facts.items() if isinstance(v, int | float) and math.isfinite(v)}
-        metadata = Metadata(1, "rcl", "", {}, "", PADDED, 0.5, facts)
-        dropout = encoding = None
+        tensors: Any = content["model_state_dict"]
+    else:
+        tensors = read_safetensors(path)
+        with safe_open(path, "pt") as file:
+            text = (file.metadata() or {}).get(KEY, "")
+        try:
+            about = convert(parse_json(text), Metadata)
+        except ValueError as error:  # also of msgspec
+            raise ModelError(f"{path}: {AGAIN}, or one of a newer virnucpro ({error})") from error
+        training, threshold, encoding = about.training, about.threshold, about.encoding
     weights = Weights(tensors_of(tensors, path), path)
     # A tensor with a stride of 0 may claim any size.
     if sum(value.numel() for value in weights.tensors.values()) > path.stat().st_size:
         raise ModelError(f"{path} is smaller than its weights: {AGAIN}")
     weights = weights.renamed(r"(module\.|_orig_mod\.)*")
-    network, kind, settings, width = _network(weights, dropout)
+    network, width = _network(weights, padded=padded)
     told = ENCODING_OF_WIDTH.get(width)
     if told is None or encoding not in (None, told):
         raise ModelError(f"{path}: no encoding of a model has {width} numbers per residue: {AGAIN}")
-    kept = (metadata.padding, metadata.threshold, metadata.training)
-    return RclModel(network, kind, settings, told, *kept, sha256_of(path))
+    kept = (threshold, training, sha256_of(path), padded)
+    return RclModel(network, told, *kept)
 
 
-def _network(weights: Weights, dropout: Any) -> tuple[nn.Module, str, dict[str, Any], int]:
-    """Make a network from its weights, all checked; return also its kind, settings and width."""
+def _network(weights: Weights, *, padded: bool) -> tuple[nn.Module, int]:
+    """Make a network from its weights, all checked; return also its width."""
     kind, width, settings = _inferred(weights)
-    if isinstance(dropout, int | float) and 0 <= dropout < 1:
-        settings["dropout"] = float(dropout)
+    if kind == "unet":
+        settings["align_corners"] = padded
     with torch.device("meta"):
         network = NETWORKS[kind](width, **settings)
     state = {}
     for name, empty in network.state_dict().items():
-        if name.endswith("num_batches_tracked"):  # only a training needs it
+        if name.endswith("num_batches_tracked"):  # nothing reads it
             state[name] = torch.zeros((), dtype=torch.int64)
             continue
         value = state[name] = weights.take(name, empty.shape).to(torch.float32, copy=True)
@@ -245,7 +231,7 @@ def _network(weights: Weights, dropout: Any) -> tuple[nn.Module, str, dict[str, 
         raise ModelError(f"{weights.place}: {unknown[0]!r} is not part of a {kind}: {AGAIN}")
     network.load_state_dict(state, assign=True)
     network.requires_grad_(False)
-    return network.eval(), kind, settings, width
+    return network.eval(), width
 
 
 def _inferred(weights: Weights) -> tuple[str, int, dict[str, Any]]:

@@ -4,23 +4,21 @@ Their layers, and the names of their parameters, are those of RCL-identifier (MI
 its checkpoints can be loaded.
 
 Shapes: B proteins, L residues (padded), E numbers per residue, C channels. Every network is made
-with the width E and its settings. It takes float32 ``[B, L, E]`` and a mask, and returns logits
-``[B, L, 2]``: not RCL, RCL.
+with the width E and its settings. It takes float32 ``[B, L, E]`` and a mask, bool ``[B, L]``, and
+returns logits ``[B, L, 2]``: not RCL, RCL.
 
-Proteins of a batch differ in length. What stands behind the end of a protein is treated in one of
-two ways, and a network must be used in the way in which it was trained:
-
-* Without a mask, the padding takes part in the computation. Networks of RCL-identifier need this:
-  they were trained on proteins that were padded with zeros to 1,024 residues.
-* With a mask, bool ``[B, L]``, True for the residues of a protein, the padding has no influence:
-  the logits of a protein are the same in every batch, apart from rounding. Activations behind the
-  end are set to zero after every layer. Batch norm, pooling and interpolation average over residues
-  only, and an LSTM ends where the protein ends. Inner layers get it as float ``[B, 1, L]``.
+The mask is True for the residues of a protein. What stands behind its end has no influence: the
+logits of a protein are the same in every batch, apart from rounding. Activations behind the end are
+set to zero after every layer. Batch norm, pooling and interpolation average over residues only, and
+an LSTM ends where the protein ends. Inner layers get the mask as float ``[B, 1, L]``. Networks of
+RCL-identifier were trained on proteins that were padded with zeros to 1,024 residues; their mask is
+True for all of these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -38,18 +36,15 @@ class MaskedBatchNorm(nn.BatchNorm1d):
     """Batch norm whose statistics in training are those of the residues, without the padding.
 
     Where several processes train together, the statistics are those of the residues of all of them.
-    Without a mask, and in evaluation, it is the batch norm of torch.
+    In evaluation it is the batch norm of torch.
     """
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         """Return ``x`` ``[B, C, L]`` normalised, with zeros behind the end of each protein."""
-        if mask is None:
-            return super().forward(x)
         if not self.training:
             return super().forward(x) * mask
         assert self.running_mean is not None
         assert self.running_var is not None
-        assert self.num_batches_tracked is not None
         # float32 also under mixed precision: a sum of 10,000 residues overflows float16.
         values, residues = x.float(), mask.float()
         sums = _total(torch.cat([(values * residues).sum((0, 2)), residues.sum().reshape(1)]))
@@ -58,7 +53,6 @@ class MaskedBatchNorm(nn.BatchNorm1d):
         centred = values - mean[:, None]
         variance = _total((centred.square() * residues).sum((0, 2))) / count
         with torch.no_grad():
-            self.num_batches_tracked.add_(1)
             share = self.momentum or 0.0
             self.running_mean.lerp_(mean.detach(), share)
             # As in torch, the running variance is the unbiased estimate.
@@ -83,7 +77,7 @@ class ConvLayer(nn.Module):
         self.bn = MaskedBatchNorm(outputs)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Return the activations; ReLU and dropout leave zeros as they are."""
         activations: torch.Tensor = self.dropout(F.relu(self.bn(self.conv(x), mask)))
         return activations
@@ -108,12 +102,10 @@ class RclCnn(nn.Module):
         )
         self.output = nn.Sequential(nn.Conv1d(channels[-1], 2, 1))
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Return the logits ``[B, L, 2]``."""
-        x, residues = x.transpose(1, 2), None  # [B, E, L]
-        if mask is not None:
-            residues = mask[:, None].to(x.dtype)
-            x = x * residues
+        residues = mask[:, None].to(x.dtype)
+        x = x.transpose(1, 2) * residues  # [B, E, L]
         for layer in self.conv_layers:
             x = layer(x, residues)
         logits: torch.Tensor = self.output(x)  # [B, 2, L]
@@ -135,7 +127,7 @@ class DoubleConv(nn.Module):
             nn.ReLU(),
         )
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Return the activations of the block."""
         for layer in self.double_conv:
             x = layer(x, mask) if isinstance(layer, MaskedBatchNorm) else layer(x)
@@ -158,7 +150,12 @@ class AttentionGate(nn.Module):
 
 
 class RclUnet(nn.Module):
-    """A U-Net along the sequence, with attention gates on its skip connections."""
+    """A U-Net along the sequence, with attention gates on its skip connections.
+
+    With ``align_corners``, interpolation stretches the positions over the padded length, as in
+    RCL-identifier. Else a position is placed in the middle of the two that it stands for, so that
+    the logits do not depend on the padding.
+    """
 
     def __init__(
         self,
@@ -167,8 +164,10 @@ class RclUnet(nn.Module):
         depth: int = 4,
         dropout: float = 0.25,
         attention: bool = True,
+        align_corners: bool = False,
     ) -> None:
         super().__init__()
+        self.align_corners = align_corners
         channels = [base_filters * 2 ** min(level, 2) for level in range(depth)]
         self.input_proj = nn.Conv1d(width, base_filters, 1)
         self.encoder_blocks = nn.ModuleList(
@@ -190,63 +189,34 @@ class RclUnet(nn.Module):
             nn.Conv1d(base_filters, 2, 1),
         )
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Return the logits ``[B, L, 2]``.
 
-        Without a mask, L must be at least 2 to the power of the depth. With a mask, a position
-        below the top stands for one residue or more; at an odd end it stands for those that there
-        are.
+        A position below the top stands for one residue or more; at an odd end it stands for those
+        that there are.
         """
-        length, masks = x.shape[1], list[torch.Tensor | None]([None])
-        if mask is not None:
-            padding = -length % 2 ** len(self.encoder_blocks)
-            masks = [F.pad(mask, (0, padding))[:, None].to(x.dtype)]
-            x = F.pad(x, (0, 0, 0, padding))
-        x = _zeroed(self.input_proj(_zeroed(x.transpose(1, 2), masks[0])), masks[0])  # [B, C, L]
+        length, padding = x.shape[1], -x.shape[1] % 2 ** len(self.encoder_blocks)
+        masks = [F.pad(mask, (0, padding))[:, None].to(x.dtype)]
+        x = F.pad(x, (0, 0, 0, padding)).transpose(1, 2)  # [B, E, L]
+        x = self.input_proj(x * masks[0]) * masks[0]
         skips = []
         for block in self.encoder_blocks:
             skips.append(block(x, masks[-1]))
-            x, below = _halved(skips[-1], masks[-1])
-            masks.append(below)
-        x = self.bottleneck(x, masks[-1])
+            present = F.avg_pool1d(masks[-1], 2)  # share of residues: 0, 0.5 or 1
+            x = F.avg_pool1d(skips[-1], 2) / present.clamp(min=0.5)
+            masks.append((present > 0).to(x.dtype))
+        x, below = self.bottleneck(x, masks[-1]), masks.pop()
+        corners = self.align_corners
+        doubled = partial(F.interpolate, scale_factor=2, mode="linear", align_corners=corners)
         for level, skip in enumerate(reversed(skips)):
-            x = _doubled(x, masks[-1 - level], masks[-2 - level], skip.shape[-1])
+            present = doubled(below).clamp(min=0.25)
+            below = masks.pop()
+            x = doubled(x) / present * below
             if self.attention_gates:
                 skip = self.attention_gates[level](x, skip)
-            x = self.decoder_blocks[level](torch.cat([skip, x], dim=1), masks[-2 - level])
+            x = self.decoder_blocks[level](torch.cat([skip, x], dim=1), below)
         logits: torch.Tensor = self.output(x)  # [B, 2, L]
         return logits.transpose(1, 2)[:, :length]
-
-
-def _zeroed(x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-    """Return ``x`` ``[B, C, L]`` with zeros behind the end of each protein, if there is a mask."""
-    return x if mask is None else x * mask
-
-
-def _halved(x: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return the means of two residues each, and the mask of these."""
-    if mask is None:
-        return F.avg_pool1d(x, 2), None
-    present = F.avg_pool1d(mask, 2)  # share of residues: 0, 0.5 or 1
-    return F.avg_pool1d(x, 2) / present.clamp(min=0.5), (present > 0).to(x.dtype)
-
-
-def _doubled(
-    x: torch.Tensor, below: torch.Tensor | None, mask: torch.Tensor | None, length: int
-) -> torch.Tensor:
-    """Return ``x`` interpolated to twice its length; ``below`` is its mask, ``mask`` the new one.
-
-    The original's interpolation stretches each position by the padded length, so that it would
-    depend on the batch. With a mask, a position is placed in the middle of the two that it stands
-    for.
-    """
-    if below is None or mask is None:
-        x = F.interpolate(x, scale_factor=2, mode="linear", align_corners=True)
-        if x.shape[-1] != length:  # an odd length lost its last residue when pooled
-            x = F.interpolate(x, length, mode="linear", align_corners=True)
-        return x
-    x, present = (F.interpolate(values, scale_factor=2, mode="linear") for values in (x, below))
-    return x / present.clamp(min=0.25) * mask
 
 
 class RclLstm(nn.Module):
@@ -268,18 +238,15 @@ class RclLstm(nn.Module):
             nn.Linear(hidden_dim, 2),
         )
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the logits ``[B, L, 2]``; with a mask, of one residue or more per protein.
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Return the logits ``[B, L, 2]`` of proteins of one residue or more.
 
-        With a mask, the pass from the end begins at the last residue.
+        The pass from the end begins at the last residue.
         """
-        if mask is None:
-            states, _ = self.lstm(x)  # [B, L, 2 hidden_dim]
-        else:
-            lengths = mask.sum(1).cpu()
-            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-            packed, _ = self.lstm(packed)
-            states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
+        lengths = mask.sum(1).cpu()
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        packed, _ = self.lstm(packed)
+        states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
         logits: torch.Tensor = self.fc(self.dropout(states))
         return logits
 

@@ -5,25 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import groupby, islice
 from operator import attrgetter
-from pathlib import Path
 
 import numpy as np
 
-from virnucpro.errors import InputError, UsageError
+from virnucpro.errors import UsageError
 from virnucpro.metrics.plots import BLUE, GREY, ORANGE, image_of
-from virnucpro.results import RclRun, open_rcl_run
-from virnucpro.tables import RCL_RESIDUES, RclResidueRow, RclRow
+from virnucpro.results import RclRun
+from virnucpro.tables import RclResidueRow, RclRow
 
 FLANK = 12  # residues that are shown on both sides of the RCL
 LETTERS = 60  # residues that fit under the lower panel; of a longer RCL the first ones are shown
-SUFFIX = RCL_RESIDUES.place("")
-
-
-def named_run(results: Path) -> RclRun:
-    """Return the run in an output directory of ``rcl predict``, or of the table of its residues."""
-    if not results.is_file():
-        return open_rcl_run(results)
-    return open_rcl_run(results.parent, results.name.removesuffix(SUFFIX))
 
 
 def read_predictions(
@@ -33,20 +24,15 @@ def read_predictions(
 
     ``accessions`` names them; if it is empty, these are the proteins with an RCL.
     """
-    wanted = (row for row in run.proteins() if row.accession in accessions or not accessions)
-    found = (row for row in wanted if accessions or row.start is not None)
-    chosen = {row.accession: row for row in islice(found, most)}
+    proteins = (p for p in run.proteins() if p.accession in accessions or not accessions)
+    found = (protein for protein in proteins if accessions or protein.start is not None)
+    chosen = {protein.accession: protein for protein in islice(found, most)}
     if len(chosen) < min(len(accessions), most):
         missing = next(accession for accession in accessions if accession not in chosen)
         raise UsageError(f"{run.folder} has no protein {missing!r}: check the id")
     for accession, residues in groupby(run.residues(), attrgetter("accession")):
-        if not chosen:
-            return
-        if protein := chosen.pop(accession, None):
-            rows = list(residues)
-            if len(rows) != protein.length or (protein.end or 0) > len(rows):
-                raise InputError(f"{run.folder}: {RCL_RESIDUES.place(run.stem)} is damaged")
-            yield protein, rows
+        if accession in chosen:
+            yield chosen[accession], list(residues)
 
 
 def draw_protein(
@@ -80,9 +66,6 @@ def draw_protein(
     below.set(xlim=(shown[0] - 0.6, shown[-1] + 0.6))
     letters = [residue.residue for residue in residues[part]]
     below.set_xticks(list(shown), letters, family="monospace")
-    numbers = below.secondary_xaxis("top")
-    numbers.set_xticks([n for n in shown if n % 10 == 0])
-    numbers.tick_params(labelsize=8)
     for axes in (above, below):
         if has_rcl:
             axes.axvspan(first - 0.5, last + 0.5, color=ORANGE, alpha=0.15, linewidth=0)

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 
 from virnucpro.columns import GFF3_HEADER, gff3_escaped
@@ -45,7 +46,6 @@ from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import read_records
 from virnucpro.layout import STDIN, existing_paths
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, ProteinBlock, ReadingStage
-from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.models import WINDOW
 from virnucpro.rcl.rule import RclResult
@@ -71,13 +71,9 @@ PROTEINS_AT_A_TIME = 2000
 RESIDUES_AT_A_TIME = 1 << 20
 """Residues from which a block is full, so that long proteins take no more memory."""
 FASTA_LINE = 80
-COMPRESSION = (".gz", ".bz2", ".xz")
+COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
 EMPTY = RclResult("empty", None, np.zeros(0, np.float32))
-REMARKS = {
-    "long": f"with more than {WINDOW:,} residues: computed in overlapping windows",
-    "small": "with small letters",
-    "unknown": "with letters that are not one of the 20 amino acids: read as unknown residues",
-}
+WINDOWS = f"with more than {WINDOW:,} residues: computed in overlapping windows"
 Record = Mapping[str, Json]
 """The content of ``STEM_rcl_run.json``."""
 
@@ -103,9 +99,8 @@ class RclRequest:
         """The name of the input without the suffix of a compression and the one before it."""
         if self.source == STDIN:
             return "stdin"
-        name = Path(self.source).name
-        packed = next((s for s in COMPRESSION if name.lower().endswith(s)), "")
-        return Path(name[: len(name) - len(packed)]).stem
+        path = Path(self.source)
+        return Path(path.stem).stem if path.suffix.lower() in COMPRESSION else path.stem
 
     @property
     def root(self) -> Path:
@@ -119,13 +114,13 @@ class RclRequest:
         threshold = f"thr{self.finder.rule.threshold:.2f}".replace(".", "p")
         names = {
             "positions": f"{named}_RCL_predictions_{threshold}.tsv",
-            "sequences": self.sequences and f"{named}_with_RCL_{threshold}.fasta",
-            "loops": self.loops and f"{named}_RCL_only_{threshold}.fasta",
+            "sequences": f"{named}_with_RCL_{threshold}.fasta",
+            "loops": f"{named}_RCL_only_{threshold}.fasta",
             "regions": RCL_REGIONS.place(self.stem),
             "gff": f"{self.stem}_rcl.gff3",
-            "residues": self.residues and RCL_RESIDUES.place(self.stem),
+            "residues": RCL_RESIDUES.place(self.stem),
         }
-        wanted = {kind: name for kind, name in names.items() if name}
+        wanted = {kind: name for kind, name in names.items() if getattr(self, kind, True)}
         return RclLayout(self.root, self.stem, wanted)
 
 
@@ -156,24 +151,24 @@ class RclLayout(BlockLayout):
 
 @dataclass(frozen=True)
 class FindingStage(BlockStage):
-    """Finds the RCLs of proteins, a block of proteins per task."""
+    """Finds the RCLs of proteins, a block of proteins per task. ``kinds`` are the result files.
+
+    What is stored of a block are counts, and its part of each result file.
+    """
 
     finder: RclFinder
-    residues: bool
+    kinds: Sequence[str]
 
     name = "finding_RCLs"
     title = "Finding RCLs"
+    suffix = "msgpack"
     intermediate: ClassVar[bool] = True
-
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """The suffixes of the files that are made of a block."""
-        return ("tsv", "residues.gz") if self.residues else ("tsv",)
 
     @property
     def params(self) -> dict[str, Json]:
         """What decides the results."""
-        return {"model": self.finder.sha256, "label": self.finder.label, **vars(self.finder.rule)}
+        rule, kinds = vars(self.finder.rule), list(self.kinds)
+        return {"model": self.finder.sha256, "label": self.finder.label, "files": kinds, **rule}
 
     def open(self, device: Device) -> Session:
         """Put the model on a device."""
@@ -181,44 +176,72 @@ class FindingStage(BlockStage):
         return Session(self.run)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Find the RCLs of the proteins of a block, and write their rows."""
+        """Find the RCLs of the proteins of a block."""
         proteins = list(read_fasta(task.inputs[0]))
         found = iter(self.finder.find([sequence for _, sequence in proteins if sequence]))
-        rows: list[str] = []
-        residues: list[str] = []
-        residue_row = RCL_RESIDUES.row_format(*RCL_RESIDUES.names)
+        statuses, long, residues, confidence = Counter[str](), 0, 0, 0.0
+        texts: dict[str, list[str]] = {kind: [] for kind in self.kinds}
         for accession, sequence in proteins:
             result = next(found) if sequence else EMPTY
-            region = result.region
-            cells = RCL_REGIONS.line(
-                accession=accession,
-                length=len(sequence),
-                start=region and region.start,
-                end=region and region.end,
-                rcl=region and sequence[region.start - 1 : region.end],
-                confidence=region and region.confidence,
-                status=result.status,
-                model=self.finder.label,
-            )
-            rows.append(cells)
-            if self.residues:
-                values = zip(sequence, result.probabilities.tolist(), strict=True)
-                residues += [residue_row(accession, n, *value) for n, value in enumerate(values, 1)]
-        contents = ("".join(rows).encode(), _packed("".join(residues)))
-        outputs = zip(task.outputs, contents, strict=False)
-        saved = tuple(self.disk.save(path, content, len(proteins)) for path, content in outputs)
+            statuses[result.status] += 1
+            long += self.finder.encoding != "hmm" and len(sequence) > WINDOW
+            if result.region:
+                residues += result.region.length
+                confidence += result.region.confidence
+            for kind, text in self._rows(accession, sequence, result):
+                if kind in texts:
+                    texts[kind].append(text)
+        files = {kind: "".join(rows).encode() for kind, rows in texts.items()}
+        if "residues" in files:
+            files["residues"] = _packed(files["residues"])
+        counts = {"long": long, "residues": residues, "confidence": confidence}
+        content = msgspec.msgpack.encode({"statuses": statuses, "counts": counts, "files": files})
+        output = self.disk.save(task.outputs[0], content, len(proteins))
         report(len(proteins), 0)
-        return TaskResult(task, saved)
+        return TaskResult(task, (output,))
+
+    def _rows(self, accession: str, sequence: str, result: RclResult) -> Iterator[tuple[str, str]]:
+        """Yield what the result files say of a protein."""
+        region, label = result.region, self.finder.label
+        if "residues" in self.kinds:
+            row = RCL_RESIDUES.row_format(*RCL_RESIDUES.names)
+            values = enumerate(zip(sequence, result.probabilities.tolist(), strict=True), 1)
+            yield "residues", "".join(row(accession, n, *value) for n, value in values)
+        loop = sequence[region.start - 1 : region.end] if region else None
+        cells = RCL_REGIONS.line(
+            accession=accession,
+            length=len(sequence),
+            start=region and region.start,
+            end=region and region.end,
+            rcl=loop,
+            confidence=region and region.confidence,
+            status=result.status,
+            model=label,
+        )
+        yield "regions", cells
+        if loop is None:
+            return
+        _, length, start, end, _, share, *_ = cells.split("\t")
+        yield "positions", f"{accession}\t{start}\t{end}\n"
+        name = gff3_escaped(accession)
+        # SO:0000839
+        columns = (name, "virnucpro", "polypeptide_region", start, end, share, ".", ".")
+        note = f"Name=RCL;Note=reactive center loop;model={gff3_escaped(label)}"
+        yield "gff", f"##sequence-region {name} 1 {length}\n" + "\t".join((*columns, note)) + "\n"
+        lines = [sequence[i : i + FASTA_LINE] for i in range(0, len(sequence), FASTA_LINE)]
+        yield "sequences", "\n".join([f">{accession}", *lines, ""])
+        lines = [loop[i : i + FASTA_LINE] for i in range(0, len(loop), FASTA_LINE)]
+        yield "loops", "\n".join([f">{accession} RCL {start} - {end}", *lines, ""])
 
 
-def _packed(text: str) -> bytes:
-    """Return a text as a member of a gzip file, without the time."""
-    return gzip.compress(text.encode(), GZIP_LEVEL, mtime=0)
+def _packed(content: bytes) -> bytes:
+    """Return a member of a gzip file, without the time."""
+    return gzip.compress(content, GZIP_LEVEL, mtime=0)
 
 
 @dataclass(frozen=True)
 class RclResultsStage(HostStage):
-    """Makes all results of the proteins and their rows, in the order of the input.
+    """Joins the results of all blocks, in the order of the input.
 
     ``facts``, names of ``devices``, and the time since it ``began`` stand in the record.
     """
@@ -226,78 +249,51 @@ class RclResultsStage(HostStage):
     name: ClassVar[str] = "results"
 
     layout: RclLayout
-    label: str
-    windows: bool
     facts: Mapping[str, Json]
     devices: Sequence[str]
     began: float = field(default_factory=time.monotonic)
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task."""
-        blocks = [file.path for file in receipts.outputs(ReadingStage.name)]
-        numbers = range(1, len(blocks) + 1)
-        kinds = ["tsv", *(["residues.gz"] if "residues" in self.layout.results else [])]
-        made = [self.layout.output(n, suffix) for suffix in kinds for n in numbers]
+        blocks = range(1, len(receipts.outputs(ReadingStage.name)) + 1)
+        made = (self.layout.output(number, FindingStage.suffix) for number in blocks)
         outputs = (*self.layout.results.values(), self.layout.run_json)
-        return [self.whole((*blocks, *made), outputs, {"label": self.label})]
+        return [self.whole(tuple(made), outputs, {})]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write all results."""
-        counts: Counter[str] = Counter()
-        statuses: Counter[str] = Counter()
-        confidence, label = 0.0, gff3_escaped(self.label)
-        blocks = len(task.inputs) // (3 if "residues" in self.layout.results else 2)
+        statuses, counts = Counter[str](), dict.fromkeys(("long", "residues", "confidence"), 0.0)
+        headers = {
+            "regions": RCL_REGIONS.header.encode(),
+            "positions": RCL_POSITIONS.header.encode(),
+            "gff": GFF3_HEADER.encode(),
+            "residues": _packed(RCL_RESIDUES.header.encode()),
+        }
         with ExitStack() as stack:
             files = {
                 kind: stack.enter_context(self.disk.create(path))
                 for kind, path in self.layout.results.items()
             }
-
-            def write(kind: str, text: str) -> None:
-                if kind in files:
-                    files[kind].write(text.encode(), rows=1)
-
-            write("regions", RCL_REGIONS.header)
-            write("positions", RCL_POSITIONS.header)
-            write("gff", GFF3_HEADER)
-            if "residues" in files:
-                files["residues"].write(_packed(RCL_RESIDUES.header))
-                for path in task.inputs[2 * blocks :]:
-                    files["residues"].write(path.read_bytes())
-            for block, path in zip(task.inputs, task.inputs[blocks : 2 * blocks], strict=False):
-                rows = path.read_bytes().decode().split("\n")[:-1]  # ids may hold other line ends
-                for row, (accession, sequence) in zip(rows, read_fasta(block), strict=True):
-                    write("regions", f"{row}\n")
-                    _, length, start, end, loop, share, status, _ = row.split("\t")
-                    statuses[status] += 1
-                    counts["long"] += self.windows and len(sequence) > WINDOW
-                    counts["small"] += sequence != sequence.upper()
-                    counts["unknown"] += not set(AMINO_ACIDS).issuperset(sequence.upper())
-                    if status != "found":
-                        continue
-                    confidence += float(share)
-                    counts["residues"] += len(loop)
-                    write("positions", f"{accession}\t{start}\t{end}\n")
-                    name = gff3_escaped(accession)
-                    # SO:0000839
-                    columns = (name, "virnucpro", "polypeptide_region", start, end, share, ".", ".")
-                    note = f"Name=RCL;Note=reactive center loop;model={label}"
-                    write("gff", f"##sequence-region {name} 1 {length}\n")
-                    write("gff", "\t".join((*columns, note)) + "\n")
-                    write("sequences", _fasta_entry(accession, sequence))
-                    write("loops", _fasta_entry(f"{accession} RCL {start} - {end}", loop))
-        remarks = [f"{counted(counts[k], 'protein')} {r}" for k, r in REMARKS.items() if counts[k]]
+            for kind, file in files.items():
+                file.write(headers.get(kind, b""))
+            for path in task.inputs:
+                block = msgspec.msgpack.decode(path.read_bytes())
+                statuses.update(block["statuses"])
+                counts = {name: count + block["counts"][name] for name, count in counts.items()}
+                for kind, file in files.items():
+                    file.write(block["files"][kind])
+        long = int(counts["long"])
         outputs = [file.output for file in files.values()]
         record = {
             "schema": 1,
             "producer": f"virnucpro {__version__}",
             **self.facts,
-            "devices": self.devices[:blocks],
+            "devices": self.devices[: len(task.inputs)],
             "proteins": statuses.total(),
             "statuses": dict(statuses),
-            "rcl_residues": counts["residues"],
-            "confidence": round(confidence, 4),
-            "notices": remarks,
+            "rcl_residues": int(counts["residues"]),
+            "confidence": round(counts["confidence"], 4),
+            "notices": [f"{counted(long, 'protein')} {WINDOWS}"] if long else [],
             "files": {output.path.name: output.sha256 for output in outputs},
             "seconds": round(time.monotonic() - self.began, 3),
         }
@@ -341,11 +337,10 @@ def run_rcl_prediction(
             "input": request.source,
             "model": {"name": finder.label, "sha256": finder.sha256},
         }
-        names, windows = [device.name for device in devices], finder.encoding != "hmm"
         stages: list[Stage] = [
             ReadingStage(layout, disk, (source,), size, partial(_blocks, request, source)),
-            FindingStage(layout, disk, finder, request.residues),
-            RclResultsStage(layout, disk, finder.label, windows, facts, names),
+            FindingStage(layout, disk, finder, list(layout.results)),
+            RclResultsStage(layout, disk, facts, [device.name for device in devices]),
         ]
         run = Run(layout, disk, stages, state, [seen], command="rcl predict")
         with closing(open_executor(devices, request.machine, interruption)) as executor:
@@ -377,11 +372,6 @@ def _blocks(request: RclRequest, source: Path) -> Iterator[ProteinBlock]:
             block, residues = [], 0
     if block:
         yield block
-
-
-def _fasta_entry(header: str, sequence: str) -> str:
-    lines = [sequence[i : i + FASTA_LINE] for i in range(0, len(sequence), FASTA_LINE)]
-    return "\n".join([f">{header}", *lines, ""])
 
 
 def describe_record(record: Record, root: Path) -> list[str]:

@@ -7,29 +7,20 @@ A table is a CSV file with the columns ``id`` and ``Sequence``; a table of serpi
 from __future__ import annotations
 
 import csv
-import io
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from virnucpro.errors import InputError
 from virnucpro.formatting import counted
-from virnucpro.rcl.encodings import AMINO_ACIDS
 
 COLUMNS = ("id", "Sequence")
 REGION_COLUMNS = ("rcl_start", "rcl_end")
 NAMED_ROWS = 3  # rows with a problem that a message names
-# RCLs of the 1,384 training serpins have 11 to 68 residues, half of them 25 to 28.
-SHORT_RCL, LONG_RCL = 10, 50
-# What stands in tables of RCL-identifier where there is no annotation.
-NO_VALUE = ("", "nan", "no result", "no start", "no end", "#value!")
-EARLIER = "in an earlier table"
-LISTED = 50  # problems that a report lists before it only counts the others
+LONGEST = 1 << 20  # residues of a protein
 
 
 @dataclass(frozen=True)
@@ -54,20 +45,8 @@ class AnnotatedProtein:
         return labels
 
 
-class RowProblem(NamedTuple):
-    """A phrase that is the same for all rows with the problem, and what is there.
-
-    An error is wrong; at others somebody should look. Training leaves out what ``is_skipped``.
-    """
-
-    problem: str
-    value: str
-    is_error: bool = True
-    is_skipped: bool = True
-
-
 def read_proteins(
-    serpins: Path, others: Path | None, max_length: int
+    serpins: Path, others: Path | None, max_length: int = LONGEST
 ) -> tuple[list[AnnotatedProtein], list[str]]:
     """Read a table of proteins with an RCL, and one of proteins without, where it is named.
 
@@ -82,9 +61,8 @@ def read_proteins(
         used = len(proteins)
         skipped: dict[str, list[str]] = {}
         for line, row in table_rows(path, (*COLUMNS, *(REGION_COLUMNS if with_rcl else ()))):
-            problems = row_problems(row, max_length, with_rcl=with_rcl)
-            if reason := next((p.problem for p in problems if p.is_skipped), None):
-                skipped.setdefault(reason, []).append(str(line))
+            if problem := row_problem(row, with_rcl=with_rcl, max_length=max_length):
+                skipped.setdefault(problem, []).append(str(line))
                 continue
             ends = (int(float(row[name])) for name in REGION_COLUMNS) if with_rcl else ()
             proteins.append(AnnotatedProtein(row["id"].strip(), residues_of(row), *ends))
@@ -103,23 +81,17 @@ def read_proteins(
 def table_rows(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the number of the last line of each row of a CSV table, and its cells by column."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not a text file in UTF-8: is it the CSV table?") from error
-    reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", restval="")
-    try:
-        if missing := [name for name in needed if name not in (reader.fieldnames or ())]:
-            raise InputError(
-                f"{path} has no column {' and no column '.join(missing)}: expected a CSV table "
-                f"with the columns {', '.join(needed)}"
-            )
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:
-        place = f"{path}, after line {reader.line_num}"
-        raise InputError(f"{place}: not a row of a CSV table ({error})") from error
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, restkey="", restval="")
+            if missing := [name for name in needed if name not in (reader.fieldnames or ())]:
+                raise InputError(
+                    f"{path} has no column {' and no column '.join(missing)}: expected a CSV table "
+                    f"with the columns {', '.join(needed)}"
+                )
+            for row in reader:
+                yield reader.line_num, row
+    except (OSError, UnicodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read as a CSV table in UTF-8 ({error})") from error
 
 
 def residues_of(row: Mapping[str, str]) -> str:
@@ -127,91 +99,53 @@ def residues_of(row: Mapping[str, str]) -> str:
     return "".join(row["Sequence"].split()).rstrip("*")
 
 
-def row_problems(
-    row: Mapping[str, str], max_length: int, *, with_rcl: bool
-) -> Iterator[RowProblem]:
-    """Yield all that is wrong with a row by itself; ``with_rcl`` asks for coordinates, too."""
-    accession, sequence = row["id"].strip(), residues_of(row)
-    name = accession or "no id"
-    if not accession:
-        yield RowProblem("without an id", sequence[:20])
-    if not sequence:
-        yield RowProblem("without a sequence", name)
-        return
-    if others := sorted(set("".join(row["Sequence"].split()).upper()) - set(AMINO_ACIDS)):
-        # Letters such as X and a final * can be encoded, others such as - shift all positions.
-        wrong = not (sequence.isascii() and sequence.isalpha())
-        problem = "with letters that are not one of the 20 amino acids"
-        yield RowProblem(problem, f"{name}: {' '.join(others)}", wrong, wrong)
+def row_problem(row: Mapping[str, str], *, with_rcl: bool, max_length: int = LONGEST) -> str | None:
+    """Return why a row cannot be used, as a phrase; ``with_rcl`` asks for coordinates, too."""
+    sequence = residues_of(row)
+    if not row["id"].strip():
+        return "without an id"
+    if not (sequence.isascii() and sequence.isalpha()):  # a gap shifts all positions
+        return "whose sequence is empty, or has other characters than letters"
     if len(sequence) > max_length:
-        problem = f"of more than {max_length:,} residues, which training leaves out"
-        yield RowProblem(problem, f"{name}: {len(sequence):,}", is_error=False)
-    if with_rcl:
-        yield from _region_problems(row, name, sequence)
-
-
-def _region_problems(row: Mapping[str, str], name: str, sequence: str) -> Iterator[RowProblem]:
-    texts = [row[column].strip() for column in REGION_COLUMNS]
-    value = f"{name}: {texts[0]} to {texts[1]} of {len(sequence)}"
-    if any(text.lower() in NO_VALUE for text in texts):
-        yield RowProblem("without an annotated RCL", value)
-        return
+        return f"of more than {max_length:,} residues"
+    if not with_rcl:
+        return None
     try:
-        start, end = map(float, texts)
+        start, end = (float(row[column]) for column in REGION_COLUMNS)
     except ValueError:
         start = end = float("nan")
     if not (start.is_integer() and end.is_integer()):
-        yield RowProblem("whose rcl_start or rcl_end is not a whole number", value)
-        return
+        return "without an RCL: rcl_start or rcl_end is not a whole number"
     if not 1 <= start <= end <= len(sequence):
-        yield RowProblem("whose RCL lies outside the sequence, or ends before it starts", value)
-        return
-    loop = sequence[int(start) - 1 : int(end)]
-    annotated = "".join(row.get("rcl_seq", "").split())
-    if annotated and annotated.upper() != loop.upper():
-        problem = "whose rcl_seq is not what lies at its coordinates"
-        yield RowProblem(problem, f"{name}: {annotated}, not {loop}", is_skipped=False)
-    if not SHORT_RCL <= len(loop) <= LONG_RCL:
-        bound = f"shorter than {SHORT_RCL}" if len(loop) < SHORT_RCL else f"longer than {LONG_RCL}"
-        yield RowProblem(f"whose RCL is {bound} residues", value, is_error=False, is_skipped=False)
+        return "whose RCL lies outside the sequence, or ends before it starts"
+    annotated = "".join(row.get("rcl_seq", "").split()).upper()
+    if annotated and annotated != sequence[int(start) - 1 : int(end)].upper():
+        return "whose rcl_seq is not what lies at its coordinates"
+    return None
 
 
-def check_tables(paths: Iterable[Path], max_length: int) -> tuple[list[str], bool]:
+def check_tables(paths: Iterable[Path]) -> tuple[list[str], bool]:
     """Return a report on the rows of tables as lines of text, and whether a row is wrong.
 
     ``rcl_start``, ``rcl_end`` and ``rcl_seq`` are checked where they are. Ids and sequences that
     occur more than once are found over all tables together.
     """
-    lines: list[str] = []
-    problems: list[tuple[str, RowProblem]] = []
-    firsts: dict[tuple[str, str], tuple[Path, int, list[str]]] = {}
+    counts: list[str] = []
+    errors: list[str] = []
+    repeated: list[str] = []
+    firsts: dict[tuple[str, str], str] = {}
     for path in paths:
         rows = annotated = 0
         for line, row in table_rows(path, COLUMNS):
-            with_rcl = set(REGION_COLUMNS) <= row.keys()
-            found = list(row_problems(row, max_length, with_rcl=with_rcl))
+            with_rcl, place = set(REGION_COLUMNS) <= row.keys(), f"{path}, line {line}"
+            name, problem = row["id"].strip(), row_problem(row, with_rcl=with_rcl)
             rows += 1
-            annotated += with_rcl and not any(problem.is_error for problem in found)
-            here = (path, line, [row.get(name, "").strip() for name in REGION_COLUMNS])
-            name = row["id"].strip()
-            for what, text in (("an id", name), ("a sequence", residues_of(row).upper())):
-                first = firsts.setdefault((what, text), here) if text else here
-                if first == here:
-                    continue
-                text = f"with {what} that occurs {'before' if first[0] == path else EARLIER}"
-                if what == "a sequence" and first[2] != here[2]:
-                    text += ", with another RCL"
-                value = f"{name or 'no id'} ({first[0]}, line {first[1]})"
-                found.append(RowProblem(text, value, is_error=False))
-            problems += [(f"{path}, line {line}", problem) for problem in found]
-        lines.append(f"{path}: {counted(rows, 'row')}, {annotated:,} with an RCL")
-    for severity, is_error in (("error", True), ("warning", False)):
-        listed = [(place, problem) for place, problem in problems if problem.is_error == is_error]
-        lines += ["", f"{counted(len(listed), severity)}"]
-        kinds = Counter(problem.problem for _, problem in listed)
-        lines += [f"  {count:>6,}  {problem}" for problem, count in kinds.most_common()]
-        for place, problem in listed[:LISTED]:
-            lines.append(f"{severity}: {place}: {problem.problem}: {problem.value}")
-        if len(listed) > LISTED:
-            lines.append(f"and {len(listed) - LISTED:,} more")
-    return lines, any(problem.is_error for _, problem in problems)
+            annotated += with_rcl and problem is None
+            if problem:
+                errors.append(f"error: {place}: {name or 'a row'} {problem}")
+            for what, text in (("id", name), ("sequence", residues_of(row).upper())):
+                if text and (first := firsts.setdefault((what, text), place)) != place:
+                    repeated.append(f"warning: {place}: the {what} of {name} occurs in {first}")
+        counts.append(f"{path}: {counted(rows, 'row')}, {annotated:,} with an RCL")
+    totals = (counted(len(errors), "error"), counted(len(repeated), "warning"))
+    return [*counts, *errors, *repeated, *totals], bool(errors)

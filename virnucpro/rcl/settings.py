@@ -82,15 +82,15 @@ class FitSettings(Struct, frozen=True):
     """
 
     batch_size: Annotated[int, Meta(ge=2, le=1 << 20)] = 32  # over all processes together
-    epochs: Count = 50
+    epochs: Count = 30
     learning_rate: Annotated[float, Meta(gt=0, le=1e3)] = 0.001  # the highest one
     weight_decay: Weight = 0.0001  # Adam adds it to the gradients
-    patience: Count = 5
+    patience: Count = 10
     loss_weights: tuple[Weight, Weight] = (1.0, 5.0)
-    optimizer: Literal["adam", "adamw"] = "adam"
-    scheduler: Literal["reduce_on_plateau", "cosine", "none"] = "reduce_on_plateau"
-    fragments: Share = 0.0
-    averaged: Annotated[int, Meta(ge=0, le=1 << 30)] = 0
+    optimizer: Literal["adam"] = "adam"
+    scheduler: Literal["reduce_on_plateau", "cosine"] = "cosine"
+    fragments: Share = 0.2
+    averaged: Annotated[int, Meta(ge=0, le=1 << 30)] = 200
 
 
 class HardwareSettings(Struct, frozen=True):
@@ -123,15 +123,12 @@ class OutputSettings(Struct, frozen=True):
 class RclTrainingSettings(Struct, frozen=True):
     """Everything that decides a training, beside the content of the tables.
 
-    Recipe ``original`` trains as RCL-identifier does. ``modern`` masks the padding, puts proteins
-    of similar length into one batch, splits by clusters, cuts some proteins into fragments, and
-    keeps a running mean of the weights. ``split`` is ``random``, ``clusters``, or a table of parts.
+    ``split`` is ``random``, ``clusters``, or a table of parts.
     """
 
-    recipe: Literal["modern", "original"] = "modern"
     encoding: str = "onehot"
     model: Literal["cnn", "unet", "lstm"] = "unet"
-    split: str = "random"
+    split: str = "clusters"
     precision: str = "fp32"
     esm_model: str | None = None
     data: DataSettings = DataSettings()
@@ -141,11 +138,6 @@ class RclTrainingSettings(Struct, frozen=True):
     evaluation: EvaluationSettings = EvaluationSettings()
     logging: LoggingSettings = LoggingSettings()
     output: OutputSettings = OutputSettings()
-
-    def __post_init__(self) -> None:
-        """Check that the network fits the proteins."""
-        if self.model == "unet" and self.data.max_length < 2**self.models.unet.depth:
-            raise ValueError("data.max_length is too short for models.unet.depth")
 
     @property
     def tables(self) -> tuple[Path, Path | None]:
@@ -160,41 +152,15 @@ class RclTrainingSettings(Struct, frozen=True):
         """The keyword arguments of the network that is trained."""
         return dict(to_builtins(getattr(self.models, self.model)))
 
-    @property
-    def masked(self) -> bool:
-        """Whether the padding has no influence."""
-        return self.recipe == "modern"
 
-    def facts(self) -> dict[str, Json]:
-        """Return what decides the weights beside the proteins and the split, by name."""
-        return {
-            "recipe": self.recipe,
-            "encoding": self.encoding,
-            "model": self.model,
-            "network": self.network,
-            "precision": self.precision,
-            "threshold": self.evaluation.threshold,
-            "seed": self.data.random_seed,
-            "max_length": self.data.max_length,
-            "train_split": self.data.train_split,
-            **to_builtins(self.training),
-        }
-
-
-# What the recipes change of the defaults, which are those of RCL-identifier.
-MODERN = {"epochs": 30, "patience": 10, "scheduler": "cosine", "fragments": 0.2, "averaged": 200}
-RECIPES: Mapping[str, Mapping[str, Json]] = {
-    "original": {"recipe": "original", "split": "random"},
-    "modern": {"recipe": "modern", "split": "clusters", "training": MODERN},
-}
 # The tables of the test are named to ``rcl evaluate``; the others repeat what has one value here.
 SILENT = ("data.test_serpin", "data.test_non_serpin", "training.monitor", "training.mode")
 
 
 def training_settings(
-    recipe: str, path: Path | None, options: Mapping[str, Json]
+    path: Path | None, options: Mapping[str, Json]
 ) -> tuple[RclTrainingSettings, list[str]]:
-    """Return the settings of a recipe, with a configuration file and then options on top.
+    """Return the settings of a configuration file, with options on top.
 
     ``options`` are named as in the file; None is an option that was not given. The second value is
     a warning on keys of the file without a meaning, if there are any.
@@ -209,7 +175,7 @@ def training_settings(
     if options.get("encoding") == "esm2":
         content["esm_model"] = named
     try:
-        values = _merged(_merged(RECIPES[recipe], content), options)
+        values = _merged(_merged({}, content), options)
         settings = convert(values, RclTrainingSettings, strict=False)
     except (TypeError, ValueError) as error:  # of msgspec, or a section that is not one
         raise ConfigError(f"{path}: {error}" if path else str(error)) from error

@@ -71,11 +71,10 @@ class RclLoop(TrainingLoop):
         torch.manual_seed(self._seed)
         network = NETWORKS[settings.model](plan.features.width, **settings.network)
         network = network.to(group.device)
-        optimizers = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-        optimizer = optimizers[fit.optimizer](
+        optimizer = torch.optim.Adam(
             network.parameters(), fit.learning_rate, weight_decay=fit.weight_decay
         )
-        batches = len(epoch_batches(self._lengths, settings, 0, group.world))
+        batches = len(epoch_batches(self._lengths, fit.batch_size, self._seed, 0))
         averaged = min(fit.averaged, SHARE_AVERAGED * fit.epochs * batches)
         super().__init__(
             plan.savepoint,
@@ -90,7 +89,7 @@ class RclLoop(TrainingLoop):
 
     def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan:
         """Return the batches of an epoch, in an order that follows from the seed."""
-        batches = epoch_batches(self._lengths, self._settings, epoch, self.group.world)
+        batches = epoch_batches(self._lengths, self._fit.batch_size, self._seed, epoch)
 
         def contents() -> Iterator[RclBatch]:
             for number in range(finished_batches, len(batches)):
@@ -115,9 +114,7 @@ class RclLoop(TrainingLoop):
         # Every world-th protein, so that all processes have proteins of about the same length.
         own = range(group.rank, len(rows), group.world)
         lengths = [window.stop - window.start for window in windows]
-        length = self._settings.data.max_length
-        if self._settings.masked:
-            length = max((lengths[place] for place in own), default=1)
+        length = max((lengths[place] for place in own), default=1)
         x = np.zeros((len(own), length, self._plan.features.width), np.float32)
         labels = np.full((len(own), length), IGNORED, np.int64)
         for number, place in enumerate(own):
@@ -139,8 +136,7 @@ class RclLoop(TrainingLoop):
     def _logits(self, network: nn.Module, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the logits float32 ``[B, L, 2]``."""
         with self.autocast():
-            mask = labels != IGNORED if self._settings.masked else None
-            logits: torch.Tensor = network(x.to(self.group.device), mask)
+            logits: torch.Tensor = network(x.to(self.group.device), labels != IGNORED)
         return logits.float()
 
     def _loss_sum(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -159,8 +155,6 @@ class RclLoop(TrainingLoop):
         fit = self._fit
         if fit.scheduler == "cosine":
             return cosine_rate(fit.learning_rate, epochs, fit.epochs, FIRST_RATE)
-        if fit.scheduler == "none":
-            return fit.learning_rate
         optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], fit.learning_rate)
         plateau = torch.optim.lr_scheduler.ReduceLROnPlateau
         schedule = plateau(optimizer, "max", PLATEAU_FACTOR, fit.patience // 2)
@@ -173,8 +167,6 @@ class RclLoop(TrainingLoop):
         proteins, group, size = self._plan.validation, self.group, self._fit.batch_size
         lengths = np.array([len(protein.sequence) for protein in proteins])
         order = np.argsort(lengths, kind="stable")
-        if not self._settings.masked:
-            order = np.arange(len(lengths))
         starts = np.concatenate([[0], np.cumsum(lengths)])
         margins = torch.zeros(int(starts[-1]), dtype=torch.float64, device=group.device)
         losses = torch.zeros(2, dtype=torch.float64, device=group.device)
@@ -219,23 +211,17 @@ def residue_metrics(
     return {**values, "f1_macro": macro, "auc": auroc(truth, margins) or 0.0}
 
 
-def epoch_batches(
-    lengths: npt.NDArray[np.int64], settings: RclTrainingSettings, epoch: int, world: int
-) -> list[Rows]:
-    """Return the proteins of each batch of an epoch, over all processes.
+def epoch_batches(lengths: npt.NDArray[np.int64], size: int, seed: int, epoch: int) -> list[Rows]:
+    """Return the proteins of each batch of an epoch, over all processes: ``size`` for each.
 
-    With ``settings.masked``, a batch has proteins of similar length: those of ``POOL_BATCHES``
-    batches are sorted, and the batches are put into a random order again. A small last batch joins
-    the one before it. ``world`` matters only where a last batch has fewer proteins than processes.
+    A batch has proteins of similar length: those of ``POOL_BATCHES`` batches are sorted, and the
+    batches are put into a random order again. A small last batch joins the one before it.
     """
-    random = np.random.default_rng([settings.data.random_seed, epoch])
-    size, order = settings.training.batch_size, random.permutation(len(lengths))
+    random = np.random.default_rng([seed, epoch])
+    order = random.permutation(len(lengths))
     stops = list(range(size, len(order), size))
-    least = size // 2 if settings.masked else world
-    if stops and len(order) - stops[-1] < least:
+    if stops and len(order) - stops[-1] < size // 2:
         stops.pop()
-    if not settings.masked:
-        return np.split(order, stops)
     batches: list[Rows] = []
     for start in range(0, len(stops) + 1, POOL_BATCHES):
         bounds = [0, *stops, len(order)][start : start + POOL_BATCHES + 1]

@@ -12,21 +12,26 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from virnucpro.contracts import SPLITTING, Stage, Task
+from virnucpro.contracts import SPLITTING, Task
 from virnucpro.events import Emit, Notice, StageAhead, StageFinished, StageStarted
 from virnucpro.executors.executor import Executor
-from virnucpro.run.features import drop_features, files_to_score, next_window
-from virnucpro.run.run import Run, check_space, sweep
-from virnucpro.run.status import write_stage_list
+from virnucpro.run.features import (
+    drop_features,
+    files_to_score,
+    missing_bytes,
+    next_window,
+    require_space,
+)
+from virnucpro.run.run import Run, sweep
 from virnucpro.run.workers import WorkerTable
+from virnucpro.store.documents import sealed
 from virnucpro.store.legacy import is_new_legacy_run
 
-# Seconds per million open frames, measured with model type lite on two cores of a shared machine.
-# Scaled by what translation took in this run; embedding takes much longer than all of them.
-HOST_SECONDS = {"translation": 40, "merging": 50, "prediction": 45, "consensus": 6, "output": 15}
-# Seconds per million records to read them for the report: 4.1 s of a processor, where translation
-# took 3.4 s of it per million frames. Scaled in the same way.
-REPORT_SECONDS = 50
+# What later stages of the host take of the time that translation took in this run, measured with
+# model type lite on two cores of a shared machine. Embedding takes much longer than all of them.
+SHARES_OF_TRANSLATION = {"merging": 1.25, "prediction": 1.1, "consensus": 0.15, "output": 0.4}
+# The report takes as long for a record as translation took for so many frames.
+FRAMES_PER_RECORD = 1.25
 
 Files = Mapping[Run, Sequence[int]]
 """The numbers of split files that are embedded and scored together, by run."""
@@ -44,8 +49,19 @@ def execute(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
 def begin(run: Run, executor: Executor, emit: Emit) -> None:
     """Bring the stages before the embedding up to date."""
     sweep(run)
-    write_stage_list(run)
-    ledger = run.ledger
+    root, ledger = run.layout.root, run.ledger
+    rows = [
+        {
+            "name": stage.name,
+            "title": stage.title,
+            "embeds": stage.runs_on == "worker",
+            "reads_intermediate": stage.reads_intermediate,
+            "file_pattern": stage.file_pattern and stage.file_pattern.relative_to(root).as_posix(),
+        }
+        for stage in run.stages
+    ]
+    listed = sealed({"command": run.command, "stages": rows})  # for ``virnucpro status``
+    run.disk.save(run.layout.stage_list, listed, durable=False)
     if is_new_legacy_run(run.layout):
         for text in (text for stage in run.stages for text in stage.take_over()):
             emit(Notice("warning", text))
@@ -85,7 +101,7 @@ def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
         for run, files in window.items():
             drop_features(run, files)
     for run in runs:
-        run.workers = workers.rows
+        run.workers = list(workers.rows.values())
 
 
 def conclude(run: Run, executor: Executor, emit: Emit) -> None:
@@ -142,11 +158,15 @@ def carry_out_stage(
         sequences += sum(task.count for task in tasks)
         if files is not None:
             tasks = [tasks[number - 1] for number in files[run]]
-        own = _to_do(run, stage, tasks, reasons, emit)
+        found = [(task, run.ledger.check(task)) for task in tasks]
+        stale = [task for task, reason in found if reason]
+        reasons.update(reason for _, reason in found if reason not in ("", "no receipt"))
+        if stale and run.unscored is None and stage.bytes_per_frame:
+            require_space(run, missing_bytes(run), sum(run.frames))
         planned += tasks
-        todo += own
+        todo += [run.ledger.reopened(task) for task in stale]
         owners |= {task.receipt: run for task in tasks}
-        weights[run] = sum(task.weight for task in own)
+        weights[run] = sum(task.weight for task in stale)
     stage = stages[0]
     if stage.runs_on == "worker":
         budgets = {name: n for run in runs for name, n in run.state.budgets.items()}
@@ -187,56 +207,33 @@ def carry_out_stage(
     emit(StageFinished(stage.name, position + 1, elapsed))
 
 
-def _to_do(
-    run: Run, stage: Stage, tasks: Sequence[Task], reasons: Counter[str], emit: Emit
-) -> list[Task]:
-    """Return the tasks of a stage that are not proved to be finished, and count the reasons."""
-    stale = []
-    for task in tasks:
-        if reason := run.ledger.check(task):
-            stale.append(task)
-            reasons.update([reason] if reason != "no receipt" else [])
-    if stale and run.unscored is None and not run.space_checked and stage.bytes_per_frame:
-        check_space(run, emit)
-    return [run.ledger.reopened(task) for task in stale]
-
-
 def stages_ahead(run: Run, position: int, files: Sequence[int] | None) -> list[StageAhead]:
     """Return what is to do behind the stage at ``position``, or behind its part for ``files``.
 
     Of an embedding stage that is the number of sequences, of a stage of the host the seconds; the
     report comes last. Before the frames are counted, nothing is known.
     """
-    later = run.stages[position + 1 :]
     receipts = {receipt.stage: receipt for _, receipt in run.ledger.receipts()}
-    if SPLITTING not in receipts:
-        return [*(StageAhead(stage.name) for stage in later), *run.others_ahead]
-    frames = run.frames
-    if files is not None:
-        present = sum(frames[number - 1] for number in files)
-        pending = sum(frames[number - 1] for number in run.unscored or ())
-        own = [
-            StageAhead(stage.name, pending + (present if number > position else 0))
-            for number, stage in enumerate(run.stages)
-            if stage.runs_on == "worker"
-        ]
-        return [*own, *run.others_ahead]
-    translation = receipts.get("translation")  # train embed has none
-    scale = 1.0
-    if translation and translation.seconds > 0 and any(frames):
-        scale = translation.seconds / (HOST_SECONDS["translation"] * translation.outputs[0].rows)
-        scale *= 1e6
+    frames = run.frames if SPLITTING in receipts else []
+    chunking, translation = receipts.get("chunking"), receipts.get("translation")
+    seconds = translation.seconds if translation else 0.0  # there is none without a prediction
     ahead = []
-    for stage in later:
-        if stage.runs_on == "worker":
-            todo = [task for task in stage.plan(run.ledger) if not task.receipt.exists()]
-            ahead.append(StageAhead(stage.name, sum(task.count for task in todo)))
-        elif stage.name in HOST_SECONDS:
-            seconds = scale * HOST_SECONDS[stage.name] * sum(frames) / 1e6
-            ahead.append(StageAhead(stage.name, seconds=seconds))
-        else:
+    for number, stage in enumerate(run.stages):
+        if files is not None and stage.runs_on == "worker":
+            left = [*(run.unscored or ()), *(files if number > position else ())]
+            ahead.append(StageAhead(stage.name, sum(frames[each - 1] for each in left)))
+        elif files is not None or number <= position:
+            continue
+        elif SPLITTING not in receipts:
             ahead.append(StageAhead(stage.name))
-    if chunking := receipts.get("chunking"):  # other runs have no report
-        records = chunking.outputs[1].rows
-        ahead.append(StageAhead("report", seconds=scale * REPORT_SECONDS * records / 1e6))
+        elif stage.runs_on == "worker":
+            tasks = (task for task in stage.plan(run.ledger) if not task.receipt.exists())
+            ahead.append(StageAhead(stage.name, sum(task.count for task in tasks)))
+        else:
+            share = SHARES_OF_TRANSLATION.get(stage.name)
+            ahead.append(StageAhead(stage.name, seconds=share and share * seconds))
+    if files is None and frames and chunking and translation:
+        records = FRAMES_PER_RECORD * chunking.outputs[1].rows
+        share = records / translation.outputs[0].rows
+        ahead.append(StageAhead("report", seconds=share * seconds))
     return [*ahead, *run.others_ahead]

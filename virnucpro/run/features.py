@@ -15,7 +15,8 @@ from virnucpro.errors import OutputError
 from virnucpro.events import Emit, Notice
 from virnucpro.formatting import byte_size
 from virnucpro.layout import MOLECULES, Layout
-from virnucpro.run.run import Run, feature_bytes
+from virnucpro.run.run import Run
+from virnucpro.store.disk import AGAIN
 
 # The features that exist at the same time take an eighth of the free space, and are those of at
 # most so many frames: 27 GB with the released models. They take minutes to embed on eight GPUs, and
@@ -33,20 +34,29 @@ def files_to_score(run: Run, emit: Emit) -> list[int] | None:
     begun = bool(run.layout.score_files())
     if not run.bytes_per_frame or (run.features == "kept" and not begun):
         return None
-    total, missing, free = feature_bytes(run)
-    if run.features != "dropped" and not begun and missing <= free:
+    free = shutil.disk_usage(run.layout.root).free
+    if run.features != "dropped" and not begun and missing_bytes(run) <= free:
         return None
-    pending = _without_scores(run)
-    if not run.frames or not (pending or begun):
+    files = proved = embedded = set(range(1, len(run.frames) + 1))
+    for stage in run.stages:
+        if own := stage.by_file():
+            embedded, tasks = proved, own.plan(run.ledger)
+            proved = {number for number in proved if not run.ledger.check(tasks[number - 1])}
+            last = stage
+    pending = sorted(files - proved)
+    if embedded == files and not run.ledger.check(*last.plan(run.ledger)):
+        pending = []  # the table of predictions itself is proved
+    if not files or not (pending or begun):
         return None
     features = (path for number in pending for path in _features(run.layout, number))
     run.ledger.forget_removed(frozenset(features))
     if pending:
         most = min(MOST_FRAMES, int(free * SHARE / run.bytes_per_frame))
+        frames = sum(run.frames)
         emit(
             Notice(
                 "info",
-                f"the features of {sum(run.frames):,} frames take {byte_size(total)} "
+                f"the features of {frames:,} frames take {byte_size(frames * run.bytes_per_frame)} "
                 f"({byte_size(free)} are free): they are not kept, but removed when they are "
                 f"scored, at most {most:,} at a time",
             )
@@ -54,29 +64,38 @@ def files_to_score(run: Run, emit: Emit) -> list[int] | None:
     return pending
 
 
+def missing_bytes(run: Run) -> int:
+    """Return what the features of a run still take on the disk, where all are kept."""
+    present = sum(path.stat().st_size for path in run.layout.feature_files())
+    return max(0, sum(run.frames) * run.bytes_per_frame - present)
+
+
+def require_space(run: Run, needed: int, frames: int) -> None:
+    """Raise OutputError where the disk does not have the bytes that the features of frames need."""
+    free = shutil.disk_usage(run.layout.root).free
+    if needed > free:
+        raise OutputError(
+            f"{run.layout.root} has {byte_size(free)} free, but the features of {frames:,} frames "
+            f"need {byte_size(needed)}: free some space or move the folder, then {AGAIN}"
+        )
+
+
 def next_window(runs: Sequence[Run]) -> dict[Run, list[int]]:
     """Take the next split files to score together, by run; none after the last ones."""
     window: dict[Run, list[int]] = {}
     room = 0
     for run in (run for run in runs if run.unscored):
-        frames = run.frames
-        free = shutil.disk_usage(run.layout.root).free
+        frames, taken = run.frames, list[int]()
         if not window:
+            free = shutil.disk_usage(run.layout.root).free
             room = min(MOST_FRAMES, int(free * SHARE / run.bytes_per_frame))
-        taken: list[int] = []
         while run.unscored and (frames[run.unscored[0] - 1] <= room or not (window or taken)):
             taken.append(run.unscored.pop(0))
             room -= frames[taken[-1] - 1]
         if taken:
             window[run] = taken
-        count = sum(frames[number - 1] for number in taken)
-        needed = count * run.bytes_per_frame
-        if needed > free:
-            raise OutputError(
-                f"{run.layout.root} has {byte_size(free)} free, but the features of {count:,} "
-                f"frames take {byte_size(needed)}: free some space or move the folder, then run "
-                f"the same command again"
-            )
+            count = sum(frames[number - 1] for number in taken)
+            require_space(run, count * run.bytes_per_frame, count)
     return window
 
 
@@ -90,24 +109,6 @@ def drop_features(run: Run, files: Sequence[int]) -> None:
         if not any(receipt.failed for _, receipt in of_file):
             removed += of_file
     run.ledger.remove(removed)
-
-
-def _without_scores(run: Run) -> list[int]:
-    """Return the numbers of the split files whose scores are not proved.
-
-    There are none where the table of predictions itself is proved.
-    """
-    by_file = [(stage, own) for stage in run.stages if (own := stage.by_file())]
-    files = proved = list(range(1, len(run.frames) + 1))
-    features_proved = files
-    for _, own in by_file:
-        features_proved, tasks = proved, own.plan(run.ledger)
-        proved = [number for number in proved if not run.ledger.check(tasks[number - 1])]
-    if features_proved == files:
-        (task,) = by_file[-1][0].plan(run.ledger)
-        if not run.ledger.check(task):
-            return []
-    return sorted(set(files) - set(proved))
 
 
 def _features(layout: Layout, number: int) -> list[Path]:

@@ -16,17 +16,12 @@ from virnucpro.layout import STDIN
 from virnucpro.report.writing import report_problem
 from virnucpro.run.engine import execute
 from virnucpro.run.prepare import DEDUP, Models, find_models, identity, prediction_stages
-from virnucpro.run.record import (
-    update_failure_table,
-    with_failed_copies,
-    write_failed_records,
-    write_record,
-)
+from virnucpro.run.record import update_failure_table, write_failed_records, write_record
 from virnucpro.run.request import PredictionRequest, check_request
 from virnucpro.run.run import Run, checked_state, tidy_up
 from virnucpro.run.workers import opened_workers
 from virnucpro.settings import SHIPPED_MODELS
-from virnucpro.stages.chunking import ChunkingFigures, hashed_input
+from virnucpro.stages.chunking import hashed_input
 from virnucpro.stages.results import OutputFigures, result_counts
 from virnucpro.stages.splitting import SplittingFigures
 from virnucpro.store.disk import Disk
@@ -38,19 +33,14 @@ from virnucpro.store.work import INPUT_NAMES, RunState
 class Outcome:
     """What came out of a run.
 
-    ``copies`` is the number of frames that are the same as an earlier one (None where nobody
-    looked), ``pairs`` whether a record is a pair of reads, ``failed_records`` the number of records
-    of which a frame could not be embedded, ``computed`` the number of tasks that were carried out.
+    ``record`` is what ``STEM_run.json`` holds, ``failed_records`` the number of records of which a
+    frame could not be embedded, ``computed`` the number of tasks that were carried out.
     """
 
     results: OutputFigures
-    frames: int
-    copies: int | None
-    pairs: bool
+    record: Mapping[str, Json]
     failed_records: int
     computed: int
-    seconds: Mapping[str, float]
-    notice: str
 
 
 def run_prediction(
@@ -64,16 +54,13 @@ def run_prediction(
 
     ``interruption`` is what catches the signals, if anything does. ``executor`` carries out the
     tasks; None is that of the chosen devices.
-
-    Raises:
-        VirNucProError: see ``virnucpro.errors``; nothing that was finished is lost.
     """
     disk = disk or Disk()
     check_request(request)
     refuse_held(request.layout.lock)
     with opened_workers(request.machine, request.layout.probe, emit, interruption, disk) as workers:
         models = find_models([request], workers.devices, emit)
-        workers.require(models.files)
+        workers.require(models)
         with opened_run(request, models, disk, emit) as run:
             execute([run], executor or workers.executor, emit)
             return finish(request, models, run, workers.devices, emit)
@@ -123,62 +110,51 @@ def finish(
 ) -> Outcome:
     """Account for what was carried out, write the record and the report of the run, and tidy up."""
     layout, disk, ledger = run.layout, run.disk, run.ledger
-    failures = with_failed_copies(layout, run.failures)
-    update_failure_table(layout, disk, run.state.source, failures)
-    failed = write_failed_records(run, request.input_files, failures)
-    chunking = ledger.figures(layout.receipt("chunking"))
+    failures, failed = run.failures, 0
+    if failures or layout.failed_table.exists():
+        update_failure_table(layout, disk, run.state.source, failures)
+    if failures or layout.failed_fasta.exists():
+        failed = write_failed_records(run, request.input_files, failures)
     splitting = ledger.figures(layout.receipt(SPLITTING))
     results = ledger.figures(layout.receipt("output"))
-    assert isinstance(chunking, ChunkingFigures)
     assert isinstance(results, OutputFigures)
-    if chunking.records != results.records:
-        raise AssertionError(
-            f"{chunking.records} records went in, {results.records} are accounted for"
-        )
-    shipped = SHIPPED_MODELS.get(request.analysis.model_type)
-    outcome = Outcome(
-        results,
-        frames=ledger.outputs("translation")[0].rows,
-        copies=splitting.copies if isinstance(splitting, SplittingFigures) else None,
-        pairs=request.input_files.paired,
-        failed_records=failed,
-        computed=run.computed.total(),
-        seconds=run.seconds,
-        notice=shipped.notice if shipped else "",
-    )
+    records = ledger.outputs("chunking")[1].rows
+    if records != results.records:
+        raise AssertionError(f"{records} records went in, {results.records} are accounted for")
     digests = [file.sha256 for file in run.inputs]
     source: dict[str, Json] = {"path": request.source, "sha256": digests[0]}
     if request.mates is not None:
         source["mates"] = {"path": request.mates, "sha256": digests[1]}
     if request.interleaved:
         source["interleaved"] = True
+    analysis = replace(request.analysis.resolved(), dedup=DEDUP in run.state.analysis)
     classifier = models.classifier.file
     details: dict[str, Json] = {
-        **({"notice": outcome.notice} if outcome.notice else {}),
         "input": source,
         "models": {"classifier": {"path": str(classifier.path), "sha256": classifier.sha256}},
         "settings": {
-            "analysis": asdict(
-                replace(request.analysis.resolved(), dedup=DEDUP in run.state.analysis)
-            ),
+            "analysis": asdict(analysis),
             "cuts": asdict(models.cuts),
             "machine": asdict(request.machine),
         },
         "counts": {
-            "records": results.records,
+            "records": records,
             **result_counts(results),
-            "frames": outcome.frames,
-            **({} if outcome.copies is None else {"identical_frames": outcome.copies}),
+            "frames": ledger.outputs("translation")[0].rows,
             "records_with_failures": failed,
             "feature_files_of_an_earlier_version": sum(
                 receipt.origin == "legacy" for _, receipt in ledger.receipts()
             ),
         },
     }
-    write_record(run, models.encoders, devices, request.command, ["counts"], details)
+    if shipped := SHIPPED_MODELS.get(analysis.model_type):
+        details["notice"] = shipped.notice
+    if isinstance(splitting, SplittingFigures):
+        details["counts"]["identical_frames"] = splitting.copies
+    record = write_record(run, models.encoders, devices, request.command, details)
     if problem := report_problem(layout, disk, emit):
         emit(Notice("warning", problem))
     if not failed and request.machine.remove_intermediate:
         tidy_up(run)
         disk.remove(layout.spooled)
-    return outcome
+    return Outcome(results, record, failed, run.computed.total())

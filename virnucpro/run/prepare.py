@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from virnucpro.classifier.files import ClassifierInfo, inspect_classifier
 from virnucpro.classifier.fit import check_fit
@@ -41,12 +40,6 @@ class Models:
     encoders: EncoderSetup
     classifier: ClassifierInfo
     cuts: Cuts
-
-    @property
-    def files(self) -> dict[Path, int]:
-        """The files that every worker reads, with their sizes in bytes."""
-        sources = self.encoders.sources.values()
-        return {file.path: file.stamp.size for source in sources for file in source.files}
 
 
 def find_models(

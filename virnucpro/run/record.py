@@ -10,18 +10,16 @@ import json
 import platform
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 
 from virnucpro.contracts import Device, Json
 from virnucpro.io.frames import chunk_of, record_of
 from virnucpro.io.pairs import InputFiles, mate_headers
-from virnucpro.io.records import Record
 from virnucpro.layout import Layout, stem_of
 from virnucpro.results import INCOMPLETE
 from virnucpro.run.run import Run
 from virnucpro.stages.chunking import refuse_changed_input
 from virnucpro.stages.embedding import EncoderSetup
-from virnucpro.stages.splitting import copies_of
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.ledger import FileFailure
@@ -36,12 +34,11 @@ def write_record(
     encoders: EncoderSetup,
     devices: Sequence[Device],
     command: Sequence[str],
-    lasting: Sequence[str],
     details: Mapping[str, Json],
-) -> None:
+) -> dict[str, Json]:
     """Write ``STEM_run.json``: what any record holds, and the ``details`` of this kind of run.
 
-    Not where nothing was computed and what is ``lasting`` is the same.
+    Not where nothing was computed and the one that is there has the same counts and data set.
     """
     import numpy
     import torch
@@ -57,8 +54,7 @@ def write_record(
         }
         for molecule, source in encoders.sources.items()
     }
-    shown = ("kind", "index", "name", "uuid", "memory", "threads")
-    document: dict[str, Json] = {
+    record: dict[str, Json] = {
         "virnucpro": __version__,
         "versions": {
             "python": platform.python_version(),
@@ -70,22 +66,21 @@ def write_record(
         **details,
         "models": {**sources, **details.get("models", {})},
         "precision": encoders.precision,
-        "devices": [
-            {name: getattr(each, name) for name in (*shown, *(["host"] * bool(each.host)))}
-            for each in devices
-        ],
+        "devices": [asdict(device) for device in devices],
         "workers": run.workers,
         "seconds": {name: round(s, 3) for name, s in run.seconds.items()},
         "seconds_waited_for_tokens": {name: round(s, 3) for name, s in run.host_wait.items()},
     }
-    path = run.layout.run_json
+    path, lasting = run.layout.run_json, ("counts", "data_set")
     try:
         earlier = parse_json(path.read_bytes())
-        unchanged = INCOMPLETE not in earlier and all(earlier[n] == document[n] for n in lasting)
-    except (OSError, ValueError, KeyError, TypeError):
+        unchanged = all(earlier.get(name) == record.get(name) for name in lasting)
+        unchanged = unchanged and INCOMPLETE not in earlier
+    except (OSError, ValueError, AttributeError):
         unchanged = False
     if run.computed or not unchanged:
-        run.disk.save(path, (json.dumps(document, indent=1) + "\n").encode())
+        run.disk.save(path, (json.dumps(record, indent=1) + "\n").encode())
+    return record
 
 
 def write_failed_records(run: Run, source: InputFiles, failures: Sequence[FileFailure]) -> int:
@@ -101,34 +96,15 @@ def write_failed_records(run: Run, source: InputFiles, failures: Sequence[FileFa
     names = RECORDS.read(layout.records_table, "record")
     with disk.create(layout.failed_fasta) as out:
         for (name,), record in zip(names, source.records(), strict=False):
-            if name in failed:
-                out.write(_as_fasta(record, name).encode(), len(record.lengths))
+            if name not in failed:
+                continue
+            text = f">{record.header.replace(record.id, name, 1)}\n{record.sequence}\n"
+            if record.mate is not None:
+                first, second = mate_headers(record, name)
+                text = f">{first}\n{record.sequence}\n>{second}\n{record.mate.sequence}\n"
+            out.write(text.encode(), len(record.lengths))
         refuse_changed_input(run.inputs)
     return len(failed)
-
-
-def _as_fasta(record: Record, name: str) -> str:
-    """Return a record that results call ``name``, or both mates of a pair, as FASTA."""
-    if record.mate is None:
-        header = record.header.replace(record.id, name, 1)  # renamed, or unchanged
-        return f">{header}\n{record.sequence}\n"
-    first, second = mate_headers(record, name)
-    return f">{first}\n{record.sequence}\n>{second}\n{record.mate.sequence}\n"
-
-
-def with_failed_copies(layout: Layout, failures: Sequence[FileFailure]) -> list[FileFailure]:
-    """Return ``failures`` with the frames that are the same as a failed one, each behind that.
-
-    A run that embeds each frame has no table of copies, and nothing is added.
-    """
-    if not failures or not layout.copies_table.exists():
-        return list(failures)
-    failed = {name for failure in failures for name in failure.ids}
-    copies = copies_of(failed, layout.frames("nucleotide"), layout.copies_table)
-    return [
-        replace(f, ids=tuple(each for name in f.ids for each in (name, *copies.get(name, ()))))
-        for f in failures
-    ]
 
 
 def update_failure_table(
@@ -136,21 +112,18 @@ def update_failure_table(
 ) -> None:
     """Replace the rows of the input ``label`` in the table of failures.
 
-    The table is shared by all runs of the output directory: only the rows of the run of this input
-    change, and the file is removed with its last row. A run is known by its STEM, because its input
-    may have been moved since the rows were written. A file of that name that is not such a table
-    is moved aside before a row is written.
+    All runs of the output directory share it. A run is known by its STEM, because its input may
+    have been moved since. A file of that name that is not such a table is moved aside.
     """
-    path = layout.failed_table
+    path, label = layout.failed_table, " ".join(label.split())  # of one line, without tabs
     with locked(layout.failed_lock, "the table of failures", wait=True):
-        disk.sweep(layout.root, {path.name})
         rows = []
         if path.exists():
             # Only a line feed ends a row: an id may hold any other separator of lines.
             with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as table:
                 lines = table.readlines()
             if lines[:1] == [FAILURES.header]:
-                stem = stem_of(_cell(label))
+                stem = stem_of(label)
                 rows = [line for line in lines[1:] if stem_of(line.split("\t", 1)[0]) != stem]
             elif not failures:  # not a table of ours, and nothing to write
                 return
@@ -158,23 +131,13 @@ def update_failure_table(
                 previous = layout.checkpoints / "failed_files.previous"
                 move_aside(ExistingWork(layout.root, previous, foreign_files=[path]), disk)
         for failure in failures:
-            row = FAILURES.line(
-                input=_cell(label),
-                file=_cell(failure.file),
-                stage=_cell(failure.stage),
-                error=_cell(failure.error),
-                message=_cell(failure.message),
-                sequences=",".join(failure.ids),
-            )
-            rows.append(row)
+            cells = {name: getattr(failure, name) for name in ("file", "stage", "error", "message")}
+            cells = {name: " ".join(text.split()) for name, text in cells.items()}
+            ids = ",".join(failure.ids)
+            rows.append(FAILURES.line(input=label, **cells, sequences=ids))
         if rows:
             # A file name may hold bytes that are not text.
             text = "".join([FAILURES.header, *rows])
             disk.save(path, text.encode("utf-8", "surrogateescape"), len(rows))
         else:
             disk.remove(path)
-
-
-def _cell(text: str) -> str:
-    """Return ``text`` as a table cell: one line without tabs."""
-    return " ".join(text.split())

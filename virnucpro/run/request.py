@@ -14,7 +14,7 @@ from pathlib import Path
 
 from virnucpro.encoders.registry import check_on_disk
 from virnucpro.errors import ModelError, OutputError, UsageError
-from virnucpro.io.pairs import InputFiles, two_ways_error
+from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import MOLECULES, STDIN, Layout, RunLayout, stem_of
 from virnucpro.models.store import find_model
 from virnucpro.settings import AnalysisSettings, CutSettings, MachineSettings
@@ -69,39 +69,33 @@ class PredictionRequest:
 
 
 def check_request(request: PredictionRequest) -> None:
-    """Check everything that can be checked before torch is imported and a lock is taken.
-
-    Raises:
-        UsageError: the input or the output directory cannot be used.
-        OutputError: the output directory cannot be written.
-        ModelError: a model is not on this machine.
-        NothingToResumeError: there is a finished run of version 1 to resume.
-        ResumeRefusedError: a newer version wrote the run that is there.
-    """
+    """Check everything that can be checked before torch is imported and a lock is taken."""
     check_input(request)
     check_models(request.analysis.resolved())
 
 
 def check_input(request: PredictionRequest) -> None:
-    """Check the input and the output directory of a request; raises as :func:`check_request`."""
-    layout = request.layout
-    _check_name(request.source, layout)
-    check_writable(layout)
-    if request.interleaved and request.mates is not None:
-        raise two_ways_error()
-    if request.mates is not None and STDIN in (request.source, request.mates):
+    """Check the input and the output directory of a request."""
+    layout, mates = request.layout, request.input_files.second
+    if mates is not None and STDIN in (request.source, request.mates):
         raise UsageError("standard input holds no pairs: name both files, with --input2 the second")
     if request.source == STDIN and sys.stdin is None:  # closed by whoever started this process
         raise UsageError("input -: standard input is closed; name a file, or pipe one in")
+    files = [Path(name) for name in (request.source, request.mates) if name not in (None, STDIN)]
+    for file in files:
+        check_readable(file)
+    if layout.stem in ("", ".", "..") or len(os.fsencode(layout.stem)) > LONGEST_STEM:
+        raise UsageError(
+            f"input {request.source!r} has a name after which no results can be named (they have "
+            f"longer names): rename the file, or make a link with another name"
+        )
+    check_writable(layout)
     owned = [path.resolve() for path in layout.owned()]
-    for name in filter(None, (request.source, request.mates)):
-        if name == STDIN:
-            continue
-        check_readable(Path(name))
-        resolved = Path(name).resolve()
+    for file in files:
+        resolved = file.resolve()
         if any(path == resolved or path in resolved.parents for path in owned):
             raise UsageError(
-                f"input {name} is a file that this run would write: choose another --output-dir"
+                f"input {file} is a file that this run would write: choose another --output-dir"
             )
     if request.resume:
         legacy.refuse_finished(layout)
@@ -111,39 +105,19 @@ def check_input(request: PredictionRequest) -> None:
 
 def check_models(analysis: AnalysisSettings) -> None:
     """Check that the models of resolved settings are on this machine."""
-    if analysis.model_type in ("300", "500"):
-        missing = []
-        for name in (analysis.nucleotide_model, analysis.protein_model, str(analysis.classifier)):
-            try:
-                if not Path(name).exists():
-                    find_model(name)
-            except ModelError:
-                missing.append(name)
-        if len(missing) > 1:
-            raise ModelError(
-                f"--model-type {analysis.model_type} needs models that are not on this machine: "
-                f"{', '.join(missing)}; fetch them with: virnucpro models fetch "
-                f"{analysis.model_type} (without internet: see virnucpro models fetch --help). "
-                f"For a first look, --model-type lite needs none of them"
-            )
-    classifier_path(analysis)
-    check_on_disk(analysis.nucleotide_model, "nucleotide")
-    if analysis.model_type != "custom":  # a custom encoder of whole chunks needs none
-        check_on_disk(analysis.protein_model, "protein")
-
-
-def _check_name(source: str, layout: Layout) -> None:
-    """Raise UsageError where no file can be named after the input."""
-    if layout.stem in ("", ".", ".."):
-        check_readable(Path(source))  # a folder such as . is named as one
-        raise UsageError(
-            f"input {source!r} has a name after which no results can be named: rename the file"
-        )
-    if len(os.fsencode(layout.stem)) > LONGEST_STEM:
-        raise UsageError(
-            f"input {source} has a name of more than {LONGEST_STEM} bytes, after which no results "
-            f"can be named: rename the file, or make a link with a shorter name"
-        )
+    try:
+        classifier_path(analysis)
+        check_on_disk(analysis.nucleotide_model, "nucleotide")
+        if analysis.model_type != "custom":  # a custom encoder of whole chunks needs none
+            check_on_disk(analysis.protein_model, "protein")
+    except ModelError as error:
+        if analysis.model_type not in ("300", "500"):
+            raise
+        raise ModelError(
+            f"{error}; all models of this type are fetched with: virnucpro models fetch "
+            f"{analysis.model_type} (without internet: see virnucpro models fetch --help). For a "
+            f"first look, --model-type lite needs none of them"
+        ) from error
 
 
 def check_writable(layout: Layout) -> None:
@@ -163,21 +137,16 @@ def check_writable(layout: Layout) -> None:
 def check_readable(source: Path) -> None:
     """Raise UsageError where an input is not a regular file that can be read."""
     try:
-        mode = source.stat().st_mode
-        if stat.S_ISREG(mode):
+        if is_regular := stat.S_ISREG(source.stat().st_mode):
             source.open("rb").close()
-    except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"input {source} not found: check its path") from None
     except OSError as error:
         raise UsageError(
             f"input {source} cannot be read ({error.strerror}): check its path and permissions"
         ) from error
-    if stat.S_ISDIR(mode):
-        raise UsageError(f"input {source} is a folder: name a FASTA or FASTQ file")
-    if not stat.S_ISREG(mode):
+    if not is_regular:
         raise UsageError(
-            f"input {source} is not a regular file, and it is read more than once: pipe it to "
-            f"--input - instead"
+            f"input {source} is not a regular file, which is read more than once: name a FASTA or "
+            f"FASTQ file, or pipe one to --input -"
         )
 
 

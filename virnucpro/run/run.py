@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from virnucpro.contracts import SPLITTING, Json, Stage
-from virnucpro.errors import OutputError
 from virnucpro.events import Emit, Notice, StageAhead
-from virnucpro.formatting import byte_size
 from virnucpro.layout import MOLECULES, Layout
-from virnucpro.store.disk import AGAIN, Disk, HashedFile
+from virnucpro.stages.splitting import copies_of
+from virnucpro.store.disk import Disk, HashedFile
 from virnucpro.store.ledger import FileFailure, Ledger
 from virnucpro.store.work import RunState, check_run, read_state, write_state
 
@@ -52,7 +50,6 @@ class Run:
     computed: Counter[str] = field(init=False, default_factory=Counter)
     workers: list[dict[str, Json]] = field(init=False, default_factory=list)
     unscored: list[int] | None = field(init=False, default=None)
-    space_checked: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         """Read the receipts that are there."""
@@ -61,8 +58,19 @@ class Run:
 
     @property
     def failures(self) -> list[FileFailure]:
-        """All sequences without a result, now and from earlier starts."""
-        return [failure for _, receipt in self.ledger.receipts() for failure in receipt.failures]
+        """All sequences without a result, now and from earlier starts.
+
+        Frames that are the same as a failed one stand behind it.
+        """
+        failures = [each for _, receipt in self.ledger.receipts() for each in receipt.failures]
+        if not failures or not self.layout.copies_table.exists():
+            return failures
+        failed = {name for failure in failures for name in failure.ids}
+        copies = copies_of(failed, self.layout.frames("nucleotide"), self.layout.copies_table)
+        return [
+            replace(f, ids=tuple(each for name in f.ids for each in (name, *copies.get(name, ()))))
+            for f in failures
+        ]
 
     @property
     def frames(self) -> list[int]:
@@ -92,29 +100,9 @@ def checked_state(
 def sweep(run: Run) -> None:
     """Remove temporary files of earlier, killed processes."""
     layout = run.layout
-    run.disk.sweep(layout.root, layout.top_names())
+    run.disk.sweep(layout.root, {*layout.top_names(), layout.failed_table.name})
     for folder in (layout.home, layout.state, layout.merged_folder, *map(layout.folder, MOLECULES)):
         run.disk.sweep(folder)
-
-
-def check_space(run: Run, emit: Emit) -> None:
-    """Say how much the features of a run take."""
-    run.space_checked = True
-    total, missing, free = feature_bytes(run)
-    what = f"the features of {sum(run.frames):,} frames"
-    emit(Notice("info", f"{what} take {byte_size(total)} ({byte_size(free)} are free)"))
-    if missing > free:
-        raise OutputError(
-            f"{run.layout.root} has {byte_size(free)} free, but {what} still take "
-            f"{byte_size(missing)}: free some space or move the folder, then {AGAIN}"
-        )
-
-
-def feature_bytes(run: Run) -> tuple[int, int, int]:
-    """Return the bytes that all features take, those that are missing, and those that are free."""
-    total = sum(run.frames) * run.bytes_per_frame
-    present = sum(path.stat().st_size for path in run.layout.feature_files())
-    return total, max(0, total - present), shutil.disk_usage(run.layout.root).free
 
 
 def tidy_up(run: Run) -> None:

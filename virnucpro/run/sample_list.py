@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from virnucpro.columns import MISSING, open_table
+from virnucpro.contracts import Json
 from virnucpro.errors import InputError, LockedError, UsageError, VirNucProError
 from virnucpro.formatting import printable
 from virnucpro.layout import STDIN, SamplesFolder, existing_paths, stem_of
@@ -19,7 +19,7 @@ from virnucpro.report.writing import write_overview
 from virnucpro.results import PredictionRun, open_runs
 from virnucpro.store.disk import Disk, is_own_file
 from virnucpro.store.lock import locked
-from virnucpro.store.work import ExistingWork, move_aside, refuse_foreign
+from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 from virnucpro.tables import SAMPLES
 
 if TYPE_CHECKING:
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
 COLUMNS = ["name", "file"]
 MATES = "input2"  # a third column, with the second mates of paired reads
+CALLS = ("virus", "nonvirus", "undecided")
 LONGEST_NAME = 200  # bytes; files of the run have longer names than the folder
-_PATTERN = "*?["
-_FIRST_MATES = re.compile(r"(?<=[._])(R?)1(?=$|[._])")  # as sequencers and archives name files
+_FIRST_MATES = re.compile(r"(.*[._]R?)1(?=[._])")  # as sequencers and archives name files
 _FASTQ = re.compile(r"\.(fq|fastq)(\.|$)", re.IGNORECASE)
-_STDIN_AMONG_SEVERAL = "standard input cannot be one of several inputs: name files"
 
 
 @dataclass
@@ -50,23 +49,10 @@ class Sample:
     error: VirNucProError | None = None
 
 
-def are_several(sources: Sequence[str]) -> bool:
-    """Return whether inputs are samples with folders of their own: several, or a pattern."""
-    return len(sources) > 1 or any(map(_is_pattern, sources))
-
-
 def named_files(sources: Sequence[str]) -> list[Sample]:
-    """Return the files of inputs and patterns such as ``reads/*.fq.gz``, each with its name."""
-    files: list[str] = []
-    for source in sources:
-        if source == STDIN:
-            raise UsageError(_STDIN_AMONG_SEVERAL)
-        found = sorted(glob.glob(source)) if _is_pattern(source) else [source]  # noqa: PTH207
-        if not found:
-            raise UsageError(f"no file matches {source}: check the pattern")
-        files += found
-    samples = [Sample(stem_of(file), file) for file in dict.fromkeys(files)]
-    for problem in _problems(samples):
+    """Return several inputs as samples, which are named after the files."""
+    samples = [Sample(stem_of(file), file) for file in dict.fromkeys(sources)]
+    if problem := _problem(samples):
         raise UsageError(f"{problem}; rename a file, or give names with --input-list")
     return samples
 
@@ -78,10 +64,9 @@ def mates_among(samples: Iterable[Sample]) -> tuple[str, str] | None:
     """
     names = {row.file: row.name for row in samples if row.mates is None and _FASTQ.search(row.file)}
     for file, name in names.items():
-        for match in _FIRST_MATES.finditer(file):
-            second = f"{file[: match.start()]}{match[1]}2{file[match.end() :]}"
-            if second in names:
-                return name, names[second]
+        second = _FIRST_MATES.sub(r"\g<1>2", file)
+        if second != file and second in names:
+            return name, names[second]
     return None
 
 
@@ -98,38 +83,33 @@ def read_sample_list(path: Path) -> list[Sample]:
         name, file, *mates = (cell.strip() for cell in cells)
         if not name or not file:
             raise table.error(number, "expected a name, a tab and a file")
-        if STDIN in (file, *mates):
-            raise table.error(number, _STDIN_AMONG_SEVERAL)
         samples.append(Sample(name, file, "".join(mates) or None))
     if not samples:
         raise InputError(f"{path} names no sample: add a line for each")
-    for problem in _problems(samples):
+    if problem := _problem(samples):
         raise InputError(f"{path}: {problem}")
     return samples
 
 
-def _is_pattern(source: str) -> bool:
-    return any(letter in source for letter in _PATTERN) and not Path(source).exists()
-
-
 def _can_be_folder(name: str) -> bool:
-    return name.isprintable() and "/" not in name and name[:1] not in ("", ".", "-")
+    fits = len(os.fsencode(name)) <= LONGEST_NAME
+    return fits and name.isprintable() and "/" not in name and name[:1] not in ("", ".", "-")
 
 
-def _problems(samples: Iterable[Sample]) -> Iterator[str]:
-    """Yield what is wrong with the names: each becomes a folder."""
+def _problem(samples: Iterable[Sample]) -> str:
+    """Return what is wrong with a sample, if anything; its name becomes a folder."""
     folder = SamplesFolder(Path())
-    seen = {folder.summary_table.name: "the summary table", folder.overview.name: "the overview"}
+    taken = {folder.summary_table.name, folder.overview.name}
     for sample in samples:
         name, file = sample.name, printable(sample.file)
-        other = seen.get(name.casefold())
+        if STDIN in (sample.file, sample.mates):
+            return "standard input cannot be one of several inputs: name files"
         if not _can_be_folder(name):
-            yield f"{file}: {printable(name)!r} cannot be the name of a folder"
-        elif len(os.fsencode(name)) > LONGEST_NAME:
-            yield f"{file}: its name is longer than {LONGEST_NAME} bytes"
-        elif other is not None:
-            yield f"{file} and {other} have the same name {name}"
-        seen.setdefault(name.casefold(), file)
+            return f"{file}: {printable(name)!r} cannot be the name of a folder"
+        if name.casefold() in taken:
+            return f"{file}: the name {name} is taken"
+        taken.add(name.casefold())
+    return ""
 
 
 # --- the samples of an output directory
@@ -146,10 +126,9 @@ def samples_of(root: Path, named: Iterable[Sample] = ()) -> dict[str, Sample]:
     with suppress(OSError, ValueError, IndexError, InputError):
         columns = ("sample", "file", "state", "message")
         for name, file, state, message in SAMPLES.read(folder.summary_table, *columns):
-            sample = Sample(name, file, None, state, message)
-            has_results = sample.state in ("finished", "partial")
+            has_results = state in ("finished", "partial")
             if _can_be_folder(name) and (folder.sample(name).is_dir() or not has_results):
-                samples[name] = sample
+                samples[name] = Sample(name, file, None, state, message)
     samples |= {sample.name: sample for sample in named}
     if folder.lock.exists():
         for path in sorted(root.glob("*/.checkpoints/runs/*/")):
@@ -193,10 +172,7 @@ def claim_table(folder: SamplesFolder, disk: Disk, *, force: bool = False) -> No
         foreign = []
     previous = folder.checkpoints / "samples.previous"
     existing = ExistingWork(folder.root, previous, foreign_files=foreign)
-    if force:
-        move_aside(existing, disk)
-    else:
-        refuse_foreign(existing)
+    check_work(WorkIdentity("the table of samples", {}), existing, disk, force=force)
 
 
 def write_table(folder: SamplesFolder, disk: Disk, named: Iterable[Sample] = ()) -> None:
@@ -207,58 +183,55 @@ def write_table(folder: SamplesFolder, disk: Disk, named: Iterable[Sample] = ())
     """
     disk.sweep(folder.root, {folder.summary_table.name, folder.overview.name})
     lines = [SAMPLES.header]
-    for name, sample in samples_of(folder.root, named).items():
-        runs: list[PredictionRun | None] = [None]
-        with suppress(UsageError):  # it has no results
-            runs = [*open_runs(folder.sample(name))]
-        for run in runs:
-            try:
-                lines.append(_line(sample, run))
-            except InputError as error:
-                lines.append(_line(replace(sample, message=str(error)), None))
+    for sample in samples_of(folder.root, named).values():
+        for row in _rows(folder, sample):
+            texts = {name: " ".join(row[name].split()) for name in ("file", "message") if row[name]}
+            lines.append(SAMPLES.line(**{**row, **texts}))
     text = "".join(lines).encode("utf-8", "backslashreplace")  # file names may be no text
     if not folder.summary_table.exists() or folder.summary_table.read_bytes() != text:
         disk.save(folder.summary_table, text)
 
 
-def _line(sample: Sample, run: PredictionRun | None) -> str:
-    """Return the row of a finished run, or of a sample without one."""
-    summary = run.summary if run else None
-    calls: Mapping[str, int] = summary.calls if summary else {}
+def _rows(folder: SamplesFolder, sample: Sample) -> list[dict[str, Json]]:
+    """Return the rows of the finished runs of a sample, or one that says that there is none."""
+    row: dict[str, Json] = dict.fromkeys(SAMPLES.names)
     state = "failed" if sample.state == "failed" else "unfinished"
-    if summary:
-        state = "partial" if summary.failures else "finished"
-    return SAMPLES.line(
-        sample=sample.name,
-        file=" ".join(str(run.record["input"]["path"] if run else sample.file).split()),
-        state=state,
-        records=summary and summary.records,
-        virus=summary and calls.get("virus", 0),
-        nonvirus=summary and calls.get("nonvirus", 0),
-        undecided=summary and calls.get("undecided", 0),
-        unscored=summary and summary.records - summary.scored,
-        seconds=summary and summary.seconds,
-        message=None if run else " ".join(sample.message.split()) or None,
-    )
+    row |= {"sample": sample.name, "file": sample.file, "state": state, "message": sample.message}
+    try:
+        return [
+            {
+                **row,
+                "file": run.record["input"]["path"],
+                "state": "partial" if run.summary.failures else "finished",
+                "records": run.summary.records,
+                **{name: run.summary.calls.get(name, 0) for name in CALLS},
+                "unscored": run.summary.records - run.summary.scored,
+                "seconds": run.summary.seconds,
+                "message": None,
+            }
+            for run in open_runs(folder.sample(sample.name))
+        ]
+    except UsageError:  # it has no results
+        return [row]
+    except InputError as error:
+        return [{**row, "message": str(error)}]
 
 
-def renew_samples(root: Path, notify: Callable[[str], None]) -> None:
+def renew_samples(root: Path) -> str:
     """Write the table and the overview of all samples in an output directory, if it has samples.
 
-    ``notify`` gets a sentence where they cannot be written now.
+    Returns what was in the way, if anything.
     """
     folder = SamplesFolder(root)
     if not samples_of(root):
-        return
+        return ""
     try:
         with locked(folder.lock, "these samples"):
             claim_table(folder, Disk())
             write_table(folder, Disk())
-            problem = overview_problem(folder)
+            return overview_problem(folder)
     except (LockedError, UsageError) as error:
-        problem = f"{folder.summary_table} is not up to date: {error}"
-    if problem:
-        notify(problem)
+        return f"{folder.summary_table} is not up to date: {error}"
 
 
 def overview_problem(folder: SamplesFolder) -> str:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 
 from virnucpro.errors import (
@@ -59,9 +60,6 @@ def predict_samples(
 
     The ``request`` is that of each sample, but for its files and its output directory. What became
     of a sample is noted in it. Their table is written also when the command is interrupted.
-
-    Raises:
-        VirNucProError: what concerns all samples; nothing that was finished is lost.
     """
     disk = disk or Disk()
     folder = SamplesFolder(root)
@@ -87,7 +85,7 @@ def _carry_out(
     emit: Emit,
 ) -> None:
     """Take all samples through their stages, the largest files first."""
-    usable: list[tuple[Sample, PredictionRequest]] = []
+    usable: list[tuple[int, Sample, PredictionRequest]] = []
     for sample in samples:
         own = replace(
             request,
@@ -97,36 +95,37 @@ def _carry_out(
         )
         with _failing(sample, emit, (*OF_A_SAMPLE, OutputError)):  # its folder is not writable
             check_input(own)
-            usable.append((sample, own))
+            size = sum(path.stat().st_size for path in own.input_files.paths)
+            usable.append((size, sample, own))
     if not usable:
         return
-    waiting = deque(sorted(usable, key=lambda pair: -_size(pair[1])))
-    models = find_models([own for _, own in waiting], workers.devices, emit)
-    workers.require(models.files)
+    waiting = deque(sorted(usable, key=itemgetter(0), reverse=True))
+    models = find_models([own for _, _, own in waiting], workers.devices, emit)
+    workers.require(models)
     while waiting:
         with ExitStack() as locks:
             group: list[tuple[Sample, PredictionRequest, Run]] = []
             room = GROUP_SHARE * shutil.disk_usage(folder.root).free
             while waiting and len(group) < MOST_SAMPLES and room >= 0:
-                sample, own = waiting.popleft()
+                _, sample, own = waiting.popleft()
                 number = len(usable) - len(waiting)
                 emit(Notice("info", f"sample {number} of {len(usable)}: {sample.name}"))
+                named = _named(sample, emit)
                 with _failing(sample, emit), ExitStack() as lock:
-                    run = lock.enter_context(opened_run(own, models, disk, _named(sample, emit)))
+                    run = lock.enter_context(opened_run(own, models, disk, named))
                     # How long the other samples take is not known, but that they do.
                     run.others_ahead = (StageAhead("other samples"),) * (len(samples) > 1)
-                    begin(run, workers.executor, _named(sample, emit))
+                    begin(run, workers.executor, named)
                     group.append((sample, own, run))
                     room -= sum(run.frames) * run.bytes_per_frame
                     locks.push(lock.pop_all())
             embed([run for _, _, run in group], workers.executor, emit)
             for sample, own, run in group:
+                named = _named(sample, emit)
                 with _failing(sample, emit):
-                    conclude(run, workers.executor, _named(sample, emit))
-                    named = _named(sample, emit)
-                    outcome = finish(own, models, run, workers.devices, named)
-                    sample.outcome = outcome
-                    sample.state = "partial" if outcome.failed_records else "finished"
+                    conclude(run, workers.executor, named)
+                    sample.outcome = finish(own, models, run, workers.devices, named)
+                    sample.state = "partial" if sample.outcome.failed_records else "finished"
 
 
 @contextmanager
@@ -153,7 +152,3 @@ def _named(sample: Sample, emit: Emit) -> Emit:
         emit(event)
 
     return named
-
-
-def _size(request: PredictionRequest) -> int:
-    return sum(path.stat().st_size for path in request.input_files.paths)

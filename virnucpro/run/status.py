@@ -1,192 +1,143 @@
 """How far the runs of an output directory are, told from their receipts.
 
 A quick look that disturbs nobody: no lock is taken, nothing is written, no model is needed. Files
-are checked by their sizes only; a later start checks contents. Which stages a run has, it has
-itself written down (:func:`write_stage_list`). Imports neither torch nor numpy.
+are checked by their sizes only; a later start checks contents. Which stages a run has, its engine
+has written down. Imports neither torch nor numpy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
 
 from virnucpro.contracts import SPLITTING, Json
+from virnucpro.formatting import rough_duration
 from virnucpro.layout import Layout, OutputFolder, receipt_beside
-from virnucpro.run.run import Run
 from virnucpro.store import legacy
-from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.ledger import (
-    FileFailure,
-    Ledger,
-    Receipt,
-    UnusableReceiptError,
-    has_receipts,
-)
-from virnucpro.store.lock import A_RUN, LockOwner, read_owner
+from virnucpro.store.documents import unsealed
+from virnucpro.store.ledger import Ledger, Receipt, UnusableReceiptError, has_receipts
+from virnucpro.store.lock import A_RUN, read_owner
 from virnucpro.store.work import read_state
 
-RunProgress = Literal["running", "finished", "partial", "interrupted", "legacy", "legacy finished"]
 
+def statuses(root: Path) -> list[dict[str, Json]]:
+    """Return the status of every run in the output directory ``root``, by name.
 
-@dataclass
-class StageStatus:
-    """A stage of the list of a run, and how far it is; None for unknown.
-
-    Its first five values are those of :class:`virnucpro.contracts.Stage` that stand in the list.
-    ``missing`` has a phrase per file, with the reason. ``seconds`` is what the ``timed`` sequences
-    took that this version embedded, on one device.
+    These are the documents that ``virnucpro status --json`` prints; None stands for unknown.
     """
-
-    name: str
-    title: str
-    embeds: bool
-    reads_intermediate: bool
-    file_pattern: str | None
-    files: int | None = None
-    sequences_done: int | None = None
-    sequences: int | None = None
-    missing: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    timed: int = 0
-
-    @property
-    def files_done(self) -> int:
-        """Finished tasks."""
-        return (self.files or 0) - len(self.missing)
-
-    @property
-    def complete(self) -> bool:
-        """Whether the same command would find nothing to do."""
-        return not self.missing and self.files is not None
-
-    @property
-    def remaining(self) -> int | None:
-        """Sequences to do; None for unknown."""
-        if self.sequences is None or self.sequences_done is None:
-            return None
-        return self.sequences - self.sequences_done
-
-    @property
-    def seconds_left(self) -> float | None:
-        """What they take on one device, at the rate of those that are done."""
-        if self.remaining == 0:
-            return 0.0
-        if self.remaining is None or not self.timed:
-            return None
-        return self.remaining * self.seconds / self.timed
-
-
-@dataclass(frozen=True)
-class RunStatus:
-    """One run. ``owner`` is the process that works on it; ``source`` its input, where known.
-
-    ``command`` is what would continue it, ``features`` the files that version 1 left.
-    """
-
-    stem: str
-    state: RunProgress
-    source: str | None
-    owner: LockOwner | None
-    stages: Sequence[StageStatus] = ()
-    failures: Sequence[FileFailure] = ()
-    features: int = 0
-    command: str = "predict"
-
-    @property
-    def todo(self) -> list[StageStatus]:
-        """Stages that the same command would work on."""
-        return [stage for stage in self.stages if not stage.complete]
-
-    @property
-    def seconds_left(self) -> float | None:
-        """What embedding the rest takes on one device; None where that cannot be told."""
-        seconds = [stage.seconds_left for stage in self.stages if stage.embeds]
-        known = [value for value in seconds if value is not None]
-        return sum(known) if seconds and len(known) == len(seconds) else None
-
-
-def write_stage_list(run: Run) -> None:
-    """Write down the stages of a run, and the command that continues it."""
-    rows = [
-        {
-            "name": stage.name,
-            "title": stage.title,
-            "embeds": stage.runs_on == "worker",
-            "reads_intermediate": stage.reads_intermediate,
-            "file_pattern": stage.file_pattern
-            and stage.file_pattern.relative_to(run.layout.root).as_posix(),
-        }
-        for stage in run.stages
-    ]
-    document = {"command": run.command, "stages": rows}
-    run.disk.save(run.layout.stage_list, sealed(document), durable=False)
-
-
-def layouts_in(root: Path) -> list[Layout]:
-    """Return the files of all runs that left a lock, a state or a receipt, by name."""
     folder = OutputFolder(root)
     names = set(legacy.legacy_stems(folder))
     if folder.runs.is_dir():
         names |= {path.name for path in folder.runs.iterdir()}
-    return [Layout(root, name) for name in sorted(names)]
+    return [status for name in sorted(names) if (status := _run_status(Layout(root, name)))]
 
 
-def statuses(root: Path) -> list[RunStatus]:
-    """Return the status of every run in the output directory ``root``, by name."""
-    return [status for layout in layouts_in(root) if (status := _run_status(layout))]
-
-
-def _run_status(layout: Layout) -> RunStatus | None:
+def _run_status(layout: Layout) -> dict[str, Json] | None:
     """Return what is known about a run; None where there is none."""
     owner = read_owner(layout.lock)
     if owner is not None and owner.is_dead:
         owner = None
-    state: RunProgress | None = "running" if owner is not None else None
+    status: dict[str, Json] = {
+        "stem": layout.stem,
+        "state": "running",
+        "input": None,
+        "owner": owner and asdict(owner),
+        "stages": [],
+        "failed": [],
+        "legacy_feature_files": 0,
+        "resume": {"stages": [], "seconds": None, "text": "the run has just begun"},
+    }
     if not (layout.run_state.exists() or has_receipts(layout)):
         if legacy.is_legacy_run(layout):
-            was: RunProgress = "legacy finished" if legacy.is_finished(layout) else "legacy"
-            features = len(legacy.feature_files(layout))
-            return RunStatus(layout.stem, state or was, None, owner, features=features)
-        begun = owner is not None and owner.work == A_RUN
-        return RunStatus(layout.stem, "running", None, owner) if begun else None
+            files = status["legacy_feature_files"] = len(legacy.feature_files(layout))
+            text = (
+                f"predict --resume would use those of its {files:,} feature files that are right, "
+                f"and compute everything else; time unknown"
+            )
+            if finished := legacy.is_finished(layout):
+                text = "predict --resume would change nothing"
+            if owner is None:
+                status["state"] = "legacy finished" if finished else "legacy"
+                status["resume"]["text"] = text
+            return status
+        return status if owner is not None and owner.work == A_RUN else None
     earlier, ledger = read_state(layout), Ledger(layout)
     try:
         listed = unsealed(layout.stage_list.read_bytes())
     except (OSError, ValueError):  # the next start writes it again
         listed = {"command": "predict", "stages": []}
-    stages, failures = _stages(layout, ledger, listed["stages"])
-    needed = any(not stage.complete and stage.reads_intermediate for stage in stages)
+    stages, todo, failed = _stages(layout, ledger, listed["stages"])
+    needed = {row["name"] for row in listed["stages"] if row["reads_intermediate"]}
     # A run that does not keep features removes those of split files that have scores.
-    if ledger.removed and needed and not layout.score_files():
+    if ledger.removed and not layout.score_files() and any(row["stage"] in needed for row in todo):
         ledger.removed = frozenset()  # these files are needed again
-        stages, failures = _stages(layout, ledger, listed["stages"])
-    complete = bool(stages) and all(stage.complete for stage in stages)
-    if failures and all(stage.complete for stage in stages if not stage.embeds):
-        state = state or "partial"
-    state = state or ("finished" if complete else "interrupted")
-    source = earlier.source if earlier else None
-    return RunStatus(layout.stem, state, source, owner, stages, failures, command=listed["command"])
+        stages, todo, failed = _stages(layout, ledger, listed["stages"])
+    if owner is None:
+        status["state"] = "interrupted" if todo or not stages else "finished"
+        if failed and all(row["embeds"] for row in todo):
+            status["state"] = "partial"
+    status |= {"input": earlier and earlier.source, "stages": stages, "failed": failed}
+    known = [row["seconds_left"] for row in stages if row["embeds"]]
+    seconds = sum(known) if known and None not in known else None
+    if stages:
+        status["resume"] = {
+            "stages": [row["stage"] for row in todo],
+            "seconds": None if seconds is None else round(seconds, 1),
+            "text": _resume_text(todo, seconds, "" if owner else listed["command"]),
+        }
+    return status
 
 
 def _stages(
     layout: Layout, ledger: Ledger, listed: Sequence[Json]
-) -> tuple[list[StageStatus], list[FileFailure]]:
-    """Return the status of all stages of a run, and what failed in them."""
+) -> tuple[list[dict[str, Json]], list[dict[str, Json]], list[dict[str, Json]]]:
+    """Return how far each stage of a run is, those that are not done, and what failed in all."""
+    stages: list[dict[str, Json]] = []
+    failed: list[dict[str, Json]] = []
     splitting = _receipt(ledger, layout.receipt(SPLITTING))
-    stages = [StageStatus(**row) for row in listed]
-    failures: list[FileFailure] = []
-    for stage in stages:
-        if stage.file_pattern is None:
-            stage.files = 1
-            receipt = _receipt(ledger, layout.receipt(stage.name))
-            stage.missing += [receipt] if isinstance(receipt, str) else []
-        elif not isinstance(splitting, str):
+    for stage in listed:
+        row: dict[str, Json] = {"stage": stage["name"], "title": stage["title"]}
+        row |= {"embeds": stage["embeds"], "files_done": 0, "files": None}
+        row |= {"sequences_done": None, "sequences": None, "seconds_left": None, "missing": []}
+        stages.append(row)
+        tasks = {layout.receipt(stage["name"]): 0}
+        if pattern := stage["file_pattern"]:
+            if isinstance(splitting, str):
+                continue
             folder = layout.folder("nucleotide")  # the split files of proteins have the same rows
             rows = [file.rows for file in splitting.outputs if file.path.parent == folder]
-            failures += _count_files(ledger, stage, layout.root / stage.file_pattern, rows)
-    return stages, failures
+            output = layout.root / pattern
+            tasks = {
+                receipt_beside(output.with_name(output.name.replace("{number}", str(n)))): count
+                for n, count in enumerate(rows, 1)
+            }
+        done = timed = 0
+        seconds = 0.0
+        for path, count in tasks.items():
+            receipt, name = _receipt(ledger, path), path.name.removesuffix(".done")
+            if isinstance(receipt, str):
+                row["missing"].append(f"{name}: {receipt}")
+                continue
+            if receipt.failed:
+                row["missing"].append(f"{name}: {len(receipt.failed)} sequences failed")
+            for failure in receipt.failures:
+                facts = {"stage": failure.stage, "file": failure.file, "error": failure.error}
+                failed.append({**facts, "message": failure.message, "sequences": len(failure.ids)})
+            present = sum(file.rows for file in receipt.outputs)
+            done += min(count, present)
+            if receipt.seconds > 0:
+                timed += present
+                seconds += receipt.seconds
+        row |= {"files_done": len(tasks) - len(row["missing"]), "files": len(tasks)}
+        if stage["embeds"]:
+            total = sum(tasks.values())
+            row |= {"sequences_done": done, "sequences": total}
+            # What the rest takes on one device, at the rate of those that are done.
+            if timed or done == total:
+                row["seconds_left"] = (total - done) * seconds / max(timed, 1)
+    todo = [row for row in stages if row["missing"] or row["files"] is None]
+    return stages, todo, failed
 
 
 def _receipt(ledger: Ledger, name: Path) -> Receipt | str:
@@ -198,27 +149,19 @@ def _receipt(ledger: Ledger, name: Path) -> Receipt | str:
         return str(error)
 
 
-def _count_files(
-    ledger: Ledger, stage: StageStatus, output: Path, rows: Sequence[int]
-) -> list[FileFailure]:
-    """Count the finished files of a stage with a task per split file; return what failed."""
-    failures: list[FileFailure] = []
-    done = 0
-    for number, count in enumerate(rows, 1):
-        path = output.with_name(output.name.replace("{number}", str(number)))
-        receipt = _receipt(ledger, receipt_beside(path))
-        if isinstance(receipt, str):
-            stage.missing.append(f"{path.name}: {receipt}")
-            continue
-        if receipt.failed:
-            stage.missing.append(f"{path.name}: {len(receipt.failed)} sequences failed")
-            failures += receipt.failures
-        present = sum(output.rows for output in receipt.outputs)
-        done += min(count, present)
-        if receipt.seconds > 0:
-            stage.timed += present
-            stage.seconds += receipt.seconds
-    stage.files = len(rows)
-    if stage.embeds:
-        stage.sequences_done, stage.sequences = done, sum(rows)
-    return failures
+def _resume_text(todo: Sequence[Json], seconds: float | None, command: str) -> str:
+    """Say what the same ``command`` would do, or what is left where a process is at work."""
+    verb = f"{command} would do" if command else "left to do"
+    if not todo:
+        return f"{verb}: nothing"
+    stages = []
+    for row in todo:
+        count = "sequences still to be counted"
+        if row["sequences"] is not None:
+            count = f"{row['sequences'] - row['sequences_done']:,} sequences"
+        stages.append(f"{row['title']} of {count}" if row["embeds"] else row["title"])
+    duration = "time unknown"  # of the embedding; the other stages are quick
+    if seconds is not None:
+        about = f"about {rough_duration(seconds)} on one device"
+        duration = about if seconds else "nothing to embed"
+    return f"{verb}: {', '.join(stages)}; {duration}"

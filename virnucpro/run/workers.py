@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from virnucpro.store.work import write_state
 
 if TYPE_CHECKING:
     from virnucpro.executors.ray_pool import RayPool
+    from virnucpro.run.prepare import Models
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,11 @@ class Workers:
     executor: Executor
     pool: RayPool | None = None
 
-    def require(self, files: Mapping[Path, int]) -> None:
+    def require(self, models: Models) -> None:
         """Do without the nodes of a cluster that lack a model file, or have it in another size."""
         if self.pool is not None:
-            self.pool.require(files)
+            files = [file for each in models.encoders.sources.values() for file in each.files]
+            self.pool.require({file.path: file.stamp.size for file in files})
             _refuse_without_workers(self.pool)
 
 
@@ -57,10 +59,6 @@ def opened_workers(
 
     ``probe`` is a file where they write, which each node of a cluster must see under the same path.
     One that a killed process left is removed.
-
-    Raises:
-        UsageError: an option is wrong, or no node of the cluster can be used (exit 64).
-        DeviceError: a GPU was asked for and there is none (exit 4).
     """
     if probe.exists():
         disk.remove(probe)
@@ -69,37 +67,29 @@ def opened_workers(
             devices = choose_devices(machine, visible_gpus())
             workers = Workers(devices, open_executor(devices, machine, interruption))
         else:
-            pool = _cluster_pool(machine, probe, emit, disk, stack)
+            # Only here: without --cluster, nothing of Ray is imported.
+            from virnucpro.executors.cluster import connected, place_finder
+            from virnucpro.executors.ray_pool import RayPool
+
+            emit(Notice("info", f"connecting to the Ray cluster {machine.cluster}"))
+            stack.enter_context(connected(machine.cluster))
+            # Only nodes that share this folder see a file of this size there.
+            stack.callback(disk.remove, probe)
+            disk.save(probe, bytes(size := 1 + secrets.randbelow(1 << 16)))
+            threads = machine.tokenizer_threads
+            pool = RayPool(place_finder(machine), threads, {probe: size}, emit)
+            stack.callback(pool.close)
+            pool.gather()
+            _refuse_without_workers(pool)
+            hosts = Counter(device.host for device in pool.devices)
+            named = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items()))
+            emit(Notice("info", f"workers: {named}"))
             devices = tuple(replace(device, index=n) for n, device in enumerate(pool.devices))
             limits = CPU_LIMITS if devices[0].kind == "cpu" else TimeLimits()
             executor = Executor(pool, machine.threads or host_threads(), interruption, limits)
             workers = Workers(devices, executor, pool)
         stack.callback(workers.executor.close)
         yield workers
-
-
-def _cluster_pool(
-    machine: MachineSettings, probe: Path, emit: Emit, disk: Disk, stack: ExitStack
-) -> RayPool:
-    """Return the pool of a cluster with workers in it, until ``stack`` ends."""
-    # Only here: without --cluster, nothing of Ray is imported.
-    from virnucpro.executors.cluster import connected, place_finder
-    from virnucpro.executors.ray_pool import RayPool
-
-    emit(Notice("info", f"connecting to the Ray cluster {machine.cluster}"))
-    stack.enter_context(connected(machine.cluster))
-    # Only nodes that share this folder see a file of this size there.
-    stack.callback(disk.remove, probe)
-    disk.save(probe, bytes(size := 1 + secrets.randbelow(1 << 16)))
-    threads = machine.tokenizer_threads
-    pool = RayPool(place_finder(machine), threads, {probe: size}, emit)
-    stack.callback(pool.close)
-    pool.gather()
-    _refuse_without_workers(pool)
-    hosts = Counter(device.host for device in pool.devices)
-    named = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items()))
-    emit(Notice("info", f"workers: {named}"))
-    return pool
 
 
 def _refuse_without_workers(pool: RayPool) -> None:
@@ -120,13 +110,9 @@ class WorkerTable:
     def __init__(self, runs: Sequence[Run], emit: Emit) -> None:
         self._runs = runs
         self._emit = emit
-        self._rows: dict[tuple[int, str], dict[str, Json]] = {}
+        # A row per worker and stage: how it was opened last, and what it did in all.
+        self.rows: dict[tuple[int, str], dict[str, Json]] = {}
         self._warnings: set[str] = set()
-
-    @property
-    def rows(self) -> list[dict[str, Json]]:
-        """One row per worker and stage: how it was opened last, and what it did in all."""
-        return list(self._rows.values())
 
     def show(self, event: Event) -> None:
         """Take note of ``event`` and pass it on."""
@@ -165,15 +151,9 @@ class WorkerTable:
         self._emit(event)
 
     def _row(self, worker: int, device: Device, stage: str) -> dict[str, Json]:
-        start: dict[str, Json] = {
-            "worker": worker,
-            "stage": stage,
-            "device": device.name,
-            "uuid": device.uuid,
-        }
-        if device.host:
-            start["host"] = device.host
-        return self._rows.setdefault((worker, stage), start)
+        start = {"worker": worker, "stage": stage, "device": device.name, "uuid": device.uuid}
+        host = {"host": device.host} if device.host else {}
+        return self.rows.setdefault((worker, stage), {**start, **host})
 
     def _warn(self, text: str) -> None:
         """Say something once, however many workers report the same."""

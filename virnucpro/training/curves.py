@@ -9,12 +9,7 @@ from virnucpro.metrics.plots import BLACK, OTHERS, plain_axes, png_of
 from virnucpro.training.progress import EpochEnded, ReportEvent, TrainingEvent
 
 # Titles in TensorBoard; another metric of the validation part has the title validation/NAME.
-TITLES = {
-    "loss": "loss/train",
-    "rate": "learning_rate",
-    "validation_loss": "loss/validation",
-    "auroc": "auroc/validation",
-}
+TITLES = {"loss": "loss/train", "rate": "learning_rate", "validation_loss": "loss/validation"}
 NOT_SHOWN = ("epoch", "epochs", "seconds")
 
 

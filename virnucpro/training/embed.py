@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
-from virnucpro.contracts import Device
 from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import UsageError
@@ -27,24 +25,10 @@ from virnucpro.stages.shards import ShardsStage
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState
-from virnucpro.training.data.dataset import PARTS, Dataset, Part
+from virnucpro.training.data.dataset import PARTS, Dataset
 
 
-@dataclass(frozen=True)
-class EmbedRequest:
-    """What the user asked for. ``parts``: None for all that have frames."""
-
-    dataset: Path
-    analysis: AnalysisSettings
-    machine: MachineSettings
-    parts: tuple[Part, ...] | None = None
-    force: bool = False
-    resume: bool = False
-    command: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class EmbeddedPart:
+class EmbeddedPart(NamedTuple):
     """What became of a part: frames, those among them that failed, and tasks of this start."""
 
     part: str
@@ -54,88 +38,25 @@ class EmbeddedPart:
 
 
 def embed(
-    request: EmbedRequest,
+    dataset: Dataset,
+    analysis: AnalysisSettings,
+    machine: MachineSettings,
     emit: Emit,
     interruption: Interruption | None = None,
     executor: Executor | None = None,
+    *,
+    force: bool = False,
+    resume: bool = False,
+    command: Sequence[str] = (),
 ) -> list[EmbeddedPart]:
-    """Embed a data set, or what is missing of it.
+    """Embed all parts of a data set that have frames, or what is missing of them.
 
     ``executor`` carries out the tasks; None is that of the chosen devices.
     """
-    disk, dataset = Disk(), Dataset(request.dataset.absolute())
-    parts = _chosen_parts(dataset, request.parts)
-    layouts = [dataset.layout(part) for part in parts]
-    devices = choose_devices(request.machine, visible_gpus())
-    encoders = _encoders(request, dataset, devices, emit)
-    for layout in layouts:
-        check_writable(layout)
-    with ExitStack() as stack:
-        for layout in layouts:
-            stack.enter_context(locked(layout.lock))
-        runs = []
-        for part, layout in zip(parts, layouts, strict=True):
-            # The shards are known by their receipts.
-            state = RunState(str(layout.root), encoders.identity())
-            state = checked_state(
-                layout, disk, state, emit, resume=request.resume, force=request.force
-            )
-            shards, frames = dataset.shards(part), dataset.description["parts"][part]["frames"]
-            emit(Notice("info", f"{layout.stem}: {frames:,} frames in {counted(shards, 'shard')}"))
-            stages = [
-                ShardsStage(layout, disk, shards, frames),
-                *encoders.stages(layout, disk, request.machine, state.budgets),
-                MergingStage(layout, disk),
-            ]
-            runs.append(Run(layout, disk, stages, state, command="train embed"))
-        executor = executor or open_executor(devices, request.machine, interruption)
-        stack.callback(executor.close)
-        execute(runs, executor, emit)
-        return [
-            _recorded(part, run, dataset, encoders, devices, request.command)
-            for part, run in zip(parts, runs, strict=True)
-        ]
-
-
-def _recorded(
-    part: Part,
-    run: Run,
-    dataset: Dataset,
-    encoders: EncoderSetup,
-    devices: Sequence[Device],
-    command: Sequence[str],
-) -> EmbeddedPart:
-    """Write the failures and the record of a part that was embedded."""
-    failures, stem = run.failures, run.layout.stem
-    update_failure_table(run.layout, run.disk, f"part {stem}", failures)
-    failed = len({name for failure in failures for name in failure.ids})
-    frames = dataset.description["parts"][part]["frames"]
-    details = {
-        "data_set": sha256_of(dataset.description_file),
-        "truncation": encoders.truncation,
-        "counts": {"shards": dataset.shards(part), "frames": frames, "failed": failed},
-    }
-    lasting = ("data_set", "models", "truncation", "precision", "counts")
-    write_record(run, encoders, devices, command, lasting, details)
-    return EmbeddedPart(stem, frames, failed, run.computed.total())
-
-
-def _chosen_parts(dataset: Dataset, requested: Sequence[Part] | None) -> list[Part]:
-    """Return the requested parts, or all that have frames."""
     dataset.require_content("frames")
-    for part in requested or ():
-        if not dataset.shards(part):
-            raise UsageError(
-                f"{dataset.root} has no frames of part {part}: leave it out of --parts"
-            )
-    return [part for part in PARTS if part in (requested or PARTS) and dataset.shards(part)]
-
-
-def _encoders(
-    request: EmbedRequest, dataset: Dataset, devices: Sequence[Device], emit: Emit
-) -> EncoderSetup:
-    """Find the encoders, and the precision: ``auto`` is what any part was begun with."""
-    analysis = request.analysis
+    disk, facts = Disk(), dataset.description["parts"]
+    layouts = {part: dataset.layout(part) for part in PARTS if dataset.shards(part)}
+    devices = choose_devices(machine, visible_gpus())
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
     if nucleotide.reading != "open frames":
         raise UsageError(
@@ -143,6 +64,41 @@ def _encoders(
             f"are trained together with their classifier, by virnucpro train lite"
         )
     protein = locate(analysis.protein_model, "protein")
-    layouts = [] if request.force else [dataset.layout(part) for part in PARTS]
-    precision = checked_precision(layouts, analysis, devices, (nucleotide, protein), emit)
-    return EncoderSetup(nucleotide, protein, precision, analysis.truncation)
+    # ``auto`` is what any part was begun with.
+    begun = [] if force else list(layouts.values())
+    precision = checked_precision(begun, analysis, devices, (nucleotide, protein), emit)
+    encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
+    for layout in layouts.values():
+        check_writable(layout)
+    results = []
+    with ExitStack() as stack:
+        for layout in layouts.values():
+            stack.enter_context(locked(layout.lock))
+        runs = []
+        for part, layout in layouts.items():
+            # The shards are known by their receipts.
+            state = RunState(str(layout.root), encoders.identity())
+            state = checked_state(layout, disk, state, emit, resume=resume, force=force)
+            shards, frames = facts[part]["shards"], facts[part]["frames"]
+            emit(Notice("info", f"{part}: {frames:,} frames in {counted(shards, 'shard')}"))
+            stages = [
+                ShardsStage(layout, disk, shards, frames),
+                *encoders.stages(layout, disk, machine, state.budgets),
+                MergingStage(layout, disk),
+            ]
+            runs.append(Run(layout, disk, stages, state, command="train embed"))
+        executor = executor or open_executor(devices, machine, interruption)
+        stack.callback(executor.close)
+        execute(runs, executor, emit)
+        for part, run in zip(layouts, runs, strict=True):
+            update_failure_table(run.layout, disk, f"part {part}", run.failures)
+            failed = len({name for failure in run.failures for name in failure.ids})
+            shards, frames = facts[part]["shards"], facts[part]["frames"]
+            details = {
+                "data_set": sha256_of(dataset.description_file),
+                "truncation": encoders.truncation,
+                "counts": {"shards": shards, "frames": frames, "failed": failed},
+            }
+            write_record(run, encoders, devices, command, details)
+            results.append(EmbeddedPart(part, frames, failed, run.computed.total()))
+    return results

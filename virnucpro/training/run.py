@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,6 @@ from virnucpro.events import Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import Disk
 from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
-from virnucpro.training.curves import keep_scalars
 from virnucpro.training.loop import Trainable
 from virnucpro.training.processes import train_on
 from virnucpro.training.progress import ReportEvent
@@ -94,16 +95,23 @@ def run_training(
     devices: Sequence[Device],
     report: ReportEvent,
     interruption: Interruption,
-    disk: Disk,
-    tensorboard: Path | None = None,
 ) -> Savepoint:
-    """Train to the end on one process per device, and return the finished savepoint.
-
-    The scalars of every epoch are written for TensorBoard to the folder ``tensorboard``.
-    """
-    if tensorboard is not None:
-        report = keep_scalars(tensorboard, load_savepoint(plan.savepoint).history, report)
+    """Train to the end on one process per device, and return the finished savepoint."""
     with interruption.held():  # leaving it raises, after the savepoint is written
         finished = train_on(plan, devices, report, interruption)
     assert finished
     return load_savepoint(plan.savepoint)
+
+
+def how_to_predict(classifier: Path, length: int, encoders: Mapping[str, str]) -> list[str]:
+    """Return lines that say how to predict with a classifier for chunks of ``length`` bases.
+
+    ``encoders`` are names or files of encoders, by their keys in the configuration file.
+    """
+    command = (
+        f"virnucpro predict contigs.fa -m custom -p {shlex.quote(str(classifier))} -e {length}"
+    )
+    if not encoders:
+        return [command]
+    names = (f"  {key}: {{model_name: {json.dumps(name)}}}" for key, name in encoders.items())
+    return [f"{command} -c my.yaml", "with this in my.yaml:", "features:", *names]

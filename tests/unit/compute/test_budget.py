@@ -167,7 +167,7 @@ def test_measured_budgets_are_kept_one_a_kind_of_device(tmp_path):
     workers.show(WorkerReady(3, GPU, "counting", 0.1))
     workers.show(WorkerReport(2, LARGE, "protein_embeddings", 9.0, 1.0, 4))
     assert [type(event) for event in seen].count(Notice) == 1
-    rows = workers.rows
+    rows = list(workers.rows.values())
     assert [row["worker"] for row in rows] == [0, 1, 2, 3]
     assert rows[2]["peak_memory"] == 5 * GIB
     assert (rows[2]["compiled_calls"], rows[2]["uncompiled_calls"]) == (72, 36)

@@ -135,6 +135,7 @@ def test_blocks_are_compiled_for_full_batches(family, budget):
         assert sequences != tokens
 
 
+@pytest.mark.slow  # needs a C compiler
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, about itself
 def test_the_compiler_itself(monkeypatch, tmp_path):
     """Inductor, as on a GPU; what it makes gives the same embeddings."""

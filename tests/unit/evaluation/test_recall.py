@@ -43,7 +43,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 def _evaluated(files: tuple[Path, Path], threshold: float | None) -> Evaluation:
     predictions = find_predictions(files[0], None)
-    return evaluate(join(predictions, read_labels(files[1])), threshold, graded=True)
+    return evaluate(join(predictions, read_labels(files[1])), threshold)
 
 
 def _calls(evaluation: Evaluation) -> list[float | None]:

@@ -10,7 +10,7 @@ from tests.declared import line_of
 from virnucpro.errors import InputError, UsageError
 from virnucpro.evaluation.labels import join, read_labels
 from virnucpro.evaluation.predictions import find_predictions
-from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, LABELLED_FRAMES, PREDICTIONS
+from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, PREDICTIONS
 
 LABELS = "record\tlabel\tgroup\tgenome\na\tvirus\tPhages\tg1\nb\tothers\tBacteria\tg2\n"
 FRAMES, CONSENSUS_FILE = (
@@ -65,11 +65,11 @@ def run(tmp_path: Path) -> Path:
 
 def test_a_directory_has_every_level(run: Path) -> None:
     chunks = rows(run)
-    assert [(row.chunk, row.record, row.length) for row in chunks] == [
-        ("a_chunk_1", "a", 500),
-        ("a_chunk_2", "a", 300),
-        ("b_chunk_1", "b", 150),
-        ("c_chunk_1", "c", 150),
+    assert [(row.record, row.length) for row in chunks] == [
+        ("a", 500),
+        ("a", 300),
+        ("b", 150),
+        ("c", 150),
     ]
     assert [row.score for row in chunks] == pytest.approx(
         [0.75, float("nan"), 0.2, 0.5], nan_ok=True
@@ -79,7 +79,7 @@ def test_a_directory_has_every_level(run: Path) -> None:
     assert (contigs[0].score, contigs[0].fdr, contigs[0].length) == (0.75, 0.1, 700)
     assert (contigs[0].called, contigs[1].called) == (True, False)
     (frame,) = rows(run, "frame")
-    assert (frame.chunk, frame.record, frame.score) == ("a_chunk_1", "a", 0.75)
+    assert (frame.record, frame.score) == ("a", 0.75)
 
 
 @pytest.mark.parametrize(
@@ -93,16 +93,15 @@ def test_a_directory_has_every_level(run: Path) -> None:
 )
 def test_a_table_by_itself_says_what_it_is(run: Path, name: str, level: str) -> None:
     found = find_predictions(run / name, None)
-    assert (found.level, found.stem, found.folder, found.graded) == (level, "s", run, True)
+    assert (found.level, found.stem, found.folder) == (level, "s", run)
     with pytest.raises(UsageError, match="one row per"):
         find_predictions(run / name, "frame" if level != "frame" else "contig")
 
 
 def test_runs_of_older_versions(tmp_path: Path) -> None:
-    text = "Modified_ID\tIs_Virus\na_chunk_1\tTrue\nb_chunk_2\tFalse\n"
-    write(tmp_path / "out" / CONSENSUS_FILE, text)
-    assert not find_predictions(tmp_path / "out", None).graded
-    assert [(row.record, row.score) for row in rows(tmp_path / "out")] == [("a", 1.0), ("b", 0.0)]
+    text = line_of(CONSENSUS, Modified_ID="a_chunk_1", max_score_0=0.25, max_score_1=0.75)
+    write(tmp_path / "out" / CONSENSUS_FILE, CONSENSUS.header + text)
+    assert [(row.record, row.score) for row in rows(tmp_path / "out")] == [("a", 0.75)]
     header = "record\tlength\tstatus\tvirus_score\tcall\n"
     (only,) = rows(write(tmp_path / "t_contigs.tsv", f"{header}a\t700\tscored\t-1.0\tvirus\n"))
     assert only.score == 0
@@ -127,7 +126,7 @@ def test_a_frame_that_is_nearly_certain_keeps_its_margin(tmp_path: Path) -> None
         PREDICTIONS.header + frame("a", "0.5", "nan"),
         PREDICTIONS.header + frame("a", "0.5", "1.5"),
         PREDICTIONS.header + frame("a", "0", "0"),
-        "Modified_ID\tIs_Virus\na\tperhaps\n",
+        "Modified_ID\tIs_Virus\na\tTrue\n",  # calls without scores
     ],
 )
 def test_mistakes_in_predictions(tmp_path: Path, text: str) -> None:
@@ -154,20 +153,13 @@ def test_nothing_or_too_much_to_evaluate(run: Path, tmp_path: Path) -> None:
 def test_words_for_labels(tmp_path: Path, words: tuple[str, str]) -> None:
     text = f"label\trecord\n{words[0]}\ta\n{words[1].upper()}\tb\n\t c\n"
     found = read_labels(write(tmp_path / "l.tsv", text))
-    rows = [(row.record, row.label) for row in found.table.itertuples()]
-    assert rows == [("a", "virus"), ("b", "others")]
-    assert (found.table.genome.iloc[0], found.table.group.iloc[0], found.blank) == ("a", "", 1)
+    assert found.values.tolist() == [["a", "virus", "", "a", ""], ["b", "others", "", "b", ""]]
 
 
-def test_the_tables_of_a_data_set(tmp_path: Path) -> None:
+def test_the_table_of_a_data_set(tmp_path: Path) -> None:
     text = "record\tlabel\tgroup\tgenome\tpart\tnote\na\tvirus\tPhages\tg1\ttest\t\n"
-    (row,) = read_labels(write(tmp_path / "genomes.tsv", text)).table.itertuples()
+    (row,) = read_labels(write(tmp_path / "genomes.tsv", text)).itertuples()
     assert (row.group, row.part, row.genome) == ("Phages", "test", "g1")
-    cells = {"chunk": "a_300bp_chunk_1", "record": "a", "label": "virus", "length": 300}
-    lines = [line_of(LABELLED_FRAMES, **cells, frame=frame) for frame in ("x", "y")]
-    path = write(tmp_path / "test_frames.tsv", LABELLED_FRAMES.header + "".join(lines))
-    (row,) = read_labels(path).table.itertuples()
-    assert (row.chunk, row.record, row.length, row.part) == ("a_300bp_chunk_1", "a", 300, "test")
 
 
 @pytest.mark.parametrize(
@@ -193,8 +185,8 @@ def test_mistakes_in_labels(tmp_path: Path, text: str) -> None:
 
 @pytest.fixture
 def joined(run, tmp_path):
-    def _joined(labels, place="", level=None, name="labels.tsv"):
-        path = write(tmp_path / name, labels)
+    def _joined(labels, place="", level=None):
+        path = write(tmp_path / "labels.tsv", labels)
         return join(find_predictions(run / place, level), read_labels(path))
 
     return _joined
@@ -209,7 +201,6 @@ def test_what_cannot_be_used_is_counted(joined) -> None:
         "unscored": [{"label": "virus", "status": "no_open_frame", "rows": 1}],
         "labelled_records_without_a_row": {"virus": 1},
         "rows_of_the_training_part": 0,
-        "label_rows_without_a_label": 0,
     }
     assert sample.rows[["label", "group", "length"]].to_numpy().tolist() == [
         ["virus", "Phages", "<=500"],
@@ -223,15 +214,3 @@ def test_what_cannot_be_used_is_counted(joined) -> None:
     assert trained["rows_of_the_training_part"] == 1
     with pytest.raises(InputError, match=r"none of the 4 rows .*\(4 have no label"):
         joined("record\tlabel\nq\tvirus\n")
-
-
-def test_chunk_lengths_of_a_data_set_go_before_bases(run: Path, joined) -> None:
-    names = (("r_500bp_chunk_1", 500), ("r_300bp_chunk_1", 300))
-    cells = {"record": "r", "genome": "g", "label": "virus"}
-    frames = [line_of(LABELLED_FRAMES, chunk=name, length=n, **cells) for name, n in names]
-    scores = "".join(frame(name, 0.2, 0.8) for name, _ in names)
-    write(run / "p.txt", PREDICTIONS.header + scores)
-    sample = joined(LABELLED_FRAMES.header + "".join(frames), "p.txt", name="test_frames.tsv")
-    assert sample.rows.length.tolist() == ["500", "300"]
-    assert sample.rows.length.cat.categories.tolist() == ["300", "500"]
-    assert sample.rows.genome.tolist() == [0, 0]

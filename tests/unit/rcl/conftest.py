@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
-from virnucpro.rcl.models import MASKED, Padding, RclModel
+from virnucpro.rcl.models import RclModel
 from virnucpro.rcl.networks import NETWORKS
 
 SMALL = {
@@ -27,13 +27,13 @@ def rcl_reference(reference: Path) -> Path:
 
 @pytest.fixture
 def small_model() -> Callable[..., RclModel]:
-    def make(kind: str = "unet", encoding: str = "onehot", padding: Padding = MASKED) -> RclModel:
+    def make(kind: str = "unet", encoding: str = "onehot", padded: bool = False) -> RclModel:
         torch.manual_seed(7)
         network = NETWORKS[kind](RESIDUE_ENCODINGS[encoding].width, **SMALL[kind])
         for name, buffer in network.named_buffers():  # as after a training
             if name.endswith(("running_mean", "running_var")):
                 buffer.uniform_(0.1, 1.5)
         network.requires_grad_(False)
-        return RclModel(network.eval(), kind, SMALL[kind], encoding, padding)
+        return RclModel(network.eval(), encoding, padded=padded)
 
     return make

@@ -12,11 +12,7 @@ from virnucpro.contracts import Device
 from virnucpro.executors.signals import Interruption
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
 from virnucpro.rcl.settings import training_settings
-from virnucpro.rcl.training import (
-    IGNORED,
-    RclTrainingPlan,
-    epoch_batches,
-)
+from virnucpro.rcl.training import IGNORED, RclTrainingPlan, epoch_batches
 from virnucpro.store.disk import Disk
 from virnucpro.training.loop import cosine_rate
 from virnucpro.training.processes import train_on
@@ -29,13 +25,13 @@ NETWORKS = {
 }
 
 
-def made(recipe="modern", networks=NETWORKS, precision="fp32", **fit):
+def made(networks=NETWORKS, precision="fp32", **fit):
     fit = {"batch_size": 6, "epochs": 2, "learning_rate": 0.01, **fit}
     options = {"precision": precision, "models": networks, "training": fit}
-    return training_settings(recipe, None, {"data": {"max_length": 128}, **options})[0]
+    return training_settings(None, {"data": {"max_length": 128}, **options})[0]
 
 
-MODERN, ORIGINAL = made(), made("original")
+SETTINGS = made()
 TRAIN, VALIDATION = proteins(24), proteins(6, first=100)
 
 
@@ -55,9 +51,8 @@ def plan(tmp_path):
     return _plan
 
 
-@pytest.mark.parametrize("recipe", ["modern", "original"])
-def test_it_learns(plan, recipe):
-    started = plan(made(recipe, epochs=8, patience=8))
+def test_it_learns(plan):
+    started = plan(made(epochs=8, patience=8))
     _, epochs = run(started)
     assert epochs[-1].row["f1"] > 0.8
     assert epochs[-1].row["auc"] > 0.99
@@ -66,7 +61,7 @@ def test_it_learns(plan, recipe):
 
 
 def test_the_loss_is_that_of_the_original(plan):
-    loop = plan(MODERN).loop(ALONE)
+    loop = plan(SETTINGS).loop(ALONE)
     logits = torch.randn(3, 10, 2)
     labels = torch.randint(0, 2, (3, 10))
     labels[1, 6:] = labels[2, 2:] = IGNORED
@@ -80,7 +75,7 @@ def test_the_loss_is_that_of_the_original(plan):
     assert found.item() == pytest.approx(sum(expected).item(), rel=1e-6)
 
 
-@pytest.mark.parametrize("settings", [MODERN, ORIGINAL], ids=["modern", "original"])
+@pytest.mark.parametrize("settings", [SETTINGS, made(averaged=0)], ids=["mean", "last"])
 def test_stopped_anywhere_and_gone_on_with(plan, settings, averaged):
     whole, pieces = plan(settings, "whole"), plan(settings, "pieces")
     run(whole)
@@ -90,7 +85,7 @@ def test_stopped_anywhere_and_gone_on_with(plan, settings, averaged):
     same(one.best, two.best)
     same(one.last_network(), two.last_network())
     assert [row["loss"] for row in one.history] == [row["loss"] for row in two.history]
-    if settings is ORIGINAL:  # which keeps the weights of the last step
+    if settings is not SETTINGS:  # the weights of the last step are kept
         assert one.extra == {}
         same(one.last_network(), one.network)
 
@@ -126,7 +121,7 @@ def test_mixed_precision_is_near(plan, precision):
 
 def test_the_mean_of_the_weights_is_kept(plan, averaged):
     """It is what is validated and written, and not the weights of the last step."""
-    training = plan(MODERN)
+    training = plan(SETTINGS)
     run(training)
     point = load_savepoint(training.savepoint)
     mean = point.last_network()
@@ -139,20 +134,17 @@ def test_the_mean_of_the_weights_is_kept(plan, averaged):
 
 def test_batches():
     lengths = np.random.default_rng(0).integers(50, 900, 500)
-    settings = made(batch_size=8)
-    batches = epoch_batches(lengths, settings, 0, 1)
+    batches = epoch_batches(lengths, 8, 42, 0)
     assert sorted(np.concatenate(batches).tolist()) == list(range(500))
     padded = sum(len(batch) * lengths[batch].max() for batch in batches)
     assert padded < 1.1 * lengths.sum()
     assert min(map(len, batches)) >= 4
-    other = epoch_batches(lengths, settings, 1, 1)
+    other = epoch_batches(lengths, 8, 42, 1)
     assert [b.tolist() for b in batches] != [b.tolist() for b in other]
-    plain = epoch_batches(lengths, made("original", batch_size=8), 0, 2)
-    assert [len(batch) for batch in plain] == [8] * 62 + [4]
 
 
 def test_rates(plan):
-    loop = plan(made("original", patience=5, learning_rate=1.0)).loop(ALONE)
+    loop = plan(made(scheduler="reduce_on_plateau", patience=5, learning_rate=1.0)).loop(ALONE)
     rates = [loop.rate(0)]
     for value in (0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6):
         loop.savepoint.history.append({"f1": value})

@@ -12,11 +12,9 @@ import virnucpro.stages.splitting as splitting
 from virnucpro.contracts import OutputFile, TaskResult
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import RunLayout
-from virnucpro.run.record import with_failed_copies
 from virnucpro.stages.prediction import with_copies
 from virnucpro.stages.splitting import MOST_FILES, SplittingFigures, SplittingStage, frames_per_file
 from virnucpro.store.disk import Disk
-from virnucpro.store.ledger import FileFailure
 from virnucpro.tables import COPIES
 
 NUCLEOTIDES = ["ACGT", "ACGT", "CCCC", "ACGT", "CCCC", "GGGG", "ACGT"]
@@ -98,15 +96,6 @@ def test_copies_have_the_scores_of_the_first(
     assert np.array_equal(np.array([pair for _, pair in found]), expected)
     with pytest.raises(AssertionError, match="of no frame"):
         list(with_copies([(["f4", "f1"], scores[:2])], *files))
-
-
-def test_copies_of_a_failed_frame_are_listed_as_failed(layout: RunLayout) -> None:
-    failure = FileFailure("E", "not finite", ("f1", "f4"), "protein_embeddings", "output_1.pt")
-    assert with_failed_copies(layout, [failure]) == [failure]
-    _split(layout, dedup=True)
-    assert with_failed_copies(layout, []) == []
-    (found,) = with_failed_copies(layout, [failure])
-    assert found.ids == ("f1", "f2", "f7", "f4")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.io.frames import chunk_of, chunk_spans, open_frames, record_of
 from virnucpro.layout import MOLECULES
+from virnucpro.stages import splitting
 from virnucpro.store.disk import Disk
 from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.training.data.prepare import DatasetSettings, prepare_dataset
@@ -51,12 +52,13 @@ ROWS = [
 
 
 @pytest.fixture
-def settings(tmp_path):
+def settings(tmp_path, monkeypatch):
     for name, records in FILES.items():
         write_fasta(tmp_path / "in" / name, records)
     table = write_table(tmp_path / "genomes.tsv", ROWS)
     shares = {"validation": 0.2, "test": 0.1}
-    return DatasetSettings(table, tmp_path / "in", (300, 150), **shares, shard_size=40, seed=3)
+    monkeypatch.setattr(splitting, "LEAST_FRAMES", 40)  # in a shard
+    return DatasetSettings(table, tmp_path / "in", (300, 150), **shares, seed=3)
 
 
 @pytest.fixture
@@ -69,7 +71,8 @@ def prepare(settings, tmp_path):
         dataset = Dataset(tmp_path / name)
         progress = progress or RecordedProgress()
         options = {"force": force, "disk": disk, "command": (name,)}
-        return prepare_dataset(replace(settings, **changed), dataset, progress, **options), dataset
+        made, _ = prepare_dataset(replace(settings, **changed), dataset, progress, **options)
+        return made, dataset
 
     return _prepare
 
@@ -121,7 +124,7 @@ def test_shards_and_tables_hold_the_same_frames_as_predict_makes_of_the_records(
 
 
 def test_what_became_of_every_record(made):
-    prepared, dataset = made
+    description, dataset = made
     rows = {row["record"]: row for row in genomes(dataset)}
     names = ("phages.fa.gz", "held.fa", "bacteria.fa")
     assert list(rows) == [*(h.split()[0] for f in names for h, _ in FILES[f]), "B1.2", "N"]
@@ -135,37 +138,30 @@ def test_what_became_of_every_record(made):
     assert (part_of["H1"], part_of["H2"], part_of["N"]) == ("test", "test", "train")
     assert rows["B98"]["part"] == "dropped"
     assert rows["B98"]["note"].startswith("shares 5")
-    short = [rows["short"][name] for name in ("chunks", "frames", "note")]
-    assert short == ["2", "0", "none of its frames is in the data set"]
+    assert rows["short"]["frames"] == "0"
     own = {"record": "H1", "source": "held.fa", "label": "virus", "group": "held", "genome": "H1",
-           "taxon": "H1", "part": "test", "bases": "2600", "chunks": "27", "note": ""}  # fmt: skip
+           "taxon": "H1", "part": "test", "bases": "2600", "note": ""}  # fmt: skip
     assert {name: rows["H1"][name] for name in own} == own
     counts = Counter(row.record for part in PARTS for row in dataset.frames(part))
     assert {name: int(row["frames"]) for name, row in rows.items()} == {n: counts[n] for n in rows}
-    left = {entry["reason"]: entry for entry in prepared.description["left_out"]}
-    assert left["related"] == {"reason": "related", "genomes": 1, "records": 1, "bases": 4600}
-    assert left["unused"]["records"] == 0
+    (dropped,) = [row for row in description["counts"] if row["part"] == "dropped"]
+    assert dropped == {"part": "dropped", "label": "others", "genomes": 1, "records": 1,
+                       "bases": 4600, "frames": 0}  # fmt: skip
 
 
 def test_train_and_validation_are_balanced_by_length_and_test_is_not(made, prepare):
-    prepared, dataset = made
+    facts, dataset = made
     for part in ("train", "validation"):
         counts = Counter((row.length, row.label) for row in dataset.frames(part))
         for length in (300, 150):
             assert counts[length, "virus"] == counts[length, "others"] > 0
-    facts = prepared.description
     test = Counter(row.label for row in dataset.frames("test"))
     assert test["virus"] != test["others"]
-    sizes = {"shards": dataset.shards("test"), "frames": test.total(), **test}
-    assert facts["parts"]["test"] == sizes
-    for row in facts["counts"]:
-        assert row["frames"] <= row["open"]
-        assert row["frames"] == row["open"] or row["part"] != "test"
-    frames, chunks = (sum(row[name] for row in facts["counts"]) for name in ("frames", "chunks"))
-    assert frames == sum(part["frames"] for part in facts["parts"].values())
-    assert chunks == sum(int(row["chunks"]) for row in genomes(dataset))
+    assert facts["parts"]["test"] == {"shards": dataset.shards("test"), "frames": test.total()}
     every, _ = prepare("all", balance=False)
-    assert all(row["frames"] == row["open"] for row in every.description["counts"])
+    for row, whole in zip(facts["counts"], every["counts"], strict=True):
+        assert row["frames"] <= whole["frames"]
+        assert row["frames"] == whole["frames"] or row["part"] in ("train", "validation")
 
 
 def digests(root):
@@ -182,22 +178,13 @@ def test_the_same_command_gives_the_same_bytes_and_then_does_nothing(made, prepa
     again, other = prepare("other", progress=watch)
     assert watch.done == watch.totals
     assert digests(dataset.root) == digests(other.root)
-    assert first.description | {"command": ["other"]} == again.description == other.description
+    assert first | {"command": ["other"]} == again == other.description
     assert digests(dataset.root) != digests(prepare("seed", seed=4)[1].root)
     files = [path for path in dataset.root.rglob("*") if path.name != "dataset.json.lock"]
     before = {path: path.stat().st_mtime_ns for path in files}
     found, _ = prepare()
-    assert (first.outcome, found.outcome) == ("made", "found")
-    assert found.description == first.description
+    assert found == first
     assert {path: path.stat().st_mtime_ns for path in files} == before
-
-
-def test_a_stride(prepare):
-    rows = [{"file": "held.fa", "label": "virus", "group": "g", "split": "test"}]
-    _, dataset = prepare("wide", rows, stride=1000)
-    assert [row["chunks"] for row in genomes(dataset)] == ["6", "6"]  # 0, 1000, 2000; both lengths
-    sizes = {len(s) for f in shards(dataset, "test", "nucleotide") for _, s in f}
-    assert sizes <= {298, 299, 300, 148, 149, 150}
 
 
 def test_another_recipe_is_refused_and_forced(made, prepare, tmp_path):
@@ -213,11 +200,10 @@ def test_another_recipe_is_refused_and_forced(made, prepare, tmp_path):
     assert "genome file held.fa: was sha256" in str(error.value)
     assert "is not set" in str(error.value).partition("genome file more.fa")[2].splitlines()[0]
     assert feature.exists()
-    assert prepare(rows=ROWS[:3], force=True)[0].outcome == "remade"
+    prepare(rows=ROWS[:3], force=True)
     assert not feature.exists()
     assert (dataset.previous / "train_protein" / feature.name).read_bytes() == b"took a day"
     assert (dataset.previous / "dataset.json").exists()
-    assert prepare(rows=ROWS[:3])[0].outcome == "found"
 
 
 class Stopping(Disk):
@@ -240,8 +226,7 @@ def test_an_interrupted_run_is_no_data_set_and_the_next_one_starts_over(made, pr
         with pytest.raises(KeyboardInterrupt):
             prepare(f"stopped{after}", disk=Stopping(after))
         assert not (tmp_path / f"stopped{after}" / "dataset.json").exists()
-        again, dataset = prepare(f"stopped{after}")
-        assert again.outcome == "made"
+        _, dataset = prepare(f"stopped{after}")
         assert digests(dataset.root) == digests(whole.root)
 
 
@@ -253,8 +238,7 @@ def test_files_of_somebody_else_are_left_alone(prepare, settings, tmp_path):
     table.write_text("mine")
     with pytest.raises(UsageError, match=r"not its own: genomes\.tsv"):
         prepare()
-    again, dataset = prepare(force=True)
-    assert again.outcome == "made"
+    _, dataset = prepare(force=True)
     kept = dataset.previous.parent.rglob("genomes.tsv")
     assert [path.read_text() for path in kept] == ["mine"]
     with pytest.raises(UsageError):
@@ -275,19 +259,18 @@ def test_tables_that_fit_nothing(prepare, tmp_path, rows, said):
     with pytest.raises(InputError, match=f"wrong.tsv: .*{said}"):
         prepare("wrong", rows)
     assert not (tmp_path / "wrong" / "dataset.json").exists()
-    assert not Dataset(tmp_path / "wrong").sequences_file.exists()
 
 
 def test_the_first_row_that_matches_takes_a_record_and_the_rest_is_unused(prepare):
     one = {"file": "bacteria.fa", "label": "others", "group": "one", "match": "^B1 "}
     ten = {**one, "file": "./bacteria.fa", "group": "ten", "match": "^B1", "split": "train"}
-    prepared, dataset = prepare(rows=[one, ten])
+    description, dataset = prepare(rows=[one, ten])
     found = {row["record"]: row for row in genomes(dataset)}
     assert found["B1"]["group"] == "one"
     assert {found[n]["group"] for n in ("B10", "B11", "B12", "B13")} == {"ten"}
     assert (found["B2"]["part"], found["B2"]["note"]) == ("unused", "no row of the table is for it")
-    assert prepared.description["left_out"][2]["records"] == 12
-    assert any("no frames of label virus" in notice for notice in prepared.description["notices"])
+    (unused,) = [row for row in description["counts"] if row["part"] == "unused"]
+    assert unused["records"] == 12
 
 
 def test_genbank_keeps_annotated_frames_only(prepare, tmp_path):

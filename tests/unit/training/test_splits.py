@@ -22,7 +22,7 @@ def survey(*rows: tuple) -> pd.DataFrame:
     full = [(*row, *usual[len(row) :]) for row in rows]
     found = pd.DataFrame(full, columns=COLUMNS)
     found["taxon"] = found["taxon"].fillna(found["genome"])
-    return found.assign(note="", reason="")
+    return found.assign(note="")
 
 
 def parts(records: pd.DataFrame, **options) -> list[str]:

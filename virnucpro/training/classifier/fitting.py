@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from virnucpro.classifier.files import Classifier, classifier_to_bytes, inspect_classifier
 from virnucpro.classifier.fit import entry_of
@@ -17,11 +16,12 @@ from virnucpro.errors import InputError, ModelError, UsageError
 from virnucpro.events import Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import MOLECULES, checkpoint_folder, lock_file
-from virnucpro.metrics.temperature import fit_temperature
+from virnucpro.metrics.classification import auroc, call_metrics
+from virnucpro.metrics.temperature import fit_temperature, log_loss
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
-from virnucpro.training.classifier.card import TrainingReport, card_text, frame_metrics
+from virnucpro.training.classifier.card import TrainingReport, card_text
 from virnucpro.training.classifier.features import (
     FeatureReader,
     PartFeatures,
@@ -34,14 +34,11 @@ from virnucpro.training.classifier.trainer import (
     TrainingSettings,
     fold_standardisation,
 )
-from virnucpro.training.data.dataset import PARTS, Dataset, Part, read_embedding_record
+from virnucpro.training.data.dataset import PARTS, Dataset, Part
 from virnucpro.training.progress import Show
 from virnucpro.training.run import TrainingFiles, begin_training, run_training
 from virnucpro.training.savepoint import Savepoint
 from virnucpro.version import __version__
-
-Records = Mapping[str, Mapping[str, Json]]
-"""What ``train embed`` recorded, by part."""
 
 
 def fit_classifier(
@@ -54,12 +51,10 @@ def fit_classifier(
     *,
     resume: bool = False,
     force: bool = False,
-    tensorboard: Path | None = None,
 ) -> TrainingReport | None:
     """Train a classifier on the data set in ``folder``, or finish what an earlier start began.
 
-    There is one process per device. ``tensorboard`` is the folder for TensorBoard scalars; None
-    writes none. Returns None if an earlier start had finished it.
+    There is one process per device. Returns None if an earlier start had finished it.
     """
     if output.suffix != ".safetensors" or output.is_dir():
         raise UsageError(f"--output {output}: name a file whose name ends in .safetensors")
@@ -74,7 +69,7 @@ def fit_classifier(
         checkpoint_folder(place) / f"{output.name}.previous",
         option="--output",
     )
-    records = embedding_records(dataset)
+    records = _embedding_records(dataset)
     record = records["train"]
     identity: dict[str, Json] = {
         "data set": record["data_set"],
@@ -89,11 +84,10 @@ def fit_classifier(
     }
     with locked(files.lock, "this classifier", state=[files.savepoint, files.previous]):
         try:
-            earlier = parse_json(inspect_classifier(output).extra.get("training", "null"))
-        except (ModelError, ValueError):
-            earlier = None
-        known = earlier if isinstance(earlier, dict) else None
-        point = begin_training(files, identity, known, disk, show, resume=resume, force=force)
+            earlier = dict(parse_json(inspect_classifier(output).extra["training"]))
+        except (ModelError, LookupError, ValueError, TypeError):
+            earlier = {}
+        point = begin_training(files, identity, earlier, disk, show, resume=resume, force=force)
         if point is None:
             return None
         show(Notice("info", "reading the features"))
@@ -114,7 +108,7 @@ def fit_classifier(
             show(Notice("warning", f"{left_out:,} frames could not be embedded and are left out"))
         if point.begun:
             show(Notice("info", f"going on in epoch {point.epoch + 1}"))
-        point = run_training(plan, devices, show, interruption, disk, tensorboard)
+        point = run_training(plan, devices, show, interruption)
         report, classifier = _finished(point, plan, dataset, record, parts, devices)
         disk.save(output.with_suffix(".md"), card_text(report, output.name).encode())
         disk.save(output, classifier)
@@ -122,32 +116,29 @@ def fit_classifier(
         return report
 
 
-def embedding_records(dataset: Dataset) -> Records:
+def _embedding_records(dataset: Dataset) -> Mapping[str, Mapping[str, Json]]:
     """Return what ``train embed`` recorded about every part that has frames."""
     dataset.require_content("frames")
-    digest = sha256_of(dataset.description_file)
-    again = f"make them with virnucpro train embed {dataset.root}"
     records: dict[str, Mapping[str, Json]] = {}
-    ways: set[str] = set()
-    for part in [part for part in PARTS if part != "test" or dataset.shards(part)]:
+    ways: list[Sequence[Json]] = []
+    for part in PARTS:
         if not dataset.shards(part):
+            if part == "test":
+                continue
             raise UsageError(
                 f"{dataset.root} has no frames of part {part}, which training needs: prepare it "
                 f"with more genomes, or a larger --validation"
             )
-        record = read_embedding_record(dataset.layout(part))
-        if record is None or record.get("data_set") != digest:
-            raise UsageError(
-                f"the features of part {part} of {dataset.root} are not there, or are those of an "
-                f"earlier data set: {again}"
-            )
-        records[part] = record
-        models = {molecule: record["models"][molecule]["sha256"] for molecule in MOLECULES}
-        way = [models, record["truncation"], record["precision"]]
-        ways.add(json.dumps(way, sort_keys=True))
-    if len(ways) > 1:
+        try:
+            records[part] = record = parse_json(dataset.layout(part).run_json.read_bytes())
+            models = [record["models"][molecule]["sha256"] for molecule in MOLECULES]
+            ways.append((record["data_set"], *models, record["truncation"], record["precision"]))
+        except (OSError, ValueError, LookupError, TypeError):
+            ways.append([None])
+    if ways[0][0] != sha256_of(dataset.description_file) or any(way != ways[0] for way in ways):
         raise UsageError(
-            f"the parts of {dataset.root} were embedded with different models: {again}"
+            f"{dataset.root} has no features of all parts that belong to this data set, made with "
+            f"the same models: make them with virnucpro train embed {dataset.root}"
         )
     return records
 
@@ -165,33 +156,38 @@ def _finished(
     if settings.standardise:
         state = fold_standardisation(state, plan.mean, plan.deviation)
     classifier = Classifier(state, EPS)
-    logits: dict[Part, npt.NDArray[np.float64]] = {}
+    margins = {}
     for part, features in parts.items():
         if part != "train":
             rows = FeatureReader(features).blocks(0, len(features))
-            blocks = [classifier.logits(block).numpy() for block in rows]
-            logits[part] = np.concatenate(blocks).astype(np.float64)
+            logits = np.concatenate([classifier.logits(block).numpy() for block in rows])
+            margins[part] = logits[:, 1].astype(np.float64) - logits[:, 0]
+    temperature = fit_temperature(margins["validation"], parts["validation"].labels)
+    metrics: dict[str, dict[str, float | None]] = {}
+    for part, values in margins.items():
+        virus = parts[part].labels == 1
+        found, scaled = call_metrics(virus, values > 0), values / temperature
+        metrics[part] = {
+            "frames": found["rows"],
+            **{n: found[n] for n in ("virus", "accuracy", "precision", "recall", "f1")},
+            "auroc": auroc(virus, scaled),
+            "log_loss": log_loss(virus, scaled),
+        }
     # Without a path: files made from the same data in the same way are the same to the byte.
     names = ("recipe", "hidden", "epochs", "batch_size", "learning_rate", "patience", "seed")
     words = " ".join(
         f"--{name.replace('_', '-')} {getattr(settings, name)}" for name in (*names, "precision")
     )
-    temperature = fit_temperature(logits["validation"], parts["validation"].labels)
     report = TrainingReport(
-        dataset=dataset,
-        record=record,
-        settings=settings,
-        command=f"virnucpro train classifier DATASET --output FILE.safetensors {words}",
-        devices=tuple(device.name for device in devices),
-        width=plan.train.width,
-        temperature=temperature,
-        best_epoch=point.best_epoch,
-        epochs=point.epoch,
-        left_out=sum(features.left_out for features in parts.values()),
-        metrics={
-            part: frame_metrics(own, parts[part].labels, temperature)
-            for part, own in logits.items()
-        },
+        dataset,
+        record,
+        settings,
+        point,
+        f"virnucpro train classifier DATASET --output FILE.safetensors {words}",
+        [device.name for device in devices],
+        temperature,
+        sum(features.left_out for features in parts.values()),
+        metrics,
     )
     models = [record["models"][molecule] for molecule in MOLECULES]
     content = classifier_to_bytes(

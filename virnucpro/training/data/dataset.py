@@ -9,7 +9,7 @@
 and, if its content is frames::
 
       train_frames.tsv             one row per frame, in the order of the shards
-      train_nucleotide/output_1.fa ...   shards of at most ``shard_size`` frames
+      train_nucleotide/output_1.fa ...   shards, as large as the split files of ``predict``
       train_protein/output_1.fa ...      the same frames as proteins
       validation_...  test_...
 
@@ -40,7 +40,6 @@ from virnucpro.tables import GENOMES, LABELLED_FRAMES
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 Content = Literal["frames", "records"]
-CONTENTS: tuple[Content, ...] = ("frames", "records")
 Label = Literal["others", "virus"]
 LABELS: tuple[Label, Label] = ("others", "virus")  # class 0 and class 1 of every classifier
 _AGAIN = "prepare the data again"  # what to do if a file of the data set is damaged
@@ -82,7 +81,6 @@ class Dataset:
         self.genomes_table = root / GENOMES.path
         self.lock = lock_file(root, self.description_file.name)
         self.begun_file = checkpoint_folder(root) / "dataset.begun.json"
-        self.sequences_file = checkpoint_folder(root) / "dataset.spool"
         self.previous = checkpoint_folder(root) / "dataset.previous"
 
     def frames_table(self, part: Part) -> Path:
@@ -103,8 +101,7 @@ class Dataset:
 
         It has the settings, ``version`` of the program, ``command``, ``sources`` (file, sha256) and
         ``parts``: for each part that is not empty its ``shards`` and ``frames``, or its ``records``
-        and ``bases``, and how many are ``others`` and ``virus``. ``counts``, ``left_out`` and
-        ``notices`` are for the summary.
+        and ``bases``. ``counts`` are for the summary.
         """
         path = self.description_file
         try:
@@ -182,12 +179,3 @@ class Dataset:
             if label not in LABELS or not bases.isdecimal():
                 raise table.error(line, "the label or the number of bases is damaged")
             yield record, label, *others, int(bases)  # type: ignore[misc]
-
-
-def read_embedding_record(layout: Layout) -> dict[str, Json] | None:
-    """Return what ``train embed`` recorded in ``PART_run.json``; None if it cannot be read."""
-    try:
-        document = parse_json(layout.run_json.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return document if isinstance(document, dict) else None

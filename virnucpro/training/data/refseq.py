@@ -13,22 +13,6 @@ from typing import Literal
 
 from virnucpro.errors import DownloadError, UsageError
 
-# The folders of a release; "complete" holds all of the others once more and is left out.
-GROUPS = (
-    "archaea",
-    "bacteria",
-    "fungi",
-    "invertebrate",
-    "mitochondrion",
-    "other",
-    "plant",
-    "plasmid",
-    "plastid",
-    "protozoa",
-    "vertebrate_mammalian",
-    "vertebrate_other",
-    "viral",
-)
 Format = Literal["genbank", "fasta"]
 _SUFFIX: dict[Format, str] = {"genbank": "genomic.gbff.gz", "fasta": "genomic.fna.gz"}
 # The organism, which stands at the end of what GenBank headers are read as; of a FASTA header the
@@ -58,13 +42,14 @@ def read_release(mirror: str) -> tuple[int, str]:
 
 def files_of_group(listing: str, group: str, form: Format) -> dict[str, str]:
     """Return path and MD5 of the genome files of ``group`` in the order of their numbers."""
-    if group not in GROUPS:
-        raise UsageError(f"RefSeq has no group {group!r}: there are {', '.join(GROUPS)}")
-    # Names become paths, so only group, numbers and suffix are allowed.
-    name = rf"{group}((?:\.\d{{1,9}}){{1,9}})\.{re.escape(_SUFFIX[form])}"
+    # Names become paths, so only letters, numbers and suffix are allowed.
+    name = rf"{re.sub('[^a-z_]', '', group)}((?:\.\d{{1,9}}){{1,9}})\.{re.escape(_SUFFIX[form])}"
     found = re.findall(rf"(?m)^([0-9a-f]{{32}})\s+({name})$", listing, re.ASCII)
     if not found:
-        raise UsageError(f"RefSeq lists no {form} files of {group}: choose another --format")
+        raise UsageError(
+            f"RefSeq lists no {form} files of {group!r}: choose another --format, or a group that "
+            f"the help names"
+        )
     found.sort(key=lambda file: [int(number) for number in file[2].split(".")[1:]])
     return {f"{group}/{name}": md5 for md5, name, _ in found}
 

@@ -6,6 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from virnucpro.errors import InputError
 from virnucpro.training.data.dataset import Part
 from virnucpro.training.data.relatives import merge_sketches, shared_fraction
@@ -52,19 +54,16 @@ def assign_parts(records: pd.DataFrame, *, test: float, validation: float, seed:
             part = _STRICTEST_FIRST[int(decided[number])]
         else:
             share = fractions[number] if fractions[number] == fractions[number] else test
-            part = _part_by_name(records.at[number, "taxon"], share, validation, seed)
+            digest = hashlib.sha256(f"{seed}\t{records.at[number, 'taxon']}".encode()).digest()
+            place = int.from_bytes(digest[:8], "big") / 2**64  # evenly spread between 0 and 1
+            ends = {"test": share, "validation": share + validation, "train": np.inf}
+            part = next(part for part in _STRICTEST_FIRST if place < ends[part])
         records.at[number, "part"] = part
     elsewhere = used & rank.notna() & (rank != by_genome)
     records.loc[elsewhere, "note"] = (
         "another row sends its genome to " + records.loc[elsewhere, "part"]
     )
-    records.loc[elsewhere, ["part", "reason"]] = "dropped", "elsewhere"
-
-
-def _part_by_name(taxon: str, test: float, validation: float, seed: int) -> Part:
-    digest = hashlib.sha256(f"{seed}\t{taxon}".encode()).digest()
-    number = int.from_bytes(digest[:8], "big") / 2**64  # evenly spread between 0 and 1
-    return "test" if number < test else "validation" if number < test + validation else "train"
+    records.loc[elsewhere, "part"] = "dropped"
 
 
 def drop_relatives(records: pd.DataFrame, limit: float) -> None:
@@ -81,4 +80,4 @@ def drop_relatives(records: pd.DataFrame, limit: float) -> None:
             share = shared_fraction(genome, held_out)
             if share > limit:
                 note = f"shares {100 * share:.1f} % of its 31-mers with {held_part}"
-                records.loc[numbers, ["part", "reason", "note"]] = "dropped", "related", note
+                records.loc[numbers, ["part", "note"]] = "dropped", note

@@ -60,37 +60,35 @@ class SourceRow:
 
     def names(self, name: str, header: str) -> tuple[str, str]:
         """Return genome and taxon of the record ``name``; empty where a pattern finds no name."""
-        genome = _first_group(self.genome, header) if self.genome else name
-        return genome, _first_group(self.taxon, header) if self.taxon else genome
+
+        def first_group(pattern: re.Pattern[str]) -> str:
+            match = pattern.search(header)
+            return " ".join((match[1] or "").split()) if match else ""
+
+        genome = first_group(self.genome) if self.genome else name
+        return genome, first_group(self.taxon) if self.taxon else genome
 
     def identity(self) -> list[str]:
         """Return what decides about the data set: all fields but the folder of the file."""
         split = self.part or ("auto" if self.test is None else f"{self.test}")
-        patterns = [pattern.pattern if pattern else "" for pattern in (self.genome, self.match)]
-        if self.taxon:  # without one, the identity is that of a table without this column
-            patterns.append(self.taxon.pattern)
+        patterns = [p.pattern if p else "" for p in (self.genome, self.match, self.taxon)]
         return [self.file, self.label, self.group, split, *patterns]
-
-
-def _first_group(pattern: re.Pattern[str], header: str) -> str:
-    match = pattern.search(header)
-    return " ".join((match[1] or "").split()) if match else ""
 
 
 def read_genome_table(path: Path, folder: Path) -> list[SourceRow]:
     """Read the table ``path``; relative paths of genome files start from ``folder``."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check its path") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8 text: save the table as UTF-8") from None
-    columns: list[str] = []
     rows: list[SourceRow] = []
+    columns: list[str] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        fields = line.rstrip("\r").split("\t")
+        fields = line.split("\t")
         try:
             if columns:
                 rows.append(_row(number, columns, fields, folder))
@@ -113,11 +111,10 @@ def _row(line: int, columns: list[str], fields: list[str], folder: Path) -> Sour
     """Return a row, or raise ValueError or re.error."""
     if any(field.strip() for field in fields[len(columns) :]):
         raise ValueError(f"{len(fields)} fields, but the header has {len(columns)}")
-    values = dict.fromkeys(COLUMNS, "")
-    for name, field in zip(columns, fields, strict=False):
-        # A blank may be part of a pattern. Everywhere else it is a slip.
-        values[name] = field if name in PATTERNS and field.strip() else field.strip()
-    if missing := [name for name in REQUIRED if not values[name]]:
+    # A blank may be part of a pattern. Everywhere else it is a slip.
+    cells = zip(columns, fields, strict=False)
+    values = {name: f if name in PATTERNS and f.strip() else f.strip() for name, f in cells}
+    if missing := [name for name in REQUIRED if not values.get(name)]:
         raise ValueError(f"{missing[0]} is empty (tabs between columns)")
     label = _LABELS.get(values["label"].lower())
     if label is None:
@@ -125,16 +122,15 @@ def _row(line: int, columns: list[str], fields: list[str], folder: Path) -> Sour
     path = (folder / values["file"]).resolve()
     if not path.is_file():
         raise ValueError(f"file {shortened(values['file'])} not found: {path} (see --genomes)")
-    patterns = [re.compile(values[name]) if values[name] else None for name in PATTERNS]
-    for name, pattern in zip(PATTERNS[:2], patterns, strict=False):
-        if pattern and not pattern.groups:
-            raise ValueError(f"{name} has no group: put the name in parentheses: ^(\\w+)_frag")
-    split = values["split"]
+    patterns = [re.compile(text) if (text := values.get(name)) else None for name in PATTERNS]
+    if any(pattern and not pattern.groups for pattern in patterns[:2]):
+        raise ValueError("genome or taxon has no group: put the name in parentheses: ^(\\w+)_frag")
+    split = values.get("split", "")
     part = next((part for part in PARTS if part == split), None)
-    fraction = re.fullmatch(r"test\s*=\s*([\d.]+)", split)
-    test = float(fraction[1]) if fraction else None
-    if (not part and not fraction and split not in ("", "auto")) or (test or 0) > 1:
+    fraction = re.fullmatch(r"test\s*=\s*(0|1|[01]\.0*|0?\.\d+)", split)
+    if not part and not fraction and split not in ("", "auto"):
         raise ValueError(
             f"split {shortened(split)!r} is none of auto, train, validation, test, test=0.2"
         )
+    test = float(fraction[1]) if fraction else None
     return SourceRow(line, values["file"], path, label, values["group"], part, test, *patterns)

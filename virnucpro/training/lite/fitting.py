@@ -106,7 +106,7 @@ def fit_lite(
         genomes = genome_set(dataset.records("train"), masked)
         progress.advance(1)
         plan = LitePlan(settings, genomes, dataset.lengths(), files.savepoint, first)
-        point = run_training(plan, [Device("cpu", threads=threads)], show, interruption, disk)
+        point = run_training(plan, [Device("cpu", threads=threads)], show, interruption)
         model = LiteModel(settings)
         model.load_state_dict(point.best)
         results = _write_results(files, model.eval(), dataset, identity, disk, progress)
