@@ -11,12 +11,7 @@ from virnucpro.training.progress import EpochEnded, EpochProgress, TrainingEvent
 from virnucpro.ui.terminal import LINE_SECONDS, ProgressScreen, bar_line
 
 EARLIEST = 1.0  # seconds; before that, no time is forecast
-TITLES = {
-    "loss": "loss",
-    "validation_loss": "validation loss",
-    "auroc": "AUROC",
-    "f1": "F1",
-}
+TITLES = {"loss": "loss", "validation_loss": "validation loss", "auroc": "AUROC", "f1": "F1"}
 """The columns of the history of a training that are shown, with their names for people."""
 
 
