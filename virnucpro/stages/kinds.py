@@ -40,7 +40,7 @@ class VirusKinds:
     def log_odds(self, sequences: Sequence[str]) -> torch.Tensor:
         """Return the natural log odds of phage: float32 ``[n]``."""
         embedded = self._encoder.encode(sequences, lambda *_: None)
-        return embedded @ self._weights + self._bias
+        return torch.addmv(self._bias, embedded, self._weights)
 
     def kind(self, sequences: Sequence[str]) -> str:
         """Return the kind of a record, or of a pair, from its ``sequences``."""
