@@ -68,7 +68,7 @@ def test_the_model_is_used_as_it_says(call, dataset, contigs, tmp_path):
     path.write_text(configuration.partition("\n")[2])
     words = shlex.split(command)
     assert words[:2] == ["virnucpro", "predict"]
-    where = {"contigs.fa": contigs, "my_lite.yaml": path}
+    where = {"contigs.fa": contigs, "my.yaml": path}
     predict = [*(where.get(word, word) for word in words[1:]), "--device", "cpu", "-o"]
     made = call(*predict, tmp_path / "out")
     assert made.code == 0, made.err
