@@ -35,11 +35,12 @@ from benchmarks.peers import (
     own_embed,
 )
 from benchmarks.timing import Figures, MatrixProduct, machine_facts, ratio, time_in_turns
+from benchmarks.tolerances import TOLERANCES
 from virnucpro.compute.threads import call_mkl_functions_once
 from virnucpro.contracts import Device
 from virnucpro.devices import visible_gpus
 from virnucpro.encoders.registry import family_named
-from virnucpro.precision import PRECISIONS, choose_precision, emulated_on_cpu, supports
+from virnucpro.precision import PRECISIONS, choose_precision, cpu_has_bf16, supports
 
 # Without MODEL: what predict takes; a CPU would need minutes per batch for the 3B.
 MODELS = {
@@ -77,15 +78,13 @@ def main() -> int:
         *measured_precisions(device)
     ]
     frames = random_frames(options.mix, options.sequences or SEQUENCES[device.kind])
-    emulated = [p for p in PRECISIONS if device.kind == "cpu" and emulated_on_cpu(p)]
     document: dict[str, Any] = {
         "command": ["python", "-m", "benchmarks.encoders", *sys.argv[1:]],
         "machine": machine_facts(),
         "mix": options.mix,
-        "emulated": emulated,
         "models": [],
     }
-    print(f"{device.name}; emulated, so only measured if named: {', '.join(emulated) or 'none'}")
+    print(f"{device.name}: {', '.join(precisions)}")
     names = options.models or [parse_model(name) for name in MODELS[device.kind]]
     for number, (family, size) in enumerate(names):
         sequences = frames[family_named(family).molecule]
@@ -119,10 +118,9 @@ def _options() -> argparse.Namespace:
 
 def measured_precisions(device: Device) -> tuple[str, ...]:
     """Return the precisions that are measured where none is named: those that are fast."""
-    names = [name for name in PRECISIONS if supports(device, name)]
-    if device.kind != "cpu":
-        return tuple(names)
-    return tuple(n for n in names if PRECISIONS[n].on_cpu == "fast" and not emulated_on_cpu(n))
+    if device.kind == "cpu":
+        return ("fp32", "bf16") if cpu_has_bf16() else ("fp32",)
+    return tuple(name for name in PRECISIONS if supports(device, name))
 
 
 def measure_model(
@@ -222,7 +220,7 @@ def compared(rows: torch.Tensor, reference: torch.Tensor, precision: str) -> dic
     one, other = rows.double(), reference.double()
     cosine = float(F.cosine_similarity(one, other).min())
     return {
-        "check": "same" if cosine >= PRECISIONS[precision].least_cosine else "differs",
+        "check": "same" if cosine >= TOLERANCES[precision].cosine else "differs",
         "least_cosine": cosine,
         "largest_difference": float((one - other).abs().max()),
     }

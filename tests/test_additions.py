@@ -65,11 +65,6 @@ PRECISION = """
         linear_layers="cast",
         capability=(8, 0),
         automatic_from=None,
-        on_cpu="fast",
-        least_cosine=0.99,
-        largest_difference=0.1,
-        largest_score_difference=0.05,
-        least_same_calls=0.98,
     ),
 """
 

@@ -12,8 +12,8 @@ from virnucpro.executors.executor import Executor
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import open_frames
 from virnucpro.settings import AnalysisSettings, MachineSettings
-from virnucpro.tables import LABELLED_FRAMES
-from virnucpro.training.data.dataset import PARTS, Dataset, LabelledFrame
+from virnucpro.tables import LABELLED_FRAMES, LabelledFrameRow
+from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.training.embed import EmbeddedPart, embed
 
 STOPS = ("TAA", "TAG", "TGA")
@@ -39,7 +39,7 @@ def frames_of(label: str, name: str, codons: int, seed: int) -> Iterator[tuple]:
     for number, found in enumerate(open_frames(chunks)):
         chunk = f"{name}_chunk_{number}"
         for frame in found.frames:
-            row = LabelledFrame(
+            row = LabelledFrameRow(
                 chunk + frame.label, chunk, name, name, f"{label}_group", label, LENGTH
             )
             yield row, frame.nucleotide, frame.protein

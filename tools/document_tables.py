@@ -19,7 +19,7 @@ from virnucpro.configuration import default_yaml
 from virnucpro.settings import (
     SETTINGS,
     AnalysisSettings,
-    CutSettings,
+    Cuts,
     DisplaySettings,
     MachineSettings,
 )
@@ -29,7 +29,7 @@ PAGES = [ROOT / "docs" / name for name in ("usage.md", "python.md")]
 CONFIGURATION = ROOT / "config" / "default_config.yaml"
 DEPENDING = {
     AnalysisSettings: "scores",
-    CutSettings: "calls",
+    Cuts: "calls",
     MachineSettings: "",
     DisplaySettings: "",
 }

@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from tools.replay_dashboard import InventedReadings, Run, device
+from tools.replay_dashboard import Run, device, invented_reading
 from virnucpro.layout import RunLayout
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.dashboard import RunScreen
@@ -48,7 +48,7 @@ def dashboard_page(folder: Path) -> str:
     def clock() -> float:
         return runs[0].now if runs else 0.0
 
-    with RunScreen(display, layout, quiet, InventedReadings(), clock) as screen:
+    with RunScreen(display, layout, quiet, invented_reading, clock) as screen:
         devices = [device(number, None) for number in range(8)]
         runs.append(InstantRun(screen, devices, 1200, clock))
         runs[0].play(SECONDS)

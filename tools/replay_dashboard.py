@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from virnucpro.contracts import Device, FailedSequences, Task
-from virnucpro.devices import GpuReader, GpuReading
+from virnucpro.devices import GpuReading
 from virnucpro.events import (
     Notice,
     Progressed,
@@ -37,25 +37,15 @@ FRAMES, LENGTH = 1000, 168  # sequences per file, tokens per sequence
 SPEED = 210.0  # sequences per second and GPU
 
 
-class InventedReadings(GpuReader):
-    """Readings of GPUs that do not exist."""
-
-    def read(self, device: Device) -> GpuReading | None:
-        if device.kind != "cuda" or device.host:
-            return None
-        jitter = random.Random(f"{device.uuid} {time.monotonic():.0f}")
-        used = int((31 + device.index / 2 + jitter.random()) * 2**30)
-        watts = jitter.uniform(560, 690)
-        return GpuReading(
-            used,
-            device.memory,
-            jitter.randint(94, 100),
-            55 + device.index + jitter.randint(0, 2),
-            watts,
-        )
-
-    def close(self) -> None:
-        pass
+def invented_reading(device: Device) -> GpuReading | None:
+    """Return a reading of a GPU that does not exist."""
+    if device.kind != "cuda" or device.host:
+        return None
+    jitter = random.Random(f"{device.uuid} {time.monotonic():.0f}")
+    used = int((31 + device.index / 2 + jitter.random()) * 2**30)
+    watts = jitter.uniform(560, 690)
+    temperature = 55 + device.index + jitter.randint(0, 2)
+    return GpuReading(used, device.memory, jitter.randint(94, 100), temperature, watts)
 
 
 def device(number: int, per_node: int | None) -> Device:
@@ -175,7 +165,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         layout = RunLayout(Path(folder), "simulated", 500)
         display = DisplaySettings(progress=not chosen.no_progress, log_file=chosen.log_file)
-        with RunScreen(display, layout, gpus=InventedReadings(), clock=clock) as screen:
+        with RunScreen(display, layout, read=invented_reading, clock=clock) as screen:
             devices = [device(number, chosen.per_node) for number in range(chosen.workers)]
             Run(screen, devices, chosen.pieces, clock).play(chosen.seconds * chosen.warp)
 

@@ -14,12 +14,11 @@ from virnucpro.errors import VirNucProError
 from virnucpro.version import __version__
 
 if TYPE_CHECKING:
-    from virnucpro.api import Progress, predict, rcl_predict
+    from virnucpro.api import predict, rcl_predict
     from virnucpro.results import PredictionRun, RclRun, Rows, open_rcl_run, open_run
 
 __all__ = [
     "PredictionRun",
-    "Progress",
     "RclRun",
     "Rows",
     "VirNucProError",
@@ -31,7 +30,7 @@ __all__ = [
 ]
 
 _PLACES = {
-    "virnucpro.api": ("Progress", "predict", "rcl_predict"),
+    "virnucpro.api": ("predict", "rcl_predict"),
     "virnucpro.results": ("PredictionRun", "RclRun", "Rows", "open_rcl_run", "open_run"),
 }
 

@@ -9,55 +9,21 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from virnucpro.configuration import Configuration, checked_value, load_configuration
 from virnucpro.errors import UsageError
-from virnucpro.events import (
-    Emit,
-    Event,
-    Notice,
-    Progressed,
-    ReportFinished,
-    ReportStarted,
-    SequencesFailed,
-    StageFinished,
-    StageStarted,
-)
+from virnucpro.events import Emit, Event, Notice, SequencesFailed
 from virnucpro.results import PredictionRun, RclRun, open_rcl_run, open_run
 from virnucpro.run.request import PredictionRequest, check_request
 from virnucpro.settings import SETTINGS
 from virnucpro.ui.log import LogFile
-from virnucpro.ui.progress import StageProgress
 
 logger = logging.getLogger("virnucpro")
-"""Takes notices and warnings; Python shows warnings on standard error unless told otherwise."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a call is.
-
-    Attributes:
-        stage: what is being done, for people.
-        number: the number of the stage, from 1.
-        stages: how many stages there are.
-        share: how much of the stage is done, 0 to 1.
-        seconds_left: to the end of the stage; None while too little is known.
-    """
-
-    stage: str
-    number: int
-    stages: int
-    share: float
-    seconds_left: float | None
-
-
-OnProgress = Callable[[Progress], None]
+"""Takes warnings, and what happens; Python shows warnings on standard error unless told else."""
 
 
 def predict(
@@ -69,7 +35,6 @@ def predict(
     model: str | None = None,
     force: bool = False,
     config: str | PathLike[str] | None = None,
-    on_progress: OnProgress | None = None,
     **settings: Any,
 ) -> PredictionRun:
     """Decide for every record of a file whether it is viral, as ``virnucpro predict`` does.
@@ -87,7 +52,6 @@ def predict(
         model: ``500`` (the default), ``300``, ``lite`` or ``custom``.
         force: move existing results aside and start over.
         config: a configuration file. Arguments win over it.
-        on_progress: called with a :class:`Progress` whenever there is more to say.
         settings: any of :data:`virnucpro.settings.SETTINGS`, such as ``device``, ``gpus``,
             ``threads``, ``chunk_length``, ``classifier`` or ``min_score``; and
             ``keep_intermediate``. None leaves a setting as it is.
@@ -117,7 +81,7 @@ def predict(
         check_request(request)
         from virnucpro.run.predict import run_prediction  # it imports torch, which takes seconds
 
-        run_prediction(request, _observer(log, on_progress))
+        run_prediction(request, _observer(log))
     except BaseException as error:
         log.close(error)
         raise
@@ -131,7 +95,6 @@ def rcl_predict(
     *,
     model: str | None = None,
     force: bool = False,
-    on_progress: OnProgress | None = None,
     **options: Any,
 ) -> RclRun:
     """Find the reactive center loop (RCL) in each protein of a file, as ``rcl predict`` does.
@@ -144,7 +107,6 @@ def rcl_predict(
         model: name of a shipped model, a model file, or the folder of a training; None is
             ``hmm``.
         force: move existing results aside and start over.
-        on_progress: called with a :class:`Progress` whenever there is more to say.
         options: ``threshold``, ``min_consecutive``, ``min_rcl_length`` and ``esm_model`` as the
             command has them; ``sequences``, ``loops`` and ``residues``, True to write these files,
             too; and the settings ``device``, ``gpus``, ``threads`` and ``duplicate_ids``.
@@ -176,7 +138,7 @@ def rcl_predict(
         force=force,
         command=_command("rcl_predict", source, output_dir, {"model": model, **options}),
     )
-    run_rcl_prediction(request, _observer(LogFile(None), on_progress))
+    run_rcl_prediction(request, _observer(LogFile(None)))
     return open_rcl_run(request.root, request.stem)
 
 
@@ -218,27 +180,16 @@ def _command(
     return (f"virnucpro.{name}({', '.join([*map(repr, places), *given])})",)
 
 
-def _observer(log: LogFile, on_progress: OnProgress | None) -> Emit:
-    """Return what takes the events of a run to its log file, the logger and ``on_progress``."""
-    progress = StageProgress()
+def _observer(log: LogFile) -> Emit:
+    """Return what takes the events of a run to its log file and to the logger."""
 
     def take(event: Event) -> None:
-        if isinstance(event, Notice):
-            log.line(f"{event.level}: {event.message}")
-            level = logging.WARNING if event.level == "warning" else logging.INFO
-            logger.log(level, event.message)
-            return
         text = log.event(event)
-        if isinstance(event, SequencesFailed):
-            logger.warning(text)
-        progress.update(event)
-        finished = isinstance(event, StageFinished | ReportFinished)
-        begun = isinstance(event, StageStarted | ReportStarted)
-        if on_progress and (begun or finished or isinstance(event, Progressed)):
-            stage = progress.stage
-            done, left = progress.share or 0.0, progress.remaining
-            if finished:
-                done, left = 1.0, 0.0
-            on_progress(Progress(stage.title, stage.number, stage.stages, done, left))
+        if isinstance(event, Notice):
+            warns, text = event.level == "warning", event.message
+        else:
+            warns = isinstance(event, SequencesFailed)
+        if text:
+            logger.log(logging.WARNING if warns else logging.INFO, text)
 
     return take

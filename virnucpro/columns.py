@@ -7,7 +7,6 @@ import gzip
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, NamedTuple, get_args, get_origin, get_type_hints
 from urllib.parse import quote
@@ -95,10 +94,10 @@ class ResultTable:
         cells = (f"{{{at}:{form}}}" for at, form in zip(places, formats, strict=True))
         return ("\t".join(cells) + "\n").format
 
-    def read(self, path: Path, *names: str) -> Iterator[Sequence[str]]:
-        """Return the cells of the columns ``names``, row by row, of a file of this program.
+    def read(self, path: Path, *names: str) -> Iterator[list[str]]:
+        """Yield the cells of the columns ``names``, row by row, of a file of this program.
 
-        The file is opened at the first row, and the rows are not checked.
+        The rows are not checked; where all columns are asked for, a row may have fewer.
 
         Raises:
             ValueError: the table has no such column.
@@ -106,13 +105,6 @@ class ResultTable:
             OSError: the file cannot be read.
         """
         places = [self.names.index(name) for name in names]
-        if names == self.names:
-            return self._rows(path)
-        if len(places) == 1:
-            return (cells[places[0] : places[0] + 1] for cells in self._rows(path))
-        return map(itemgetter(*places), self._rows(path))
-
-    def _rows(self, path: Path) -> Iterator[list[str]]:
         # newline="\n" so that only a line feed ends a line: ids may hold any other character
         opened = gzip.open if path.suffix == ".gz" else open
         with opened(path, "rt", encoding="utf-8", newline="\n") as stream:
@@ -122,50 +114,41 @@ class ResultTable:
                     f"{', '.join(self.names)}; make the table again"
                 )
             for line in stream:
-                yield line.rstrip("\n").split("\t")
+                cells = line.rstrip("\n").split("\t")
+                yield cells if names == self.names else [cells[place] for place in places]
 
 
-@dataclass(frozen=True)
-class DelimitedTable:
-    """A table on disk. ``columns`` are the names in its first line."""
+def table_rows(
+    path: Path, *names: str, optional: Sequence[str] = ()
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line number and the cells of a table, row by row, of the columns that are named.
 
-    path: Path
-    columns: tuple[str, ...]
+    Cells that a line lacks at its end are empty, because editors strip tabs, and so are all cells
+    of ``optional`` columns that are not there.
 
-    def rows(self, *names: str) -> Iterator[tuple[int, list[str]]]:
-        """Yield the line number and the fields of the columns ``names``, row by row.
-
-        Empty lines are skipped, and fields that a line lacks at its end are empty, because editors
-        strip tabs. A missing column and a field too many are an InputError.
-        """
-        if missing := [name for name in names if name not in self.columns]:
-            raise self.error(1, f"no column {missing[0]!r} between tabs")
-        indices = [self.columns.index(name) for name in names]
-        for number, fields in _lines(self.path):
-            if number > 1 and len(fields) > len(self.columns):
-                raise self.error(number, f"{len(fields)} fields, expected {len(self.columns)}")
-            if number > 1 and fields:
-                fields += [""] * (len(self.columns) - len(fields))
-                yield number, [fields[index] for index in indices]
-
-    def error(self, number: int, what: str) -> InputError:
-        """Return an error at a line."""
-        return InputError(f"{self.path}: line {number}: {what}; correct the table or make it again")
-
-
-def open_table(path: Path) -> DelimitedTable:
-    """Read the header of a table; InputError where it is not text, UsageError where it is none."""
-    return DelimitedTable(path, tuple(name.strip() for name in next(_lines(path), (1, [""]))[1]))
-
-
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    Raises:
+        UsageError: the file cannot be read.
+        InputError: it is no table, a column is missing, or a row has too many cells.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            yield from enumerate(csv.reader(stream, "excel-tab", quoting=csv.QUOTE_NONE), 1)
+            rows = csv.DictReader(stream, None, None, "", "excel-tab", quoting=csv.QUOTE_NONE)
+            rows.fieldnames = columns = [name.strip() for name in rows.fieldnames or ()]
+            if missing := [name for name in names if name not in columns]:
+                raise row_error(path, 1, f"no column {missing[0]!r} between tabs")
+            for row in rows:
+                if None in row:
+                    raise row_error(path, rows.line_num, f"more than {len(columns)} cells")
+                yield rows.line_num, [row.get(name, "") for name in (*names, *optional)]
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check its path") from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise InputError(f"{path} is no tab-separated table in UTF-8: {error}") from error
+
+
+def row_error(path: Path, number: int, what: str) -> InputError:
+    """Return an error at a line of a table."""
+    return InputError(f"{path}: line {number}: {what}; correct the table or make it again")
 
 
 GFF3_HEADER = "##gff-version 3\n"  # gff3.md of github.com/The-Sequence-Ontology/Specifications

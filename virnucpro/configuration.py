@@ -19,7 +19,7 @@ from virnucpro.errors import ConfigError
 from virnucpro.settings import (
     SETTINGS,
     AnalysisSettings,
-    CutSettings,
+    Cuts,
     DisplaySettings,
     MachineSettings,
     Setting,
@@ -48,7 +48,7 @@ class Configuration:
     """The settings of a command, with warnings about the file that they came from."""
 
     analysis: AnalysisSettings = field(default_factory=AnalysisSettings)
-    cuts: CutSettings = field(default_factory=CutSettings)
+    cuts: Cuts = field(default_factory=Cuts)
     machine: MachineSettings = field(default_factory=MachineSettings)
     display: DisplaySettings = field(default_factory=DisplaySettings)
     warnings: tuple[str, ...] = ()

@@ -260,11 +260,6 @@ class Stage(ABC):
         return self.name.replace("_", " ").capitalize()
 
     @property
-    def kept_outputs(self) -> frozenset[Path]:
-        """Outputs of an ``intermediate`` stage that stay after the run all the same."""
-        return frozenset()
-
-    @property
     def file_pattern(self) -> Path | None:
         """The output for split file ``{number}``, by which receipts are found; None without."""
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from virnucpro.contracts import Device
@@ -24,17 +24,12 @@ def host_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@dataclass(frozen=True)
-class InstalledGpu:
-    """A GPU of this machine, and what a worker can compute on: itself, or its MIG devices.
+class InstalledGpu(NamedTuple):
+    """A GPU of this machine, and what a worker can compute on: itself, or its MIG devices."""
 
-    ``index`` is its number in NVML, which is the order of the PCI bus.
-    """
-
-    index: int
+    number: str  # in NVML, which is the order of the PCI bus
     uuid: str
-    name: str
-    devices: tuple[Device, ...]
+    devices: list[Device]
 
 
 def visible_gpus() -> list[Device]:
@@ -42,7 +37,9 @@ def visible_gpus() -> list[Device]:
 
     The list is empty if there is no NVIDIA driver or torch was built without CUDA. Without a mask,
     all MIG devices are in it: CUDA would show a process only one of them, but each worker is a
-    process of its own.
+    process of its own. The mask is read as CUDA does: an invalid entry hides itself and all behind
+    it, an entry that occurs twice hides everything, and a GPU in MIG mode stands for its first MIG
+    device. Numbers are those of NVML and nvidia-smi.
     """
     installed = _installed_gpus()
     if installed:
@@ -50,82 +47,65 @@ def visible_gpus() -> list[Device]:
 
         if torch.version.cuda is None:
             return []
-    mask = os.environ.get(MASK)
-    if mask is None:
-        visible = [device for gpu in installed for device in gpu.devices]
-    else:
-        visible = _masked(mask, installed)
-    return [replace(device, index=index) for index, device in enumerate(visible)]
-
-
-def _masked(mask: str, installed: Sequence[InstalledGpu]) -> list[Device]:
-    """Return the devices that a mask names, read as CUDA does.
-
-    An invalid entry hides itself and all behind it; an entry that occurs twice hides everything. A
-    GPU in MIG mode stands for its first MIG device. Numbers are those of NVML and nvidia-smi.
-    """
     visible: list[Device] = []
-    for entry in (part.strip() for part in mask.split(",")):
+    if (mask := os.environ.get(MASK)) is None:
+        visible = [device for gpu in installed for device in gpu.devices]
+    for entry in (part.strip() for part in mask.split(",")) if mask else ():
         if entry.startswith("MIG-"):
             found = [d for gpu in installed for d in gpu.devices if d.uuid.startswith(entry)]
-        elif entry.startswith("GPU-"):
-            found = [d for gpu in installed if gpu.uuid.startswith(entry) for d in gpu.devices[:1]]
         else:
-            found = [d for gpu in installed if str(gpu.index) == entry for d in gpu.devices[:1]]
+            start = entry if entry.startswith("GPU-") else "no UUID"
+            named = [g for g in installed if entry == g.number or g.uuid.startswith(start)]
+            found = [device for gpu in named for device in gpu.devices[:1]]
         if len(found) != 1:
             break
         if found[0] in visible:
             return []
         visible += found
-    return visible
+    return [replace(device, index=index) for index, device in enumerate(visible)]
 
 
 def _installed_gpus() -> list[InstalledGpu]:
     """Return all GPUs of this machine that answer, in NVML's order."""
-    import pynvml
+    import pynvml as nvml
 
+    found = []
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
         return []
     try:
-        found = [_read_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return [gpu for gpu in found if gpu is not None]
+        for number in range(nvml.nvmlDeviceGetCount()):
+            with suppress(nvml.NVMLError):  # it fell off the bus: the others are used without it
+                handle = nvml.nvmlDeviceGetHandleByIndex(number)
+                major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+                uuid, parts = nvml.nvmlDeviceGetUUID(handle), [handle]
+                with suppress(nvml.NVMLError):  # the GPU, or the driver, does not know MIG
+                    if nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE:
+                        parts = _mig_handles(nvml, handle)
+                devices = [
+                    Device(
+                        "cuda",
+                        name=nvml.nvmlDeviceGetName(part),
+                        uuid=nvml.nvmlDeviceGetUUID(part),
+                        memory=int(nvml.nvmlDeviceGetMemoryInfo(part).total),
+                        capability=(int(major), int(minor)),
+                    )
+                    for part in parts
+                ]
+                found.append(InstalledGpu(str(number), uuid, devices))
     finally:
-        pynvml.nvmlShutdown()
+        nvml.nvmlShutdown()
+    return found
 
 
-def _read_gpu(nvml: Any, index: int) -> InstalledGpu | None:
-    """Return one GPU, or None if it fell off the bus: the others are used without it."""
-    try:
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        capability = tuple(map(int, nvml.nvmlDeviceGetCudaComputeCapability(handle)))
-        whole = _device(nvml, handle, index, capability)
-    except nvml.NVMLError:
-        return None
-    devices = [whole]
-    with suppress(nvml.NVMLError):  # the GPU, or the driver, does not know MIG
-        if nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE:
-            devices = []
-            for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-                with suppress(nvml.NVMLError):  # no MIG device was created in this place
-                    part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
-                    devices.append(_device(nvml, part, number, capability, whole.name))
-    return InstalledGpu(index, whole.uuid, whole.name, tuple(devices))
-
-
-def _device(
-    nvml: Any, handle: Any, index: int, capability: tuple[int, ...], gpu_name: str = ""
-) -> Device:
-    """Return a GPU, or a MIG device of the GPU ``gpu_name``, whose capability it has."""
-    uuid = nvml.nvmlDeviceGetUUID(handle)
-    memory = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
-    name = ""
-    with suppress(*([nvml.NVMLError] if gpu_name else [])):
-        name = nvml.nvmlDeviceGetName(handle)
-    if gpu_name and name in ("", gpu_name):  # as an old driver names it
-        name = f"{gpu_name} MIG"
-    return Device("cuda", index, name, uuid, memory, (capability[0], capability[1]))
+def _mig_handles(nvml: Any, gpu: Any) -> list[Any]:
+    """Return the MIG devices that were created on a GPU, which has places for more."""
+    handles = []
+    for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+        with suppress(nvml.NVMLError):
+            handles.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, place))
+    return handles
 
 
 def choose_devices(machine: MachineSettings, gpus: Sequence[Device]) -> tuple[Device, ...]:
@@ -166,10 +146,11 @@ def _choose_gpus(machine: MachineSettings, gpus: Sequence[Device]) -> Sequence[D
         return gpus[: machine.max_workers]
     chosen = []
     for name in names:
-        found = [gpu for gpu in gpus if str(gpu.index) == name or gpu.uuid.startswith(name)]
+        is_uuid = name.startswith(("GPU-", "MIG-"))
+        found = [g for g in gpus if str(g.index) == name or (is_uuid and g.uuid.startswith(name))]
         if len(found) != 1:
             visible = ", ".join(f"{gpu.index} ({gpu.name}, {gpu.uuid})" for gpu in gpus)
-            raise UsageError(f"GPU {name} is not there; visible are {visible}")
+            raise UsageError(f"GPU {name!r} is not there; visible are {visible}")
         chosen += found
     return chosen[: machine.max_workers]
 
@@ -187,12 +168,6 @@ def _gpu_names(machine: MachineSettings) -> list[str] | None:
             )
         text = device.removeprefix("cuda:")
     names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if not (name.isascii() and name.isdigit()) and not name.startswith(("GPU-", "MIG-")):
-            raise UsageError(
-                f"GPU list {text!r}: {name!r} is neither an index nor a UUID; "
-                f"write for example --gpus 0,1,2"
-            )
     if len(set(names)) != len(names):
         raise UsageError(f"GPU list {text!r} names a GPU twice: leave one out")
     return names
@@ -208,46 +183,32 @@ class GpuReading(NamedTuple):
     power: float | None = None
 
 
-class GpuReader:
-    """Reads GPUs by UUID. The library is opened at the first reading, and only once.
+def read_gpu(device: Device) -> GpuReading | None:
+    """Return the state of a GPU; None for a CPU, or where the driver does not answer.
 
     What the driver does not know (MIG devices have no utilisation, some boards no power) is None.
     """
+    if device.kind != "cuda":
+        return None
+    import pynvml as nvml
 
-    def __init__(self, library: Any = None) -> None:
-        """``library`` takes the place of ``pynvml``."""
-        self._library = library
-        self._opened: bool | None = None
-
-    def read(self, device: Device) -> GpuReading | None:
-        """Return the state of a GPU; None for a CPU, or where the driver does not answer."""
-        if device.kind != "cuda":
-            return None
-        if self._library is None:
-            import pynvml
-
-            self._library = pynvml
-        nvml = self._library
-        if self._opened is None:
-            self._opened = self._ask(lambda: nvml.nvmlInit() or True) or False
-        if not self._opened:
-            return None
-        handle = self._ask(nvml.nvmlDeviceGetHandleByUUID, device.uuid)
-        if handle is None:
-            return None
-        memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
-        rates = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
-        milliwatts = self._ask(nvml.nvmlDeviceGetPowerUsage, handle)
-        return GpuReading(
-            memory and int(memory.used),
-            memory and int(memory.total),
-            rates and int(rates.gpu),
-            self._ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
-            milliwatts and milliwatts / 1000,
-        )
-
-    def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any:
+    def ask(question: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return question(*arguments)
-        except self._library.NVMLError:
+        except nvml.NVMLError:
             return None
+
+    ask(nvml.nvmlInit)  # which only counts the calls after the first one
+    handle = ask(nvml.nvmlDeviceGetHandleByUUID, device.uuid)
+    if handle is None:
+        return None
+    memory = ask(nvml.nvmlDeviceGetMemoryInfo, handle)
+    rates = ask(nvml.nvmlDeviceGetUtilizationRates, handle)
+    milliwatts = ask(nvml.nvmlDeviceGetPowerUsage, handle)
+    return GpuReading(
+        memory and int(memory.used),
+        memory and int(memory.total),
+        rates and int(rates.gpu),
+        ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+        milliwatts and milliwatts / 1000,
+    )

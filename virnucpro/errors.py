@@ -34,10 +34,6 @@ class ModelError(UsageError):
     """A weights, tokenizer or classifier file is missing, damaged or does not fit."""
 
 
-class DownloadError(UsageError):
-    """A file cannot be downloaded from its address."""
-
-
 class InputError(VirNucProError):
     """The sequences cannot be used. The message names file, line and record."""
 

@@ -17,7 +17,7 @@ class Event:
 class StageAhead:
     """A stage that is still to come: its sequences to do, or the seconds it is expected to take.
 
-    The report that follows the stages is one, too. Both are None where nothing is known yet.
+    Both are None where nothing is known yet.
     """
 
     stage: str
@@ -58,20 +58,6 @@ class StageFinished(Event):
 
 
 @dataclass(frozen=True)
-class ReportStarted(Event):
-    """The stages have ended, and the report of so many records is written."""
-
-    records: int
-
-
-@dataclass(frozen=True)
-class ReportFinished(Event):
-    """The report was written in ``seconds``."""
-
-    seconds: float
-
-
-@dataclass(frozen=True)
 class WorkerReady(Event):
     """A worker has loaded the model of a stage and takes tasks.
 
@@ -97,8 +83,7 @@ class TaskStarted(Event):
 class Progressed(Event):
     """A worker finished this many sequences and tokens since its last report.
 
-    They are negative if they are to be done again. While the report is written, sequences are
-    records.
+    They are negative if they are to be done again.
     """
 
     worker: int

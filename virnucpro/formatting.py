@@ -32,15 +32,6 @@ def clock_time(seconds: float) -> str:
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
 
 
-def rough_duration(seconds: float) -> str:
-    """Return an estimated duration in its natural unit."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
-
-
 def seconds_text(seconds: float | None, digits: int = 1) -> str:
     """Return a measured duration in seconds."""
     return UNKNOWN if seconds is None else f"{seconds:,.{digits}f} s"
@@ -58,20 +49,14 @@ def short_number(number: float) -> str:
     return f"{number:.0f}G"
 
 
-def rate_text(amount: float | None, unit: str = "") -> str:
-    """Return an amount per second; ``unit`` is what is counted, for example ``tok``."""
-    number = UNKNOWN if amount is None else short_number(amount)
-    return f"{number} {unit}/s" if unit else f"{number}/s"
-
-
 def percent(share: float | None, digits: int = 0) -> str:
     """Return a share, 0 to 1, in percent."""
     return UNKNOWN if share is None else f"{100 * share:.{digits}f} %"
 
 
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """Return a count with its noun; ``plural`` is ``noun`` with an s unless it is given."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, whose plural ends with an s."""
+    return f"{count:,} {noun if count == 1 else f'{noun}s'}"
 
 
 def is_or_are(count: int) -> str:

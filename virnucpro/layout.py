@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -101,11 +100,8 @@ def picture_name(id: str, suffix: str) -> str:
     >>> picture_name("a/b", "png")
     'a%2Fb.png'
     """
-    name = quote(id, safe=" +,;=@()[]")
-    if name.startswith(".") or len(name) > _LONGEST_PICTURE_NAME:
-        digest = hashlib.sha256(id.encode()).hexdigest()[:8]
-        name = f"{name.lstrip('.')[:_LONGEST_PICTURE_NAME]}~{digest}"
-    return f"{name}.{suffix}"
+    name = quote(id, safe=" +,;=@()[]").lstrip(".")[:_LONGEST_PICTURE_NAME]
+    return f"{name or 'record'}.{suffix}"
 
 
 class OutputFolder:
@@ -239,10 +235,6 @@ class Layout(OutputFolder):
             self.regions_table,
             *self._results.values(),
         ]
-
-    def top_names(self) -> frozenset[str]:
-        """Names of the files that this run writes into the output directory itself."""
-        return frozenset(path.name for path in self.top_files())
 
     def chunked_files(self) -> list[Path]:
         """Return the existing files of chunks, for any chunk length."""

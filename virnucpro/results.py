@@ -6,16 +6,14 @@ Imports neither torch nor numpy.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from msgspec import convert
+from msgspec import Struct, convert
 
 import virnucpro.tables as tables
 from virnucpro.columns import MISSING, ResultTable
@@ -25,17 +23,13 @@ from virnucpro.store.documents import parse_json
 
 if TYPE_CHECKING:
     import pandas
-    import polars
 
 Row = TypeVar("Row", bound=NamedTuple)
 INCOMPLETE = "incomplete"  # a key that the record of a run has while its tables are replaced
 
 
-class Rows(Iterator[Row], Generic[Row]):
-    """The rows of one table, one after the other; the file is read as far as they are asked for.
-
-    :meth:`to_pandas` and :meth:`to_polars` return the whole table, wherever the iteration stands.
-    """
+class Rows(Iterable[Row], Generic[Row]):
+    """The rows of one table; each iteration reads the file, as far as rows are asked for."""
 
     def __init__(self, path: Path, table: ResultTable) -> None:
         """Read ``table`` from ``path``.
@@ -49,25 +43,21 @@ class Rows(Iterator[Row], Generic[Row]):
                 f"{path} does not exist: this run did not write it; the same command writes it if "
                 f"it was lost"
             )
-        self._rows = self._typed_rows()
 
-    def __next__(self) -> Row:
-        """Return the next row.
+    def __iter__(self) -> Iterator[Row]:
+        """Yield the rows in their order.
 
         Raises:
             InputError: the file is not what the program wrote; the message names the line.
         """
-        return next(self._rows)
-
-    def _typed_rows(self) -> Iterator[Row]:
-        optional = {at for at, column in enumerate(self.table.columns) if column.optional}
+        optional = [column.optional for column in self.table.columns]
         line = 1  # the header
         try:
             for cells in self.table.read(self.path, *self.table.names):
                 line += 1
                 values = [
-                    None if cell == MISSING and at in optional else cell
-                    for at, cell in enumerate(cells)
+                    None if cell == MISSING and may_miss else cell
+                    for cell, may_miss in zip(cells, optional, strict=True)
                 ]
                 yield convert(values, self.table.row, strict=False)  # type: ignore[misc]
         except (OSError, EOFError, ValueError, zlib.error) as error:
@@ -80,45 +70,24 @@ class Rows(Iterator[Row], Generic[Row]):
         """Return the table as a data frame of pandas. A missing value is ``NaN`` or ``<NA>``.
 
         Raises:
-            UsageError: pandas is not installed.
             InputError: the file is not what the program wrote.
         """
+        import pandas
+
         types = {str: "string", int: "Int64", float: "float64", bool: "boolean"}
-        frame: pandas.DataFrame = _package("pandas").DataFrame(
-            self._all_rows(), columns=self.table.names
-        )
+        frame: pandas.DataFrame = pandas.DataFrame(list(self), columns=self.table.names)
         return frame.astype({column.name: types[column.type] for column in self.table.columns})
 
-    def to_polars(self) -> polars.DataFrame:
-        """Return the table as a data frame of polars. A missing value is null.
 
-        Raises:
-            UsageError: polars is not installed.
-            InputError: the file is not what the program wrote.
-        """
-        schema = {column.name: column.type for column in self.table.columns}
-        package, rows = _package("polars"), self._all_rows()
-        frame: polars.DataFrame = package.DataFrame(rows, schema=schema, orient="row")
-        return frame
-
-    def _all_rows(self) -> list[Any]:
-        return list(Rows[Row](self.path, self.table))
-
-
-def _package(name: str) -> Any:
-    """Import a package that only some programs need.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    try:
-        return import_module(name)
-    except ImportError:
-        raise UsageError(f"this needs the package {name}: pip install {name}") from None
-
-
-@dataclass(frozen=True)
-class RunSummary:
+class RunSummary(
+    Struct,
+    frozen=True,
+    rename={
+        "scored": "records_scored",
+        "unscored": "records_unscored",
+        "failures": "records_with_failures",
+    },
+):
     """What came out of a prediction.
 
     Attributes:
@@ -134,9 +103,9 @@ class RunSummary:
 
     records: int
     scored: int
-    calls: Mapping[str, int]
-    unscored: Mapping[str, int]
-    chunks: Mapping[str, int]
+    calls: dict[str, int]
+    unscored: dict[str, int]
+    chunks: dict[str, int]
     failures: int
     notice: str
     seconds: float
@@ -155,10 +124,10 @@ class RunResults:
     folder: Path
     stem: str
     record: Mapping[str, Json]
-    # The end of the name of the file with the record, keys that no other file of such a name has
-    # together, and the command that writes it.
+    # The end of the name of the file with the record, a key that no other file of such a name has,
+    # and the command that writes it.
     suffix: ClassVar[str]
-    keys: ClassVar[tuple[str, ...]]
+    key: ClassVar[str]
     command: ClassVar[str]
 
     def _rows(self, table: ResultTable) -> Rows[Any]:
@@ -174,16 +143,6 @@ class RunResults:
                 f"call, or predict)"
             )
 
-    @contextmanager
-    def _reading(self) -> Iterator[Mapping[str, Json]]:
-        """Read the record; say that it was changed where it does not hold what is asked for."""
-        self._check_complete()
-        try:
-            yield self.record
-        except (LookupError, TypeError, ValueError) as error:
-            path = self.folder / f"{self.stem}{self.suffix}"
-            raise InputError(f"{path} was changed: the same command writes it again") from error
-
 
 Run = TypeVar("Run", bound=RunResults)
 
@@ -192,24 +151,24 @@ class PredictionRun(RunResults):
     """A finished run of ``predict``; its ``record`` is the content of ``STEM_run.json``."""
 
     suffix = "_run.json"
-    keys = ("counts", "settings", "input")
+    key = "counts"
     command = "predict"
 
     @cached_property
     def summary(self) -> RunSummary:
-        """What came out."""
-        with self._reading() as record:
-            counts = record["counts"]
-            return RunSummary(
-                records=int(counts["records"]),
-                scored=int(counts["records_scored"]),
-                calls=dict(counts["calls"]),
-                unscored=dict(counts["records_unscored"]),
-                chunks=dict(counts["chunks"]),
-                failures=int(counts["records_with_failures"]),
-                notice=str(record.get("notice", "")),
-                seconds=float(sum(dict(record.get("seconds", {})).values())),
-            )
+        """What came out.
+
+        Raises:
+            InputError: ``STEM_run.json`` was changed.
+        """
+        self._check_complete()
+        try:
+            notice, times = self.record.get("notice", ""), self.record.get("seconds", {})
+            facts = {"notice": notice, "seconds": float(sum(times.values()))}
+            return convert({**self.record["counts"], **facts}, RunSummary)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            path = self.folder / f"{self.stem}{self.suffix}"
+            raise InputError(f"{path} was changed: the same command writes it again") from error
 
     def contigs(self) -> Rows[tables.ContigRow]:
         """Return the records of the input with their calls; none of them is missing."""
@@ -228,41 +187,12 @@ class PredictionRun(RunResults):
         return self._rows(tables.CHUNKS)
 
 
-@dataclass(frozen=True)
-class RclRunSummary:
-    """What came out of a search for RCLs.
-
-    Attributes:
-        proteins: proteins of the input.
-        found: those with an RCL.
-        statuses: proteins per status.
-        notices: sentences about the input.
-    """
-
-    proteins: int
-    found: int
-    statuses: Mapping[str, int]
-    notices: tuple[str, ...]
-
-
 class RclRun(RunResults):
     """A finished run of ``rcl predict``; its ``record`` is the content of ``STEM_rcl_run.json``."""
 
     suffix = "_rcl_run.json"
-    keys = ("proteins", "statuses", "notices")
+    key = "statuses"
     command = "rcl predict"
-
-    @cached_property
-    def summary(self) -> RclRunSummary:
-        """What came out."""
-        with self._reading() as record:
-            statuses = dict(record["statuses"])
-            return RclRunSummary(
-                proteins=int(record["proteins"]),
-                found=int(statuses.get("found", 0)),
-                statuses=statuses,
-                notices=tuple(map(str, record["notices"])),
-            )
 
     def proteins(self) -> Rows[tables.RclRow]:
         """Return the proteins of the input with their RCLs; none of them is missing."""
@@ -313,7 +243,7 @@ def open_rcl_run(folder: str | PathLike[str], stem: str | None = None) -> RclRun
 
 
 def _runs(kind: type[Run], place: str | PathLike[str]) -> list[Run]:
-    """Return the runs in an output directory by name; a record of another kind lacks some keys."""
+    """Return the runs in an output directory by name."""
     folder = Path(place)
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a directory: name the output directory of a run")
@@ -323,7 +253,7 @@ def _runs(kind: type[Run], place: str | PathLike[str]) -> list[Run]:
             document = parse_json(path.read_bytes())
         except (OSError, ValueError):
             continue
-        if isinstance(document, dict) and all(key in document for key in kind.keys):
+        if isinstance(document, dict) and kind.key in document:
             found.append(kind(folder, path.name.removesuffix(kind.suffix), document))
     if not found:
         raise UsageError(

@@ -3,7 +3,7 @@
 From a declaration come the option of the command line, the key of the configuration file, the
 keyword of :func:`virnucpro.predict`, and the line in ``docs/usage.md``. The group of a setting says
 whether results depend on it. :class:`AnalysisSettings` do: they are part of the state of a run,
-and a run that was begun with others is not continued. :class:`CutSettings` decide which records
+and a run that was begun with others is not continued. :class:`Cuts` decide which records
 are called virus: they may change at any time, and only the tables are written again.
 :class:`MachineSettings` decide no result: a run may be continued with other GPUs, batch sizes and
 threads. :class:`DisplaySettings` say what is shown and logged.
@@ -33,7 +33,6 @@ ModelType = Literal["300", "500", "lite", "custom", "toy"]
 # Model type toy is for tests of the program: it is accepted, but not shown in help texts.
 DuplicateIds = Literal["error", "rename"]
 NO_CLUSTER = "none"
-Preset = Literal["default", "relaxed", "conservative"]
 _DATA = Path(__file__).parent / "data"
 LITE_CLASSIFIER = _DATA / "lite_classifier.safetensors"
 # Part of the source code only, not of the installed package.
@@ -199,19 +198,31 @@ class AnalysisSettings:
         )
 
 
+DOUBTFUL = 0.1  # a false discovery rate above this is not of a sure call, and people are told
+
+
 @dataclass(frozen=True)
 class Cuts:
-    """What a record must have to be called virus.
+    """The settings that decide which of the scored records are called virus."""
 
-    Attributes:
-        min_score: its virus score is above this; -1 to 1.
-        max_fdr: its estimated false discovery rate is at most this; 1 for any, or none.
-        min_length: it has at least so many bases.
-    """
-
-    min_score: float = 0.3
-    max_fdr: float = 1.0
-    min_length: int = 1
+    min_score: VirusScore = setting(
+        0.3,
+        "calls.min_score",
+        "--min-score",
+        "Call a record virus where its virus score, -1 to 1, is above this.",
+    )
+    max_fdr: Share = setting(
+        1.0,
+        "calls.max_fdr",
+        "--max-fdr",
+        "Call a record virus where its fdr, 0 to 1, is at most this, or not known.",
+    )
+    min_length: Count = setting(
+        1,
+        "calls.min_length",
+        "--min-length",
+        "Call a record virus where it has at least so many bases.",
+    )
 
     def met(self, length: int, score: float, fdr: float | None) -> bool:
         """Return whether a record of ``length`` bases is called virus."""
@@ -221,75 +232,21 @@ class Cuts:
             and length >= self.min_length
         )
 
-
-DEFAULT_CUTS = Cuts()
-DOUBTFUL = 0.1  # a false discovery rate above this is not of a sure call, and people are told
-PRESETS: dict[Preset, Cuts] = {
-    "default": DEFAULT_CUTS,
-    "relaxed": Cuts(min_score=0.0),
-    "conservative": Cuts(min_score=0.6, max_fdr=0.05),
-}
-
-
-@dataclass(frozen=True)
-class CutSettings:
-    """The settings that decide which of the scored records are called virus.
-
-    A number replaces the number of the preset.
-    """
-
-    # Options that choose a preset have its name.
-    preset: Preset = setting(
-        "default",
-        "calls.preset",
-        "",
-        "Which records are called virus: relaxed calls more of them, conservative fewer.",
-    )
-    min_score: VirusScore | None = setting(
-        None,
-        "calls.min_score",
-        "--min-score",
-        "Call a record virus where its virus score, -1 to 1, is above this.",
-        f"{DEFAULT_CUTS.min_score:g}, or as the preset says",
-    )
-    max_fdr: Share | None = setting(
-        None,
-        "calls.max_fdr",
-        "--max-fdr",
-        "Call a record virus where its fdr, 0 to 1, is at most this.",
-        "any, or as the preset says",
-    )
-    min_length: Count | None = setting(
-        None,
-        "calls.min_length",
-        "--min-length",
-        "Call a record virus where it has at least so many bases.",
-        "any length",
-    )
-
-    def cuts(self, *, calibrated: bool) -> Cuts:
-        """Return the cuts for the scores of a classifier, ``calibrated`` or not.
-
-        A preset has no rate where none can be estimated.
+    def check(self, *, calibrated: bool) -> None:
+        """Check that there are rates where one is asked for; a classifier that lacks them has none.
 
         Raises:
-            UsageError: a rate was asked for, and the classifier is not calibrated (exit 64).
+            UsageError: the classifier is not calibrated (exit 64).
         """
-        preset = PRESETS[self.preset]
-        max_fdr = preset.max_fdr if calibrated else DEFAULT_CUTS.max_fdr
-        if self.max_fdr is not None:
-            if not calibrated:
-                raise UsageError(
-                    "--max-fdr needs a calibrated classifier, and this one is not: there are no "
-                    "false discovery rates; use --min-score, or calibrate it: virnucpro "
-                    "evaluate --calibrate"
-                )
-            max_fdr = self.max_fdr
-        return Cuts(
-            preset.min_score if self.min_score is None else self.min_score,
-            max_fdr,
-            self.min_length or preset.min_length,
-        )
+        if self.max_fdr < 1 and not calibrated:
+            raise UsageError(
+                "--max-fdr needs a calibrated classifier, and this one is not: there are no "
+                "false discovery rates; use --min-score, or calibrate it: virnucpro "
+                "evaluate --calibrate"
+            )
+
+
+DEFAULT_CUTS = Cuts()
 
 
 @dataclass(frozen=True)
@@ -413,7 +370,7 @@ class DisplaySettings:
 
 
 def _declared() -> Iterator[Setting]:
-    for group in (AnalysisSettings, CutSettings, MachineSettings, DisplaySettings):
+    for group in (AnalysisSettings, Cuts, MachineSettings, DisplaySettings):
         hints = get_type_hints(group, include_extras=True)
         for entry in fields(group):
             if said := entry.metadata.get("setting"):

@@ -98,8 +98,8 @@ def test_a_moved_input_is_named(call: Calling, home: Path) -> None:
     shutil.copyfile(source, moved)
     source.rename(source.with_suffix(".away"))
     try:
-        assert call("call", home / "out", "--stem", "a", "--relaxed").code == 65
-        named = call("call", home / "out", "--stem", "a", "--relaxed", "--input", moved)
+        assert call("call", home / "out", "--stem", "a", "--min-score", "0").code == 65
+        named = call("call", home / "out", "--stem", "a", "--min-score", "0", "--input", moved)
         assert named.code == 0, named.err
         source.write_text(">a0\nACGT\n")
         assert call("call", home / "out", "--stem", "a").code == 65
@@ -131,7 +131,7 @@ def test_scores_that_were_changed_are_refused(call: Calling, home: Path) -> None
     scores = home / "out/a_merged/prediction_results_highestscore.csv"
     text = scores.read_text()
     scores.write_text(text.replace("\t0.", "\t1.", 1))
-    assert call("call", home / "out", "--stem", "a", "--relaxed").code == 64
+    assert call("call", home / "out", "--stem", "a", "--min-score", "0").code == 64
 
 
 def test_tables_that_are_missing_are_written_again(call: Calling, home: Path) -> None:

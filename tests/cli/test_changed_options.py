@@ -89,9 +89,6 @@ CHANGES = (
     Change("--min-score", "--min-score 0.1"),
     Change("--max-fdr", "--max-fdr 0.1", code=64),  # the toy classifier is not calibrated
     Change("--min-length", "--min-length 100"),
-    Change("--relaxed", "--relaxed"),
-    Change("--relaxed", "--relaxed --min-score 0.1"),
-    Change("--conservative", "--conservative"),
     Change("--resume", "--resume"),
     Change("--force", "--force"),
     Change("--force", "--force -e 200"),

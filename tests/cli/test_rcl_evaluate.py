@@ -34,7 +34,7 @@ def test_models_side_by_side(call, models, tmp_path):
     done = call(*start, "-m", models[1], "--aa")
     assert done.code == 0, done.err
     assert {path.name for path in out.iterdir()} == FILES | {".checkpoints"}
-    for text in ("mean iou", "residue mcc", "serpins missed", "m0.safetensors", "m1.safetensors"):
+    for text in ("mean iou", "residue mcc", "m0.safetensors", "m1.safetensors"):
         assert text in done.out
     assert len((out / "rcl_evaluation_proteins.tsv").read_text().splitlines()) == 1 + 2 * 9
     table = (out / "rcl_evaluation.tsv").read_bytes()

@@ -72,16 +72,3 @@ def test_a_run_is_told_in_sentences(
     text = "\n".join(outcome_text(_outcome(**changes), layout))
     assert not [words for words in said if words not in text]
     assert unsaid not in text
-
-
-def test_the_readme_shows_what_the_terminal_shows(layout: Layout) -> None:
-    page = (Path(__file__).parents[2] / "README.md").read_text()
-    quoted = page[page.index("5 of 45 records are called virus") :].split("\n```")[0]
-    outcome = _outcome(
-        statuses={"scored": 43, "ambiguous": 1, "too_short": 1},
-        calls={"virus": 5, "nonvirus": 32, "undecided": 6, "unscored": 2},
-        chunks={"scored": 96, "ambiguous": 1, "too_short": 2},
-        sure=3,
-        with_regions=0,
-    )
-    assert "\n".join(outcome_text(outcome, layout)).startswith(f"{quoted}\nResults in")

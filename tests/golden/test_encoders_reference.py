@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.tolerances import TOLERANCES
 from tests.golden.comparison import TOLERANCE, same_label
 from virnucpro.classifier.files import load_classifier
 from virnucpro.compute.threads import one_thread
@@ -46,7 +47,7 @@ def check_features(reference, molecule, precision, compiled):
         wanted = load_features(path.with_name(f"{path.stem}_{suffix}.pt"), molecule)
         assert set(wanted.ids) == set(records)
         expected = wanted.data[[wanted.ids.index(name) for name in records]]
-        assert float((rows - expected).abs().max()) < PRECISIONS[precision].largest_difference
+        assert float((rows - expected).abs().max()) < TOLERANCES[precision].difference
 
 
 def scores(path: Path) -> dict[str, tuple[str, float, float]]:
@@ -84,7 +85,7 @@ def test_frames_that_keep_their_label(reference, precision):
     same = [name for name, call in found.items() if same_label(call, *wanted[name])]
     print(precision, len(same), "of", len(wanted))
     assert len(found) == len(wanted) == 67
-    assert len(same) >= PRECISIONS[precision].least_same_calls * 67
+    assert len(same) >= TOLERANCES[precision].same_calls * 67
 
 
 @pytest.mark.parametrize("run", ["orfs", "fixed500"])

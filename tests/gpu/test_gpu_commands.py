@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from benchmarks.gpu.models import Pair, write_contigs
+from benchmarks.tolerances import TOLERANCES
 from tests.faults.processes import family, running, until
 from virnucpro.cli.demo import SOURCE
 from virnucpro.io.fasta import read_fasta
@@ -98,7 +99,7 @@ def test_the_calls_of_the_cpu(
     layout = RunLayout(tmp_path, SOURCE.stem, 500)
     expected, found = predictions(on_cpu), predictions(layout)
     assert list(found) == list(expected)
-    near = PRECISIONS[precision].largest_score_difference
+    near = TOLERANCES[precision].score
     for name, (label, *scores) in found.items():
         assert scores == pytest.approx(expected[name][1:], abs=near), name
         if abs(scores[0] - scores[1]) > 2 * near:

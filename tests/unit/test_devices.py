@@ -47,14 +47,13 @@ def test_choice(options: dict[str, object], indices: list[int]) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"gpus": "7"}, UsageError, r"GPU 7 is not there; visible are 0 \(A100, GPU-aaaa\), 1"),
+        ({"gpus": "7"}, UsageError, r"GPU '7' is not there; visible are 0 \(A100, GPU-aaaa\), 1"),
         ({"gpus": "0,0"}, UsageError, "twice"),
-        ({"gpus": "0,,1"}, UsageError, "neither"),
-        ({"gpus": "a"}, UsageError, "neither"),
-        ({"gpus": "-1"}, UsageError, "neither"),
-        ({"gpus": "²"}, UsageError, "neither"),
+        ({"gpus": "0,,1"}, UsageError, "GPU '' is not there"),
+        ({"gpus": "a"}, UsageError, "GPU 'a'"),
+        ({"gpus": "-1"}, UsageError, "GPU '-1'"),
         ({"device": "gpu"}, UsageError, "expected auto, cpu"),
-        ({"device": "cuda:x"}, UsageError, "neither"),
+        ({"device": "cuda:x"}, UsageError, "GPU 'x'"),
         ({"device": "cpu", "gpus": "0"}, UsageError, "contradict"),
         ({"cpu_workers": 2, "gpus": "0"}, UsageError, "leave out --gpus"),
         ({"device": "cpu", "compile": "always"}, UsageError, "compiling is for GPUs"),
@@ -123,7 +122,7 @@ def fake_driver(*gpus: FakeGpu) -> SimpleNamespace:
 SLICES: list[FakeGpu | None] = [
     FakeGpu("MIG-1111", "NVIDIA H100 MIG 3g.40gb", memory=40 << 30),
     None,
-    FakeGpu("MIG-1122", memory=20 << 30),  # an old driver names the GPU
+    FakeGpu("MIG-1122", "NVIDIA H100 MIG 2g.20gb", memory=20 << 30),
 ]
 WHOLE, PARTITIONED = FakeGpu("GPU-aaaa"), FakeGpu("GPU-bbbb", mig=SLICES)
 UNPARTITIONED = FakeGpu("GPU-bbcc", mig=[])
@@ -148,7 +147,7 @@ def test_mig_devices_are_found(driver: Callable[..., None]) -> None:
     assert visible_gpus() == [
         Device("cuda", 0, "NVIDIA H100", "GPU-aaaa", 80 << 30, (9, 0)),
         Device("cuda", 1, "NVIDIA H100 MIG 3g.40gb", "MIG-1111", 40 << 30, (9, 0)),
-        Device("cuda", 2, "NVIDIA H100 MIG", "MIG-1122", 20 << 30, (9, 0)),
+        Device("cuda", 2, "NVIDIA H100 MIG 2g.20gb", "MIG-1122", 20 << 30, (9, 0)),
         Device("cuda", 3, "NVIDIA H100", "GPU-bbcc", 80 << 30, (9, 0)),
     ]
     chosen = choose_devices(MachineSettings(device="MIG-112", threads=1), visible_gpus())

@@ -40,7 +40,7 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
       virnucpro predict --input contigs.fa --output-dir results
       virnucpro predict reads.fq.gz -o results --gpus 0,1,2
       virnucpro predict R1.fq.gz --input2 R2.fq.gz -o results -m lite -e 150
-      virnucpro predict contigs.fa -o results --conservative --min-length 3000
+      virnucpro predict contigs.fa -o results --min-score 0.6 --min-length 3000
       virnucpro predict reads/*.fq.gz -o results
       zcat *.fa.gz | virnucpro predict - -o results --device cpu
     """

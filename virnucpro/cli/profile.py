@@ -59,14 +59,12 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     from virnucpro.encoders.batched import BatchedEncoder
     from virnucpro.encoders.registry import locate, open_encoder
     from virnucpro.executors.processes import settled_device
-    from virnucpro.precision import choose_precision, emulation_warnings
+    from virnucpro.precision import choose_precision
 
     refuse_other_json(output, ("model", "points", "recommended"), "--output")
     settings = shared.configuration(options)
     analysis, device = settings.analysis, settled_device(settings.machine)
     precision = choose_precision(analysis.precision, [device])
-    for warning in emulation_warnings(precision, [device]):
-        shared.say(f"warning: {warning}")
     molecule, on_gpu = family_named(family).molecule, device.kind == "cuda"
     name = analysis.protein_model if molecule == "protein" else analysis.nucleotide_model
     source = locate(options["model_path"] or name, molecule)

@@ -227,7 +227,7 @@ def train(precomputed: Path | None, **options: Any) -> None:
     settings = shared.configuration({name: options[name] for name in names}, read_file=False)
 
     from virnucpro.devices import choose_devices, visible_gpus
-    from virnucpro.precision import emulation_warnings, supports
+    from virnucpro.precision import supports
     from virnucpro.rcl.fitting import fit_rcl
     from virnucpro.rcl.models import ENCODING_OF_WIDTH
     from virnucpro.rcl.settings import training_settings
@@ -253,7 +253,6 @@ def train(precomputed: Path | None, **options: Any) -> None:
     if hardware.mixed_precision:
         every_has_bf16 = all(supports(device, "bf16") for device in devices)
         training = msgspec.structs.replace(training, precision="bf16" if every_has_bf16 else "fp16")
-    warnings += emulation_warnings(training.precision, devices)
     features = _features(training, precomputed, settings)
     if features.width not in ENCODING_OF_WIDTH:
         raise UsageError(f"no encoding has {features.width} numbers per residue")
@@ -343,11 +342,11 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
     proteins, facts, warnings = proteins_to_measure(*tables)
     facts |= {name.replace("_", " "): value for name, value in rule.items()}
     with shared.steps(settings, warnings) as screen:
-        evaluations = run_rcl_evaluation(
+        metrics = run_rcl_evaluation(
             finders, proteins, facts, output_dir, screen.show, screen, force=options["force"]
         )
     shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
-    table = aligned(text_table(evaluations, shown))
+    table = aligned(text_table(metrics, shown))
     shared.tell(*table, f"The tables are in {output_dir}.")
 
 

@@ -30,7 +30,7 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
     and sequences are written again in seconds. Without options, the cuts are those of predict.
 
     Examples:
-      virnucpro call results --conservative
+      virnucpro call results --min-score 0.6
       virnucpro call results --max-fdr 0.05 --min-length 3000
       virnucpro call results --max-fdr 0.1 --input /new/place/contigs.fa
     """
@@ -83,9 +83,10 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     if overview:
         earlier_page(overview)  # refuses another file before any report is written
     with shared.steps(shared.configuration()) as screen:
-        for name, run in runs:
-            screen.begin(f"report of {name}", run.summary.records)
-            screen.say(f"report: {write_report(run, disk, screen.show, again=True)}")
+        screen.begin("reports", len(runs))
+        for _, run in runs:
+            screen.say(f"report: {write_report(run, disk, again=True)}")
+            screen.advance(1)
         if of_samples:
             if problem := renew_samples(folders[0]):
                 screen.say(problem)

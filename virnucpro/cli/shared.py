@@ -17,7 +17,7 @@ from msgspec import Meta
 from virnucpro.configuration import Configuration, load_configuration
 from virnucpro.errors import UsageError
 from virnucpro.formatting import printable
-from virnucpro.settings import MOST, PRESETS, SETTINGS
+from virnucpro.settings import MOST, SETTINGS
 
 if TYPE_CHECKING:
     from virnucpro.layout import Layout, SamplesFolder
@@ -141,29 +141,15 @@ GLOBAL_OPTIONS = (
     option("-c --config", FILE, "Read settings from this YAML file.", **KEPT),
     option("-l --log-file", FILE, "Write a log of the work to this file.", **KEPT),
 )
-RELAXED, CONSERVATIVE = PRESETS["relaxed"], PRESETS["conservative"]
 COMMON = {
     "seed": option("--seed", CountOrZero, "Seed of all random choices.", default=0),
     "resume": option("--resume", bool, "Continue unfinished work, and try again what failed."),
     "force": option("-f --force", bool, "Start over; what is there is moved aside."),
     "no_progress": option("--no-progress", bool, "Print a line every 10 seconds instead."),
     "json": option("--json as_json", bool, "Print JSON, for programs."),
-    "relaxed": option(
-        "--relaxed preset",
-        str,
-        f"Call more records virus: those with a score above {RELAXED.min_score:g}.",
-        flag_value="relaxed",
-    ),
-    "conservative": option(
-        "--conservative preset",
-        str,
-        f"Call fewer records virus: those with a score above {CONSERVATIVE.min_score:g} and, where "
-        f"there is an fdr, at most {CONSERVATIVE.max_fdr:g}.",
-        flag_value="conservative",
-    ),
 }
-CUTS = "min_score max_fdr min_length relaxed conservative"
-PREDICT = " ".join((*(n for n, s in SETTINGS.items() if s.options and n not in CUTS), CUTS))
+CUTS = "min_score max_fdr min_length"
+PREDICT = " ".join(name for name, declared in SETTINGS.items() if declared.options)
 
 
 class Command(click.Command):
@@ -246,8 +232,6 @@ def configuration(
     shared = _shared_values()
     path = configuration_file() if read_file else None
     values = {name: value for name, value in (options or {}).items() if value is not None}
-    if "preset" in values:  # which replaces the numbers of the file, too
-        values = {"min_score": None, "max_fdr": None, **values}
     if shared.get("log_file"):
         values["log_file"] = shared["log_file"]
     if shared.get("verbose") or shared.get("quiet"):

@@ -285,7 +285,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     settings = shared.configuration({name: options[name] for name in ("threads", "no_progress")})
     from virnucpro.devices import choose_devices, visible_gpus
     from virnucpro.metrics.classification import metric_text
-    from virnucpro.precision import choose_precision, emulation_warnings
+    from virnucpro.precision import choose_precision
     from virnucpro.training.classifier.fitting import fit_classifier
     from virnucpro.training.classifier.trainer import RECIPES
 
@@ -300,7 +300,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
             f"processes: use fewer"
         )
     choices = {name: options[name] for name in ("resume", "force")}
-    with shared.steps(settings, emulation_warnings(training.precision, devices)) as screen:
+    with shared.steps(settings) as screen:
         report = fit_classifier(
             dataset, output, training, devices, screen.show, screen.interruption, **choices
         )

@@ -2,7 +2,7 @@
 
 ``text.py`` makes text of the file, and :class:`Records` cuts it into records and checks their
 letters, many at a time. Only where one of them is wrong are they looked at one by one, to name the
-line. Why this is not dnaio: last section of docs/developing.md.
+line. dnaio refuses FASTQ ids that are not ASCII, drops lines with ``#``, and names no line.
 """
 
 from __future__ import annotations

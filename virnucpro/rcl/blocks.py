@@ -2,38 +2,56 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from virnucpro.contracts import Json, Receipts, ReportProgress, Stage, Task, TaskResult
+from virnucpro.errors import ResumeRefusedError
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout, existing_paths
-from virnucpro.rcl.features import INDEX
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import Disk
+from virnucpro.store.work import read_state
 
 ProteinBlock = Sequence[tuple[str, str]]
 """Ids and residues of proteins that are computed together."""
 
 
 class BlockLayout(Layout):
-    """The files of a run whose tasks are blocks of proteins; its results are beside each other."""
+    """The files of a run whose tasks are blocks of proteins; ``names`` are its results, by kind.
+
+    What is made of a block is a result, too, where it is ``kept``.
+    """
+
+    def __init__(self, root: Path, stem: str, names: Mapping[str, str], *, kept: bool) -> None:
+        super().__init__(root, stem)
+        self.results = {kind: root / name for kind, name in names.items()}
+        self.outputs = root if kept else self.state
 
     def block(self, number: int) -> Path:
         """Return the FASTA file of block ``number``, from 1."""
         return self.state / f"proteins_{number:04d}.fa"
 
-    def owned(self) -> list[Path]:
-        """Return everything of the run that exists, the state last."""
-        outputs = sorted(self.root.glob(f"{self.stem}_[0-9]*.*"))
-        return existing_paths(*outputs, self.root / INDEX, self.state)
-
     def output(self, number: int, suffix: str) -> Path:
         """Return what is made of a block."""
-        return self.root / f"{self.stem}_{number:04d}.{suffix}"
+        return self.outputs / f"{self.stem}_{number:04d}.{suffix}"
+
+    def top_files(self) -> list[Path]:
+        """The files of this run in the output directory, also those of an earlier state."""
+        earlier = None
+        with suppress(ResumeRefusedError):  # a newer version wrote it, and --force starts over
+            earlier = read_state(self)
+        names = earlier.analysis.get("files", ()) if earlier else ()
+        files = [self.root / Path(str(name)).name for name in names]
+        outputs = sorted(self.root.glob(f"{self.stem}_[0-9]*.safetensors"))
+        return [*self.results.values(), self.run_json, *files, *outputs]
+
+    def owned(self) -> list[Path]:
+        """Everything of this run that exists, its state last."""
+        return existing_paths(*self.top_files(), self.state)
 
 
 @dataclass(frozen=True)
@@ -64,19 +82,15 @@ class ReadingStage(HostStage):
 
 @dataclass(frozen=True)
 class BlockStage(Stage):
-    """Has a model compute something of each block of proteins."""
+    """Has a model compute something of each block of proteins; ``params`` decide what."""
 
     layout: BlockLayout
     disk: Disk
+    params: Mapping[str, Json]
 
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
     version: ClassVar[int] = 1
     suffix: ClassVar[str]  # of the file that is made of a block
-
-    @property
-    @abstractmethod
-    def params(self) -> dict[str, Json]:
-        """What decides the outputs, beside the proteins."""
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task per block."""

@@ -14,31 +14,27 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
-from virnucpro.contracts import Device, Json, ReportProgress, Task, TaskResult
+from virnucpro.contracts import Device, ReportProgress, Task, TaskResult
 from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.family import EncoderSource
-from virnucpro.encoders.registry import locate, open_encoder
-from virnucpro.events import Emit, Notice
+from virnucpro.encoders.registry import open_encoder
+from virnucpro.events import Emit
 from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import read_fasta
 from virnucpro.precision import choose_precision
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, ReadingStage
-from virnucpro.rcl.features import INDEX, check_esm2, sequence_key
+from virnucpro.rcl.features import KEY, locate_esm2, sequence_key
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.run.engine import execute
 from virnucpro.run.request import check_writable
 from virnucpro.run.run import Run, checked_state
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.embedding import EmbeddingSession, budget_key
-from virnucpro.store.disk import Disk, sha256_of
-from virnucpro.store.documents import sealed
+from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState
-
-SCHEMA = 1
-PROTEINS_PER_FILE = 64
 
 
 @dataclass(frozen=True)
@@ -53,11 +49,6 @@ class ResidueStage(BlockStage):
 
     name = "residue_features"
     suffix = "safetensors"
-
-    @property
-    def params(self) -> dict[str, Json]:
-        """What decides the features."""
-        return {"encoder": self.source.sha256, "precision": self.precision}
 
     def open(self, device: Device) -> ResidueSession:
         """Load the model."""
@@ -91,7 +82,8 @@ class ResidueSession(EmbeddingSession):
             self._source.refuse_changed()
             if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
                 raise ArithmeticError(f"features of {task.name} are not finite")
-            output = self._disk.save(task.outputs[0], save(tensors), len(tensors))
+            content = save(tensors, {KEY: f"{self._source.sha256} {self._facts['precision']}"})
+            output = self._disk.save(task.outputs[0], content, len(tensors))
             return TaskResult(task, (output,))
 
         return write
@@ -99,7 +91,7 @@ class ResidueSession(EmbeddingSession):
 
 def feature_layout(folder: Path) -> BlockLayout:
     """Return the files of stored features."""
-    return BlockLayout(folder.absolute(), "features")
+    return BlockLayout(folder.absolute(), "features", {}, kept=True)
 
 
 def embed_residues(
@@ -109,7 +101,7 @@ def embed_residues(
     machine: MachineSettings,
     emit: Emit,
     *,
-    per_file: int = PROTEINS_PER_FILE,
+    per_file: int = 64,
     force: bool = False,
     interruption: Interruption | None = None,
 ) -> int:
@@ -120,8 +112,7 @@ def embed_residues(
     disk, layout = Disk(), feature_layout(folder)
     devices = choose_devices(machine, visible_gpus())
     precision = choose_precision("auto", devices)
-    source = locate(model, "protein")
-    check_esm2(source)
+    source = locate_esm2(model)
     check_writable(layout)
     unique = {protein.sequence: protein.accession for protein in proteins}
     order = sorted(unique, key=lambda sequence: (len(sequence), sequence))
@@ -133,26 +124,14 @@ def embed_residues(
     }
     pairs = [(unique[sequence], sequence) for sequence in order]
     blocks = [pairs[start : start + per_file] for start in range(0, len(pairs), per_file)]
-    files = [layout.output(n, ResidueStage.suffix) for n in range(1, len(blocks) + 1)]
     with locked(layout.lock):
-        disk.sweep(layout.root, {INDEX, *(path.name for path in files)})
+        disk.sweep(layout.root)
         state = RunState(str(layout.root), analysis)
         state = checked_state(layout, disk, state, emit, resume=False, force=force)
-        emit(Notice("info", f"{len(order):,} different proteins in {len(blocks):,} files"))
         reading = ReadingStage(layout, disk, (), analysis, lambda: blocks)
         budgets = (machine.protein_batch, state.budgets)
-        stage = ResidueStage(layout, disk, source, precision, len(order[-1]), *budgets)
+        stage = ResidueStage(layout, disk, analysis, source, precision, len(order[-1]), *budgets)
         run = Run(layout, disk, [reading, stage], state, command="rcl embed")
         with closing(open_executor(devices, machine, interruption)) as executor:
             execute([run], executor, emit)
-        index: dict[str, Json] = {
-            "schema": SCHEMA,
-            "content": "rcl features",
-            "model": source.name,
-            "model_sha256": source.sha256,
-            "precision": precision,
-            "width": source.dim,
-            "files": {path.name: sha256_of(path) for path in files},
-        }
-        disk.save(layout.root / INDEX, sealed(index))
     return run.computed[stage.name]

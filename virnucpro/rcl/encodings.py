@@ -6,7 +6,6 @@ networks trained by it can be used here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,17 +55,10 @@ class ResidueEncoding:
         """Numbers per residue."""
         return int(self.table.shape[1])
 
-    def check(self, sequences: Sequence[str]) -> None:
-        """Accept all: every letter has its row."""
-
     def encode(self, sequence: str) -> npt.NDArray[np.float32]:
         """Return the rows of a protein, float32 ``[len(sequence), width]``."""
         letters = np.frombuffer(sequence.encode("ascii", "replace"), np.uint8)
         return self.table[ROW_OF_BYTE[letters]]
-
-    def encode_all(self, sequences: Sequence[str]) -> list[npt.NDArray[np.float32]]:
-        """Return the rows of each protein."""
-        return [self.encode(sequence) for sequence in sequences]
 
 
 ROW_OF_BYTE = np.full(256, len(AMINO_ACIDS), np.intp)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,39 +42,18 @@ RESIDUE_METRICS = tuple(f"residue_{name}" for name in (*RATES, "mcc", "auroc"))
 REPORT = "rcl_evaluation.json"
 # In the order in which they are written: the report proves that the others are ours.
 EVALUATION_FILES = (REPORT, "rcl_evaluation.tsv", "rcl_evaluation_proteins.tsv")
-CELLS = {
-    "serpins found": (True, True),
-    "serpins missed": (True, False),
-    "others with an RCL": (False, True),
-    "others without": (False, False),
-}
-
-
-@dataclass(frozen=True)
-class RclEvaluation:
-    """The metrics of a model.
-
-    Attributes:
-        label: the model.
-        proteins: of each protein its annotated and found region (NaN for none), the status,
-            ``iou`` of serpins (residues in both regions divided by residues in one of them), and
-            whether it is ``right``: both ends are within ``NEAR`` residues, or none was found
-            where there is none.
-        metrics: ``value`` of each metric, with ``low`` and ``high``, between which the middle 95 %
-            of resampled proteins lie; NaN where these proteins do not define it.
-        rate: proteins per second.
-    """
-
-    label: str
-    proteins: DataFrame
-    metrics: DataFrame
-    rate: float
 
 
 def evaluate_finder(
     finder: RclFinder, proteins: Sequence[AnnotatedProtein], progress: StepProgress
-) -> RclEvaluation:
-    """Apply a model to proteins, and measure it.
+) -> tuple[DataFrame, DataFrame]:
+    """Apply a model to proteins, and return tables of the proteins and of its metrics.
+
+    Of each protein there are the annotated and the found region (NaN for none), the status, ``iou``
+    of serpins (residues in both regions divided by residues in one of them), and whether it is
+    ``right``: both ends are within ``NEAR`` residues, or none was found where there is none. Of
+    each metric there is the ``value``, with ``low`` and ``high``, between which the middle 95 % of
+    resampled proteins lie; NaN where these proteins do not define it.
 
     A residue is called where its probability is above the threshold; for a profile, where it lies
     in the region. Intervals come from resampled proteins, as many with an RCL, and as many
@@ -86,12 +63,10 @@ def evaluate_finder(
 
     results: list[RclResult] = []
     progress.begin(f"measuring {finder.label}", len(proteins))
-    started = time.perf_counter()
     for start in range(0, len(proteins), BLOCK):
         block = proteins[start : start + BLOCK]
         results += finder.find([protein.sequence for protein in block])
         progress.advance(len(block))
-    rate = len(proteins) / max(time.perf_counter() - started, 1e-9)
     rows = [
         (
             protein.accession,
@@ -135,7 +110,7 @@ def evaluate_finder(
         index=["value", "low", "high"],
     ).T
     metrics.loc["residue_auroc", "value"] = auroc(truth, scores)
-    return RclEvaluation(finder.label, table, metrics, rate)
+    return table, metrics
 
 
 def _metrics(
@@ -188,11 +163,13 @@ def run_rcl_evaluation(
     progress: StepProgress,
     *,
     force: bool = False,
-) -> list[RclEvaluation]:
-    """Measure all models on the same proteins, and write the report to ``folder``.
+) -> DataFrame:
+    """Measure all models on the same proteins, write the tables to ``folder``; return the metrics.
 
     ``settings`` are what decides the proteins, and the rule of the regions.
     """
+    import pandas
+
     report, models = folder.absolute() / REPORT, {finder.label: finder.sha256 for finder in finders}
     settings = {**settings, "models": models}
 
@@ -204,40 +181,31 @@ def run_rcl_evaluation(
 
     writing = (report, EVALUATION_FILES, settings, settings_of, info)
     with evaluation_folder(*writing, force=force) as disk:
-        evaluations = [evaluate_finder(finder, proteins, progress) for finder in finders]
-        document = {"producer": f"virnucpro {__version__}", "settings": settings}
-        contents = (sealed(document), *_tables(evaluations))
+        measured = {finder.label: evaluate_finder(finder, proteins, progress) for finder in finders}
+        tables = {label: table.drop(columns="right") for label, (table, _) in measured.items()}
+        places = dict.fromkeys(("known_start", "known_end", "start", "end"), "Int64")
+        found = pandas.concat(tables, names=["model"]).reset_index(level="model").astype(places)
+        values = {label: metrics for label, (_, metrics) in measured.items()}
+        metrics = pandas.concat(values, names=["model", "metric"])
+        form: dict[str, Any] = {"sep": "\t", "index": False, "float_format": "%.4f"}
+        contents = (
+            sealed({"producer": f"virnucpro {__version__}", "settings": settings}),
+            metrics.reset_index().to_csv(na_rep="NA", **form).encode(),
+            found.to_csv(**form).encode(),
+        )
         for name, content in zip(EVALUATION_FILES, contents, strict=True):
             disk.save(report.with_name(name), content)
-    return evaluations
+    return metrics
 
 
-def _tables(evaluations: Sequence[RclEvaluation]) -> tuple[bytes, bytes]:
-    """Return two tab-separated tables: a row per model and metric, and per model and protein."""
-    import pandas
-
-    form: dict[str, Any] = {"sep": "\t", "index": False, "float_format": "%.4f"}
-    metrics = {evaluation.label: evaluation.metrics for evaluation in evaluations}
-    names = ["model", "metric"]
-    text = pandas.concat(metrics, names=names).reset_index().to_csv(na_rep="NA", **form)
-    tables = {evaluation.label: evaluation.proteins for evaluation in evaluations}
-    whole = pandas.concat(tables, names=["model"]).reset_index(level="model").drop(columns="right")
-    places = dict.fromkeys(("known_start", "known_end", "start", "end"), "Int64")
-    return text.encode(), whole.astype(places).to_csv(**form).encode()
-
-
-def text_table(evaluations: Sequence[RclEvaluation], names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return a table for people: a row per metric, then counts by sequence and the speed."""
-    rows = [("", *(evaluation.label for evaluation in evaluations))]
+def text_table(metrics: DataFrame, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return a table for people: a row per metric, a column per model."""
+    models = metrics.index.unique("model")
+    rows = [("", *models)]
     for name in names:
         cells = []
-        for evaluation in evaluations:
-            value, low, high = evaluation.metrics.loc[name]
+        for value, low, high in (metrics.loc[model, name] for model in models):
             middle = f" ({low:.4f}-{high:.4f})" if low == low else ""
             cells.append(f"{value:.4f}{middle}" if value == value else "NA")
         rows.append((name.replace("_", " "), *cells))
-    for title, (has_rcl, found) in CELLS.items():
-        places = [(e.proteins.known_start.notna(), e.proteins.start.notna()) for e in evaluations]
-        counts = (((known == has_rcl) & (called == found)).sum() for known, called in places)
-        rows.append((title, *(f"{count:,}" for count in counts)))
-    return [*rows, ("proteins per second", *(f"{e.rate:,.0f}" for e in evaluations))]
+    return rows

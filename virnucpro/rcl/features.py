@@ -1,11 +1,8 @@
 """Where the numbers of a protein come from: stored features, or a table of residues.
 
-``rcl embed`` stores features of ESM-2 in a folder::
-
-    FEATURES/
-      index.json                    encoder, width, and the files below
-      features_0001.safetensors ... one tensor per protein, float16 ``[L, width]``, by the
-                                    SHA-256 of its sequence; the shortest proteins first
+``rcl embed`` stores features of ESM-2 in a folder, as files ``features_0001.safetensors``. Each has
+one tensor per protein, float16 ``[L, width]``, by the SHA-256 of its sequence, the shortest
+proteins first; its metadata names the encoder and the precision.
 """
 
 from __future__ import annotations
@@ -24,18 +21,17 @@ from safetensors import SafetensorError, safe_open
 
 from virnucpro.compute.threads import one_thread
 from virnucpro.encoders.family import EncoderSource
+from virnucpro.encoders.registry import locate
 from virnucpro.errors import InputError, UsageError
 from virnucpro.rcl.encodings import ResidueEncoding
-from virnucpro.store.disk import sha256_of
-from virnucpro.store.documents import unsealed
 
-INDEX = "index.json"
+KEY = "virnucpro"  # of the metadata
 AGAIN = "make it with virnucpro rcl embed --serpins FILE --others FILE"
 
 
 @dataclass(frozen=True)
 class StoredFeatures:
-    """Features that ``rcl embed`` stored, read when they are needed; ``name`` is a SHA-256."""
+    """Features that ``rcl embed`` stored, read when they are needed; ``name`` is their encoder."""
 
     files: tuple[Path, ...]
     width: int
@@ -79,19 +75,17 @@ def sequence_key(sequence: str) -> str:
 
 def open_features(folder: Path) -> StoredFeatures:
     """Find the features that ``rcl embed`` stored in a folder."""
-    index = folder / INDEX
-    if not index.is_file():
-        raise UsageError(f"{folder} is not a folder of features: {AGAIN}")
-    try:
-        document = unsealed(index.read_bytes())
-        # Only the last component: an index must not point out of its folder.
-        files = tuple(folder.absolute() / Path(name).name for name in document["files"])
-        return StoredFeatures(files, int(document["width"]), sha256_of(index))
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise InputError(f"{index} is damaged: {AGAIN}") from error
+    files = tuple(sorted(folder.absolute().glob("features_*.safetensors")))
+    if not files:
+        raise UsageError(f"{folder} has no features: {AGAIN}")
+    key, file = next(iter(_opened(files).items()))
+    width = int(file.get_slice(key).get_shape()[1])
+    return StoredFeatures(files, width, (file.metadata() or {}).get(KEY, ""))
 
 
-def check_esm2(source: EncoderSource) -> None:
-    """Raise UsageError where a model is not an ESM-2: others have no features per residue."""
+def locate_esm2(name: str) -> EncoderSource:
+    """Find an ESM-2 model. Raises UsageError for others: they have no features per residue."""
+    source = locate(name, "protein")
     if source.family != "esm2":
         raise UsageError(f"{source.name} is not an ESM-2 model: features per residue need one")
+    return source

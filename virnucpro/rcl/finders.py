@@ -12,10 +12,10 @@ import torch
 from virnucpro.contracts import Device
 from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.family import EncoderSource
-from virnucpro.encoders.registry import locate, open_encoder
+from virnucpro.encoders.registry import open_encoder
 from virnucpro.errors import DeviceError, ModelError
 from virnucpro.precision import choose_precision
-from virnucpro.rcl.features import check_esm2
+from virnucpro.rcl.features import locate_esm2
 from virnucpro.rcl.models import (
     ENCODING_OF_WIDTH,
     RELEASED_ESM2,
@@ -79,14 +79,8 @@ class RclFinder:
         To models of RCL-identifier, a small letter is an unknown residue; for others it stands for
         the amino acid.
         """
-        least = self.rule.min_rcl_length
         if isinstance(self.model, RclProfile):
-            return [
-                RclResult("incomplete", None, result.probabilities * 0)
-                if result.region and result.region.length < least
-                else result
-                for result in self.model.find(sequences)
-            ]
+            return self.model.find(sequences, self.rule.min_rcl_length)
         if not self.model.padded:
             sequences = [sequence.upper() for sequence in sequences]
         try:
@@ -136,21 +130,18 @@ def open_finder(
         )
     read = read_profile if path.suffix == PROFILE_SUFFIX else read_rcl_model
     model: RclProfile | RclModel = read(path)
-    # A name for tables: that of a shipped model, or of the file with the beginning of its SHA-256.
-    label = f"{re.sub(r'[^!-~]', '_', path.name)}:{model.sha256[:8]}"
-    if name in shipped:
-        label = name
+    file_name = f"{re.sub(r'[^!-~]', '_', path.name)}:{model.sha256[:8]}"
     threshold = model.threshold if threshold is None else threshold
     rule = RegionRule(threshold, min_consecutive, min_rcl_length)
+    label = name if name in shipped else file_name
     finder = RclFinder(label, model, rule, model.sha256, batch_size)
     if model.encoding in RELEASED_ESM2:
-        source = locate(esm_model or RELEASED_ESM2[model.encoding][0], "protein")
+        source = locate_esm2(esm_model or RELEASED_ESM2[model.encoding][0])
         if ENCODING_OF_WIDTH.get(source.dim) != model.encoding:
             raise ModelError(
                 f"--model {name} needs the encoding {model.encoding}, but {source.name} gives "
                 f"{source.dim:,} numbers per residue"
             )
-        check_esm2(source)
         finder.esm2 = source
         finder.sha256 = f"{model.sha256} {source.sha256}"
     return finder

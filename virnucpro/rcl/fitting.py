@@ -16,7 +16,7 @@ from virnucpro.events import Notice, StepProgress
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import byte_size, counted
 from virnucpro.layout import checkpoint_folder, lock_file
-from virnucpro.rcl.features import ProteinFeatures
+from virnucpro.rcl.features import ProteinFeatures, StoredFeatures
 from virnucpro.rcl.models import RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.rcl.proteins import read_proteins
@@ -81,7 +81,8 @@ def fit_rcl(
                     f"part {part} has {with_rcl} proteins with an RCL, and needs {least}: use "
                     f"larger tables, or another --split"
                 )
-            features.check([protein.sequence for protein in used[part]])
+            if isinstance(features, StoredFeatures):
+                features.check([protein.sequence for protein in used[part]])
         plan = RclTrainingPlan(settings, used["train"], used["validation"], features, savepoint)
         for line in (f"the training is written to {folder}", *_announcement(plan, parts, devices)):
             show(Notice("info", line))
@@ -171,7 +172,7 @@ def _announcement(
 ) -> Iterator[str]:
     """Yield what is said before the first epoch: devices, batch, network, and proteins."""
     settings, count = plan.settings, len(devices)
-    yield f"training on {counted(count, 'process', 'processes')}:"
+    yield f"training on {counted(count, 'worker')}:"
     for device in devices:
         yield f"  {device.name}" + f", {byte_size(device.memory)}" * (device.kind == "cuda")
     share = settings.training.batch_size / count
@@ -196,8 +197,8 @@ def _write_results(folder: Path, plan: RclTrainingPlan, point: Savepoint, disk: 
             "identity": dict(point.identity),
             "made_by": f"virnucpro {__version__}",
         }
-        about = (settings.encoding, settings.evaluation.threshold, training)
-        write_rcl_model(folder / name, RclModel(network.eval(), *about), disk)
+        model = RclModel(network.eval(), settings.encoding, settings.evaluation.threshold)
+        write_rcl_model(folder / name, model, disk, training)
     document = {
         "train_losses": [row["loss"] for row in history],
         "val_losses": [row["validation_loss"] for row in history],

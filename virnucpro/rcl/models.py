@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -78,9 +78,9 @@ class Metadata(Struct):
 
     schema: Literal[1]
     content: Literal["rcl"]
-    encoding: str
+    encoding: str | None
     threshold: Annotated[float, Meta(ge=0, le=1)]
-    training: dict[str, Any]
+    padding: Literal["masked"] = "masked"
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,6 @@ class RclModel:
     network: nn.Module
     encoding: str
     threshold: float = 0.5
-    training: Mapping[str, Json] = field(default_factory=dict)
     sha256: str = ""
     padded: bool = False
 
@@ -112,7 +111,6 @@ class RclModel:
         similar length, ``batch_size`` of them, or as many as ``BATCH_RESIDUES`` allows.
         ``features`` encodes the windows; it is needed for an ESM-2 encoding only.
         """
-        features = features or RESIDUE_ENCODINGS[self.encoding].encode_all
         results = [np.zeros(len(sequence), np.float32) for sequence in sequences]
         windows = [
             (sequence[start : start + WINDOW], result[kept], kept.start - start)
@@ -126,7 +124,11 @@ class RclModel:
             size = batch_size or max(BATCH_RESIDUES[device.type] // length, 1)
             batch = windows[first : first + size]
             first += size
-            rows = features([text for text, _, _ in batch])
+            texts = [text for text, _, _ in batch]
+            if features:
+                rows = features(texts)
+            else:
+                rows = [RESIDUE_ENCODINGS[self.encoding].encode(text) for text in texts]
             x = np.zeros((len(rows), length, rows[0].shape[1]), np.float32)
             for padded, values in zip(x, rows, strict=True):
                 padded[: len(values)] = values
@@ -156,11 +158,13 @@ def windows_of(length: int) -> list[tuple[int, slice]]:
     return list(zip(starts, kept, strict=True)) if length else []
 
 
-def write_rcl_model(path: Path, model: RclModel, disk: Disk) -> None:
+def write_rcl_model(
+    path: Path, model: RclModel, disk: Disk, training: Mapping[str, Json] | None = None
+) -> None:
     """Write a model in the project's own format, atomically; equal models give equal bytes.
 
-    Weights are stored as float16. The statistics of batch norm, which may be larger than float16
-    allows, are stored as float32.
+    ``training`` says how it was made. Weights are stored as float16. The statistics of batch norm,
+    which may be larger than float16 allows, are stored as float32.
     """
     tensors = {}
     for name, value in model.network.state_dict().items():
@@ -168,7 +172,7 @@ def write_rcl_model(path: Path, model: RclModel, disk: Disk) -> None:
             continue
         dtype = torch.float32 if ".running_" in name else torch.float16
         tensors[name] = value.detach().cpu().to(dtype).contiguous()
-    facts = {"encoding": model.encoding, "threshold": model.threshold, "training": model.training}
+    facts = {"encoding": model.encoding, "threshold": model.threshold, "training": training}
     facts |= {"schema": 1, "content": "rcl"}
     _network(Weights(tensors, path), padded=False)
     disk.save(path, save(tensors, {KEY: json.dumps(facts, sort_keys=True)}))
@@ -184,7 +188,7 @@ def read_rcl_model(path: Path) -> RclModel:
             )
         path = files[0]
     check_file(path)
-    padded, training, threshold, encoding = path.suffix != ".safetensors", {}, 0.5, None
+    padded, about = path.suffix != ".safetensors", Metadata(1, "rcl", None, 0.5)
     if padded:
         content = read_pickle(path)
         if not isinstance(content, dict) or "model_state_dict" not in content:
@@ -198,7 +202,6 @@ def read_rcl_model(path: Path) -> RclModel:
             about = convert(parse_json(text), Metadata)
         except ValueError as error:  # also of msgspec
             raise ModelError(f"{path}: {AGAIN}, or one of a newer virnucpro ({error})") from error
-        training, threshold, encoding = about.training, about.threshold, about.encoding
     weights = Weights(tensors_of(tensors, path), path)
     # A tensor with a stride of 0 may claim any size.
     if sum(value.numel() for value in weights.tensors.values()) > path.stat().st_size:
@@ -206,10 +209,9 @@ def read_rcl_model(path: Path) -> RclModel:
     weights = weights.renamed(r"(module\.|_orig_mod\.)*")
     network, width = _network(weights, padded=padded)
     told = ENCODING_OF_WIDTH.get(width)
-    if told is None or encoding not in (None, told):
+    if told is None or about.encoding not in (None, told):
         raise ModelError(f"{path}: no encoding of a model has {width} numbers per residue: {AGAIN}")
-    kept = (threshold, training, sha256_of(path), padded)
-    return RclModel(network, told, *kept)
+    return RclModel(network, told, about.threshold, sha256_of(path), padded)
 
 
 def _network(weights: Weights, *, padded: bool) -> tuple[nn.Module, int]:

@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,6 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.devices import choose_devices, visible_gpus
-from virnucpro.errors import ResumeRefusedError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
@@ -44,7 +43,7 @@ from virnucpro.io.fasta import read_fasta
 from virnucpro.io.input_summary import RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import read_records
-from virnucpro.layout import STDIN, existing_paths
+from virnucpro.layout import STDIN
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, ProteinBlock, ReadingStage
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.models import WINDOW
@@ -62,12 +61,10 @@ from virnucpro.stages.chunking import (
 from virnucpro.store.disk import GZIP_LEVEL, Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
-from virnucpro.store.work import RunState, read_state
+from virnucpro.store.work import RunState
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
 from virnucpro.version import __version__
 
-PROTEINS_AT_A_TIME = 2000
-"""Proteins of a block, at most."""
 RESIDUES_AT_A_TIME = 1 << 20
 """Residues from which a block is full, so that long proteins take no more memory."""
 FASTA_LINE = 80
@@ -90,7 +87,7 @@ class RclRequest:
     loops: bool = False
     residues: bool = False
     duplicate_ids: str = "error"
-    proteins_at_a_time: int = PROTEINS_AT_A_TIME
+    proteins_at_a_time: int = 2000
     force: bool = False
     command: tuple[str, ...] = ()
 
@@ -108,7 +105,7 @@ class RclRequest:
         return self.output_dir or Path(f"{self.stem}_rcl")
 
     @property
-    def layout(self) -> RclLayout:
+    def layout(self) -> BlockLayout:
         """The files; RCL-identifier has the same names for three of the results."""
         named = f"{self.stem}_{self.finder.encoding}"
         threshold = f"thr{self.finder.rule.threshold:.2f}".replace(".", "p")
@@ -121,39 +118,14 @@ class RclRequest:
             "residues": RCL_RESIDUES.place(self.stem),
         }
         wanted = {kind: name for kind, name in names.items() if getattr(self, kind, True)}
-        return RclLayout(self.root, self.stem, wanted)
-
-
-class RclLayout(BlockLayout):
-    """The files of a prediction; ``names`` are those of its results, by kind."""
-
-    def __init__(self, root: Path, stem: str, names: Mapping[str, str]) -> None:
-        super().__init__(root, f"{stem}_rcl")
-        self.results = {kind: root / name for kind, name in names.items()}
-
-    def top_files(self) -> list[Path]:
-        """The files of this run in the output directory, also those of an earlier state."""
-        earlier = None
-        with suppress(ResumeRefusedError):  # a newer version wrote it, and --force starts over
-            earlier = read_state(self)
-        names = earlier.analysis.get("files", ()) if earlier else ()
-        files = [self.root / Path(str(name)).name for name in names]
-        return [*self.results.values(), self.run_json, *files]
-
-    def owned(self) -> list[Path]:
-        """Everything of this run that exists, its state last."""
-        return existing_paths(*self.top_files(), self.state)
-
-    def output(self, number: int, suffix: str) -> Path:
-        """Return what is made of a block, until the results are."""
-        return self.state / f"rcl_{number:04d}.{suffix}"
+        return BlockLayout(self.root, f"{self.stem}_rcl", wanted, kept=False)
 
 
 @dataclass(frozen=True)
 class FindingStage(BlockStage):
     """Finds the RCLs of proteins, a block of proteins per task. ``kinds`` are the result files.
 
-    What is stored of a block are counts, and its part of each result file.
+    What is stored of a block are proteins by status, long ones, and its part of each result file.
     """
 
     finder: RclFinder
@@ -164,12 +136,6 @@ class FindingStage(BlockStage):
     suffix = "msgpack"
     intermediate: ClassVar[bool] = True
 
-    @property
-    def params(self) -> dict[str, Json]:
-        """What decides the results."""
-        rule, kinds = vars(self.finder.rule), list(self.kinds)
-        return {"model": self.finder.sha256, "label": self.finder.label, "files": kinds, **rule}
-
     def open(self, device: Device) -> Session:
         """Put the model on a device."""
         self.finder.settle(device)
@@ -179,23 +145,19 @@ class FindingStage(BlockStage):
         """Find the RCLs of the proteins of a block."""
         proteins = list(read_fasta(task.inputs[0]))
         found = iter(self.finder.find([sequence for _, sequence in proteins if sequence]))
-        statuses, long, residues, confidence = Counter[str](), 0, 0, 0.0
+        statuses, long = Counter[str](), 0
         texts: dict[str, list[str]] = {kind: [] for kind in self.kinds}
         for accession, sequence in proteins:
             result = next(found) if sequence else EMPTY
             statuses[result.status] += 1
             long += self.finder.encoding != "hmm" and len(sequence) > WINDOW
-            if result.region:
-                residues += result.region.length
-                confidence += result.region.confidence
             for kind, text in self._rows(accession, sequence, result):
                 if kind in texts:
                     texts[kind].append(text)
         files = {kind: "".join(rows).encode() for kind, rows in texts.items()}
         if "residues" in files:
             files["residues"] = _packed(files["residues"])
-        counts = {"long": long, "residues": residues, "confidence": confidence}
-        content = msgspec.msgpack.encode({"statuses": statuses, "counts": counts, "files": files})
+        content = msgspec.msgpack.encode({"statuses": statuses, "long": long, "files": files})
         output = self.disk.save(task.outputs[0], content, len(proteins))
         report(len(proteins), 0)
         return TaskResult(task, (output,))
@@ -248,7 +210,7 @@ class RclResultsStage(HostStage):
 
     name: ClassVar[str] = "results"
 
-    layout: RclLayout
+    layout: BlockLayout
     facts: Mapping[str, Json]
     devices: Sequence[str]
     began: float = field(default_factory=time.monotonic)
@@ -262,7 +224,7 @@ class RclResultsStage(HostStage):
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write all results."""
-        statuses, counts = Counter[str](), dict.fromkeys(("long", "residues", "confidence"), 0.0)
+        statuses, long = Counter[str](), 0
         headers = {
             "regions": RCL_REGIONS.header.encode(),
             "positions": RCL_POSITIONS.header.encode(),
@@ -279,10 +241,9 @@ class RclResultsStage(HostStage):
             for path in task.inputs:
                 block = msgspec.msgpack.decode(path.read_bytes())
                 statuses.update(block["statuses"])
-                counts = {name: count + block["counts"][name] for name, count in counts.items()}
+                long += block["long"]
                 for kind, file in files.items():
                     file.write(block["files"][kind])
-        long = int(counts["long"])
         outputs = [file.output for file in files.values()]
         record = {
             "schema": 1,
@@ -291,8 +252,6 @@ class RclResultsStage(HostStage):
             "devices": self.devices[: len(task.inputs)],
             "proteins": statuses.total(),
             "statuses": dict(statuses),
-            "rcl_residues": int(counts["residues"]),
-            "confidence": round(counts["confidence"], 4),
             "notices": [f"{counted(long, 'protein')} {WINDOWS}"] if long else [],
             "files": {output.path.name: output.sha256 for output in outputs},
             "seconds": round(time.monotonic() - self.began, 3),
@@ -331,6 +290,7 @@ def run_rcl_prediction(
         state = RunState(request.source, settings)
         state = checked_state(layout, disk, state, emit, resume=False, force=request.force)
         size = {"proteins per block": request.proteins_at_a_time}
+        params = {**settings, "label": finder.label}
         facts = {
             "settings": settings,
             "command": list(request.command),
@@ -339,7 +299,7 @@ def run_rcl_prediction(
         }
         stages: list[Stage] = [
             ReadingStage(layout, disk, (source,), size, partial(_blocks, request, source)),
-            FindingStage(layout, disk, finder, list(layout.results)),
+            FindingStage(layout, disk, params, finder, list(layout.results)),
             RclResultsStage(layout, disk, facts, [device.name for device in devices]),
         ]
         run = Run(layout, disk, stages, state, [seen], command="rcl predict")
@@ -380,8 +340,5 @@ def describe_record(record: Record, root: Path) -> list[str]:
     share = percent(found / max(proteins, 1), 1)
     name, whole = record["model"]["name"], counted(proteins, "protein")
     lines = [f"{name} found an RCL in {found:,} of {whole} ({share})."]
-    if found:
-        length, confidence = (record[key] / found for key in ("rcl_residues", "confidence"))
-        lines.append(f"Mean length {length:.1f} residues, mean confidence {confidence:.3f}.")
     lines += [f"Note: {notice}." for notice in record["notices"]]
     return [*lines, f"Results in {root}:", *(f"  {name}" for name in record["files"])]

@@ -64,11 +64,11 @@ class RclProfile:
     encoding: ClassVar[str] = "hmm"
     threshold: ClassVar[float] = 0.5
 
-    def find(self, sequences: Sequence[str]) -> list[RclResult]:
+    def find(self, sequences: Sequence[str], shortest: int = 1) -> list[RclResult]:
         """Return the RCL of each protein. The results do not depend on the other proteins.
 
         The status is ``found``; ``no_serpin`` where the protein does not match; ``incomplete``
-        where it matches, but has no residue in the columns of the RCL. A protein with several
+        where it matches, but has less than ``shortest`` residues of an RCL. A protein with several
         serpin domains has the RCL of the last one that is complete: annotated proteins have it
         there, with one exception among eight.
         """
@@ -90,6 +90,8 @@ class RclProfile:
             if len(residues) <= (last - first) // 4:
                 continue
             begin, end = int(residues[0]), int(residues[-1])
+            if end - begin + 1 < shortest:
+                continue
             probabilities = np.zeros(len(sequences[number]), np.float32)
             probabilities[start + begin : start + end + 1] = posterior[begin : end + 1]
             confidence = float(posterior[begin : end + 1].mean(dtype=np.float64))

@@ -29,11 +29,6 @@ class RclRegion:
     end: int
     confidence: float
 
-    @property
-    def length(self) -> int:
-        """Number of residues."""
-        return self.end - self.start + 1
-
 
 @dataclass(frozen=True)
 class RclResult:

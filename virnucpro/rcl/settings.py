@@ -153,10 +153,6 @@ class RclTrainingSettings(Struct, frozen=True):
         return dict(to_builtins(getattr(self.models, self.model)))
 
 
-# The tables of the test are named to ``rcl evaluate``; the others repeat what has one value here.
-SILENT = ("data.test_serpin", "data.test_non_serpin", "training.monitor", "training.mode")
-
-
 def training_settings(
     path: Path | None, options: Mapping[str, Json]
 ) -> tuple[RclTrainingSettings, list[str]]:
@@ -166,14 +162,9 @@ def training_settings(
     a warning on keys of the file without a meaning, if there are any.
     """
     content = dict(parse_yaml(path)) if path else {}
-    known = {name for name, _ in _flattened(to_builtins(RclTrainingSettings()))}
-    known |= {*SILENT, "encoding.esm2.model_name"}
-    unused = [name for name, _ in _flattened(content) if name not in known]
+    known = set(_keys(to_builtins(RclTrainingSettings())))
+    unused = [name for name in _keys(content) if name not in known]
     text = f"{path}: these keys have no meaning here and are not read: {', '.join(unused)}"
-    encodings = content.pop("encoding", None)
-    named = dict(_flattened({"encoding": encodings})).get("encoding.esm2.model_name")
-    if options.get("encoding") == "esm2":
-        content["esm_model"] = named
     try:
         values = _merged(_merged({}, content), options)
         settings = convert(values, RclTrainingSettings, strict=False)
@@ -193,10 +184,10 @@ def _merged(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _flattened(content: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested sections by their key, such as ``data.max_length``."""
+def _keys(content: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the keys of the values of nested sections, such as ``data.max_length``."""
     for name, value in content.items():
         if isinstance(value, Mapping):
-            yield from _flattened(value, f"{prefix}{name}.")
+            yield from _keys(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", value
+            yield f"{prefix}{name}"

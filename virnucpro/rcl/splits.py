@@ -42,8 +42,8 @@ NO_AMINO_ACID = re.compile(f"[^{AMINO_ACIDS}]")
 COLUMNS = ("id", "part", "cluster", "length", "rcl_start", "rcl_end")
 
 
-def cluster_proteins(sequences: Sequence[str], progress: StepProgress) -> npt.NDArray[np.int64]:
-    """Return the cluster of each protein: int64 ``[n]``, the number of its first protein.
+def cluster_proteins(sequences: Sequence[str], progress: StepProgress) -> list[int]:
+    """Return the cluster of each protein: the number of its first protein.
 
     Needs scikit-learn and Biopython.
     """
@@ -51,9 +51,6 @@ def cluster_proteins(sequences: Sequence[str], progress: StepProgress) -> npt.ND
 
     texts = [NO_AMINO_ACID.sub("X", sequence.upper()) for sequence in sequences]
     sets = DisjointSet(range(len(texts)))
-    first_with: dict[str, int] = {}
-    for number, text in enumerate(texts):
-        sets.merge(first_with.setdefault(text, number), number)
     pairs, shared = _candidates(texts)
     progress.begin("comparing proteins", len(pairs))
     # The most similar pairs come first: most others then are in one cluster already.
@@ -64,10 +61,8 @@ def cluster_proteins(sequences: Sequence[str], progress: StepProgress) -> npt.ND
             continue
         if words >= CERTAIN_SHARED or identity(texts[one], texts[two]) > IDENTITY:
             sets.merge(one, two)
-    clusters = np.zeros(len(texts), np.int64)
-    for members in sets.subsets():
-        clusters[list(members)] = min(members)
-    return clusters
+    first = {number: min(members) for members in sets.subsets() for number in members}
+    return [first[number] for number in range(len(texts))]
 
 
 def identity(one: str, two: str) -> float:
@@ -83,12 +78,9 @@ def identity(one: str, two: str) -> float:
 def _aligner() -> Any:
     from Bio.Align import PairwiseAligner, substitution_matrices
 
-    aligner: Any = PairwiseAligner()  # type: ignore[no-untyped-call]
-    aligner.mode = "global"
-    aligner.substitution_matrix = substitution_matrices.load("BLOSUM62")  # type: ignore[no-untyped-call]
-    aligner.open_gap_score = aligner.extend_gap_score = GAP
-    aligner.end_gap_score = 0.0
-    return aligner
+    matrix = substitution_matrices.load("BLOSUM62")  # type: ignore[no-untyped-call]
+    scores = {"open_gap_score": GAP, "extend_gap_score": GAP, "end_gap_score": 0.0}
+    return PairwiseAligner(mode="global", substitution_matrix=matrix, **scores)  # type: ignore[no-untyped-call]
 
 
 def _candidates(texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
@@ -96,8 +88,7 @@ def _candidates(texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArra
     from sklearn.feature_extraction.text import CountVectorizer
 
     words = {"analyzer": "char", "ngram_range": (WORD, WORD), "binary": True, "lowercase": False}
-    # A word for the case that every protein is shorter.
-    table = CountVectorizer(**words).fit_transform([*texts, "M" * WORD])[:-1]
+    table = CountVectorizer(**words).fit_transform(texts)
     lengths = np.array([len(text) for text in texts])
     pairs, shares = [], []
     for start in range(0, len(texts), BLOCK):
@@ -131,7 +122,7 @@ def cluster_split(
     test and half to validation. Clusters are drawn in an order that follows from ``seed`` and
     their members. A cluster that would not fit any more is left for training.
     """
-    clusters = cluster_proteins([protein.sequence for protein in proteins], progress).tolist()
+    clusters = cluster_proteins([protein.sequence for protein in proteins], progress)
     members: dict[int, list[int]] = {}
     for number, cluster in enumerate(clusters):
         members.setdefault(cluster, []).append(number)

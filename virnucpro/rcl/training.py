@@ -70,7 +70,6 @@ class RclLoop(TrainingLoop):
         self._lengths = np.array([len(protein.sequence) for protein in plan.train])
         torch.manual_seed(self._seed)
         network = NETWORKS[settings.model](plan.features.width, **settings.network)
-        network = network.to(group.device)
         optimizer = torch.optim.Adam(
             network.parameters(), fit.learning_rate, weight_decay=fit.weight_decay
         )

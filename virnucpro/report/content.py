@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from virnucpro.events import Emit, Progressed
 from virnucpro.results import PredictionRun
 from virnucpro.settings import Cuts
 from virnucpro.stages.calls import LITTLE
@@ -21,7 +20,6 @@ from virnucpro.tables import ContigRow
 CALLS = ("virus", "undecided", "nonvirus", "unscored")
 MOST_OTHER_ROWS = 400  # of the table, for each call that is not virus
 MOST_TRACKS = 30
-ROWS_PER_EVENT = 10_000  # read in about a tenth of a second
 FEWEST_CHUNKS = 3  # of a record with a track; fewer say no more than its score
 # What the figures need of every record: the place of its call in CALLS, whether the score rests on
 # one chunk or on less than a quarter of the bases, score and rate (NaN for none), and bases.
@@ -103,7 +101,7 @@ def _offer(best: Best, most: int, row: ContigRow, *key: float) -> None:
         heapq.heappop(best)
 
 
-def read_content(run: PredictionRun, emit: Emit) -> Content:
+def read_content(run: PredictionRun) -> Content:
     """Read the table of records of a run; LookupError and so on where it was changed."""
     settings = run.record["settings"]
     cuts, chunk_length = Cuts(**settings.get("cuts", {})), int(settings["analysis"]["chunk_length"])
@@ -122,13 +120,10 @@ def read_content(run: PredictionRun, emit: Emit) -> Content:
                 counts["host_bases"] += row.viral_bases if row.regions else 0
             if row.chunks >= FEWEST_CHUNKS:
                 _offer(tracked, MOST_TRACKS, row, row.regions > 0, row.length, -number)
-            if number % ROWS_PER_EVENT == 0:
-                emit(Progressed(0, ROWS_PER_EVENT, 0))
             weak = row.chunks_scored == 1 or row.coverage < LITTLE
             yield CALLS.index(row.call), weak, row.virus_score, row.fdr, row.length
 
     figures = np.fromiter(read(), FIGURES)
-    emit(Progressed(0, len(figures) % ROWS_PER_EVENT, 0))
     rows = [row for best in others.values() for _, row in sorted(best, reverse=True)]
     tracks = [row for _, row in sorted(tracked, reverse=True)]
     return Content(run, cuts, chunk_length, figures, counts, tracks, rows)

@@ -57,9 +57,14 @@ img-src data:; base-uri 'none'; form-action 'none'; script-src 'sha256-{digest}'
 """
 
 
-def file_link(name: str, text: str | None = None) -> str:
+class Markup(str):
+    """HTML, which is not escaped any more."""
+
+
+def file_link(name: str, text: str | None = None) -> Markup:
     """Return a link to a file, by its path from the folder of the page."""
-    return f'<a href="./{quote(os.fsencode(name))}">{escape(name if text is None else text)}</a>'
+    shown = escape(name if text is None else text)
+    return Markup(f'<a href="./{quote(os.fsencode(name))}">{shown}</a>')
 
 
 def definitions(rows: Mapping[str, str]) -> str:
@@ -69,12 +74,11 @@ def definitions(rows: Mapping[str, str]) -> str:
 
 
 def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], numeric: int = 1) -> str:
-    """Return a table of texts; all columns from number ``numeric`` on hold numbers."""
+    """Return a table; all columns from number ``numeric`` on hold numbers."""
     kinds, lines = [""] * numeric + [' class="n"'] * len(heads), []
     for tag, row in (("th", heads), *(("td", row) for row in rows)):
-        cells = (
-            f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in zip(kinds, row, strict=False)
-        )
+        shown = (cell if isinstance(cell, Markup) else escape(cell) for cell in row)
+        cells = (f"<{tag}{kind}>{cell}</{tag}>" for kind, cell in zip(kinds, shown, strict=False))
         lines.append(f"<tr>{''.join(cells)}</tr>")
     head, *body = lines
     table = "\n".join([f"<table><thead>{head}</thead><tbody>", *body, "</tbody></table>"])

@@ -25,9 +25,6 @@ _SCORES = (-1, -0.5, 0, 0.5, 1)  # of the axes
 _VECTOR_DOTS = 2000  # more are drawn as an image: each would take 100 bytes
 MOST_DOTS = 20_000  # per call; more cannot be told apart in a drawing of this size
 DOTS_PER_INCH = 160
-# Ends of the classes of length, and their names.
-_LENGTHS = (0, 300, 500, 1000, 2000, 5000, 10_000, 50_000, np.iinfo(np.int64).max)
-_LENGTH_NAMES = ("< 300", "300-500", "500-1k", "1k-2k", "2k-5k", "5k-10k", "10k-50k", "≥ 50k")
 # The kinds can be told apart by the colour-blind, and stand out from white and from black.
 COLOURS = {
     "virus": "#d9480f",
@@ -69,7 +66,6 @@ def draw_figures(content: Content) -> Iterator[tuple[str, str, str]]:
     figures: dict[str, Callable[[Axes, Content], str]] = {
         "Virus scores of all records": _histogram,
         "Virus score and length": _scatter,
-        "Share of records that were scored, by length": _shares,
     }
     if content.calibrated:
         figures["Estimated errors, and records called virus"] = _rates
@@ -170,28 +166,6 @@ def _scatter(axes: Axes, content: Content) -> str:
         f"{counted(weak_records, 'record')}: only one chunk was scored, or less than a quarter of "
         f"the bases."
     )
-
-
-def _shares(axes: Axes, content: Content) -> str:
-    """Draw the share of scored records in each class of lengths."""
-    lengths, scored = content.figures["length"], ~np.isnan(content.figures["score"])
-    totals = np.histogram(lengths, _LENGTHS)[0]
-    present = np.flatnonzero(totals)
-    totals = totals[present]
-    names = [_LENGTH_NAMES[number] for number in present]
-    shares = 100 * np.histogram(lengths[scored], _LENGTHS)[0][present] / totals
-    axes.bar(names, shares, color=COLOURS["nonvirus"], width=0.7)
-    axes.tick_params(axis="x", labelsize=8.5)
-    for place, (share, total) in enumerate(zip(shares, totals, strict=True)):
-        axes.text(place, share + 1.5, f"{total:,}", ha="center", fontsize=8.5)
-    axes.grid(visible=False, axis="x")
-    axes.set(ylim=(0, 112), yticks=range(0, 101, 20))
-    axes.set(xlabel="length in bases; above the bars: records", ylabel="scored, in percent")
-    words = (
-        f"{name}: {share:.0f} % of {total:,}"
-        for name, share, total in zip(names, shares, totals, strict=True)
-    )
-    return f"Records with at least one scored chunk. {'; '.join(words)}."
 
 
 def _rates(axes: Axes, content: Content) -> str:

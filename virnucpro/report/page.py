@@ -10,8 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from virnucpro.errors import InputError
-from virnucpro.events import Emit, unseen
-from virnucpro.formatting import counted, is_or_are, memory_size, percent, rate_text, seconds_text
+from virnucpro.formatting import (
+    counted,
+    is_or_are,
+    memory_size,
+    percent,
+    seconds_text,
+    short_number,
+)
 from virnucpro.layout import Layout, picture_name
 from virnucpro.report.content import Content, read_content
 from virnucpro.report.document import KINDS, definitions, file_link, flat, grid, page, part, share
@@ -48,7 +54,7 @@ MOST_HOVER_CHUNKS = 60_000  # of all tracks; of more, the page would be too larg
 NOTEWORTHY = 0.05  # of the records or bases; a smaller share is not worth a warning
 
 
-def report_page(run: PredictionRun, emit: Emit = unseen) -> str:
+def report_page(run: PredictionRun) -> str:
     """Return the report of a run as one HTML page; InputError for a damaged file of the run."""
     sections = {
         "answer": ("The answer", answer_section),
@@ -63,7 +69,7 @@ def report_page(run: PredictionRun, emit: Emit = unseen) -> str:
     body += (f'<a href="#{name}">{title}</a>' for name, (title, _) in sections.items())
     body.append("</nav></header>\n<main>")
     try:
-        content = read_content(run, emit)
+        content = read_content(run)
         for name, (title, lines) in sections.items():
             body += [f'<section id="{name}"><h2>{title}</h2>', *lines(content), "</section>"]
     except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -73,21 +79,6 @@ def report_page(run: PredictionRun, emit: Emit = unseen) -> str:
         ) from error
     body.append("</main>")
     return page(f"VirNucPro: {run.stem}", body, part("page.js"))
-
-
-def answer(content: Content) -> str:
-    """Return the answer of the run in one or two sentences."""
-    records, bases = counted(content.records, content.noun), counted(content.bases, "base")
-    virus, hosts = content.tallies["virus"], content.tallies["region"].records
-    if not content.scored:
-        return f"None of the {records} could be scored, so nothing is said about them."
-    text = f"{virus.records:,} of {records} {is_or_are(virus.records)} called virus"
-    if virus.records:
-        text += f", {content.counts['sure']:,} of them surely; these are {virus.bases:,} of {bases}"
-    if hosts:
-        verb = "holds" if hosts == 1 else "hold"
-        text += f". {counted(hosts, 'more record')} {verb} viral regions, such as proviruses"
-    return f"{text}."
 
 
 def warnings(content: Content) -> Iterator[str]:
@@ -145,11 +136,20 @@ def answer_section(content: Content) -> Iterator[str]:
     files = record["input"]
     paths = [files["path"], *([files["mates"]["path"]] if "mates" in files else [])]
     names = ["standard input" if path == "-" else Path(str(path)).name for path in paths]
-    amount = f"{counted(content.records, content.noun)}, {counted(content.bases, 'base')}"
-    yield f'<p class="answer">{escape(answer(content))}</p>'
+    records, bases = counted(content.records, content.noun), counted(content.bases, "base")
+    virus, hosts = content.tallies["virus"], content.tallies["region"].records
+    text = f"{virus.records:,} of {records} {is_or_are(virus.records)} called virus"
+    if virus.records:
+        text += f", {content.counts['sure']:,} of them surely; these are {virus.bases:,} of {bases}"
+    if hosts:
+        verb = "holds" if hosts == 1 else "hold"
+        text += f". {counted(hosts, 'more record')} {verb} viral regions, such as proviruses"
+    if not content.scored:
+        text = f"None of the {records} could be scored, so nothing is said about them"
+    yield f'<p class="answer">{escape(text)}.</p>'
     yield definitions(
         {
-            "Input": f"{' and '.join(names)}: {amount}",
+            "Input": f"{' and '.join(names)}: {records}, {bases}",
             "Model": f"{model}, chunks of {content.chunk_length:,} bases",
             "Called virus": ", ".join(conditions),
             "Finished": str(record["finished"]).replace("T", " "),
@@ -264,7 +264,7 @@ def run_section(content: Content) -> Iterator[str]:
                 stage.replace("_", " "),
                 seconds_text(value),
                 percent(value / whole if whole else None),
-                rate_text(content.bases / value) if value >= SHORTEST_TIMED else "",
+                f"{short_number(content.bases / value)}/s" if value >= SHORTEST_TIMED else "",
             )
             for stage, value in (*seconds.items(), ("all stages", whole))
         ],

@@ -13,7 +13,6 @@ from virnucpro.tables import CONTIGS, REGIONS, VIRUS
 
 MOST_ROWS = 5000
 MOST_REGION_ROWS = 1000  # of these, where more viruses were found than there are rows
-MOST_TEXT = 2_000_000  # characters of all rows; ids of thousands of letters reach it before 5,000
 HEADS = ("id", "kind", "length", "score", "fdr", "tier", "chunks scored", "share scored", "remark")
 _NUMERIC = {"length", "score", "fdr", "chunks scored", "share scored"}
 _CONTROLS = """\
@@ -42,12 +41,7 @@ def table_section(content: Content) -> Iterator[str]:
         f"<p>The whole tables are {virus}, {regions} and, with every record, "
         f"{file_link(CONTIGS.place(stem))}.</p>"
     )
-    rows, left = list[str](), MOST_TEXT
-    for row in _rows(content):
-        left -= len(row.encode())
-        if left < 0:
-            break
-        rows.append(row)
+    rows = list(_rows(content))
     if not rows:
         yield "<p>There are no records.</p>"
     if len(rows) < content.records + content.counts["regions"]:

@@ -7,87 +7,55 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
-from collections.abc import Iterator, Sequence
-from html import escape
+from collections.abc import Sequence
 from pathlib import Path
 
 from virnucpro.errors import InputError, UsageError
-from virnucpro.events import Emit, ReportFinished, ReportStarted, unseen
 from virnucpro.formatting import counted
 from virnucpro.layout import Layout, checkpoint_folder, existing_paths
-from virnucpro.report.document import KINDS, MARK, file_link, page, share
+from virnucpro.report.document import KINDS, MARK, file_link, grid, page
 from virnucpro.results import PredictionRun, open_run
 from virnucpro.store.disk import Disk, is_own_file, sha256_of
 from virnucpro.store.work import ExistingWork, move_aside
 from virnucpro.version import __version__
 
-_CALLS = {kind: name for kind, name in KINDS.items() if kind != "region"}
 NamedRuns = Sequence[tuple[str, PredictionRun]]
 """Finished runs, and what they are called in an overview."""
 
 
 def overview_page(samples: NamedRuns, folder: Path) -> str:
     """Return the overview as a page that will lie in ``folder``."""
-    heads = ("records", *_CALLS.values(), "with regions")
+    calls = {kind: name for kind, name in KINDS.items() if kind != "region"}
+    heads, rows = ["sample", "model", "records", *calls.values(), "with regions"], []
+    for name, run in samples:
+        counts, model = run.record["counts"], run.record["settings"]["analysis"]["model_type"]
+        hosts = int(counts.get("records_with_regions_not_called_virus", 0))
+        found = [run.summary.records, *(run.summary.calls.get(call, 0) for call in calls), hosts]
+        report = os.path.relpath(Layout(run.folder, run.stem).report, folder)
+        rows.append([file_link(report, name), str(model), *(f"{n:,}" for n in found)])
     body = [
         "<h1>VirNucPro: overview</h1>",
         f"<p>{counted(len(samples), 'sample')}. Each name leads to the report of the sample.</p>",
-        '<ul class="legend">',
-        *(f'<li class="{call}"><i></i>{name}</li>' for call, name in _CALLS.items()),
-        "</ul>",
-        '<div class="wide"><table id="samples"><thead><tr><th scope="col">sample</th>'
-        '<th scope="col">model</th>',
-        *(f'<th scope="col" class="n">{name}</th>' for name in heads),
-        '<th scope="col">share of records</th></tr></thead><tbody>',
-        *(line for name, run in samples for line in _sample_row(name, run, folder)),
-        "</tbody></table></div>",
+        grid(heads, rows, numeric=2),
         '<p class="muted">With regions: records that are not called virus and hold viral '
         "regions.</p>",
     ]
     return page("VirNucPro: overview", body)
 
 
-def _sample_row(name: str, run: PredictionRun, folder: Path) -> Iterator[str]:
-    summary, record = run.summary, run.record
-    report = os.path.relpath(Layout(run.folder, run.stem).report, folder)
-    calls = {call: summary.calls.get(call, 0) for call in _CALLS}
-    hosts = int(record["counts"].get("records_with_regions_not_called_virus", 0))
-    yield f'<tr><td class="id">{file_link(report, name)}</td>'
-    yield f"<td>{escape(str(record['settings']['analysis']['model_type']))}</td>"
-    for count in (summary.records, *calls.values(), hosts):
-        yield f'<td class="n">{count:,}</td>'
-    words = ", ".join(f"{_CALLS[call]} {share(n, summary.records)}" for call, n in calls.items())
-    yield (
-        f'<td><svg class="shares" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" '
-        f'aria-label="{words}">'
-    )
-    left = 0.0
-    for call, count in calls.items():
-        width = 100 * count / max(summary.records, 1)
-        yield (
-            f'<rect class="{call}" x="{left:.2f}" width="{width:.2f}" height="10" '
-            f'fill="var(--kind)"/>'
-        )
-        left += width
-    yield "</svg></td></tr>"
-
-
 _LAST_LINE = "<!-- made from "
 
 
-def report_problem(layout: Layout, disk: Disk, emit: Emit = unseen) -> str:
+def report_problem(layout: Layout, disk: Disk) -> str:
     """Write the report of a finished run, unless it is up to date; return what was in the way."""
     try:
-        write_report(open_run(layout.root, layout.stem), disk, emit)
+        write_report(open_run(layout.root, layout.stem), disk)
     except (InputError, UsageError) as error:
         return f"no report was written: {error}"
     return ""
 
 
-def write_report(
-    run: PredictionRun, disk: Disk, emit: Emit = unseen, *, again: bool = False
-) -> Path:
+def write_report(run: PredictionRun, disk: Disk, *, again: bool = False) -> Path:
     """Write the report of a run and return its path; ``again`` also where it is up to date.
 
     Raises:
@@ -103,10 +71,7 @@ def write_report(
     if again or _source_of(earlier) != source:
         from virnucpro.report.page import report_page  # it imports numpy
 
-        started = time.perf_counter()
-        emit(ReportStarted(run.summary.records))
-        _replace(layout.report, earlier, report_page(run, emit), source, disk)
-        emit(ReportFinished(time.perf_counter() - started))
+        _replace(layout.report, earlier, report_page(run), source, disk)
     return layout.report
 
 

@@ -24,7 +24,7 @@ from virnucpro.results import INCOMPLETE, open_run
 from virnucpro.run.engine import carry_out_stage
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import finished_runs, renew_samples
-from virnucpro.settings import CutSettings
+from virnucpro.settings import Cuts
 from virnucpro.stages.chunking import ChunkingFigures, hashed_input
 from virnucpro.stages.output import OutputStage
 from virnucpro.stages.results import OutputFigures, result_counts
@@ -51,7 +51,7 @@ def call_again(
     folders: Sequence[Path],
     stems: Sequence[str],
     inputs: Sequence[Path],
-    cuts: CutSettings,
+    cuts: Cuts,
     command: Sequence[str],
     progress: StepProgress,
     emit: Emit,
@@ -84,7 +84,7 @@ def call_again(
             except UsageError as error:
                 left_out.append(error)
                 continue
-            if problem := report_problem(layout, disk, emit):
+            if problem := report_problem(layout, disk):
                 emit(Notice("info", problem))
     for folder in dict.fromkeys(run.layout.root.parent for run in called):
         if problem := renew_samples(folder):
@@ -99,7 +99,7 @@ def call_again(
 def _called(
     place: Layout,
     disk: Disk,
-    settings: CutSettings,
+    cuts: Cuts,
     command: Sequence[str],
     given: Mapping[str, HashedFile],
     progress: StepProgress,
@@ -120,7 +120,7 @@ def _called(
         receipt = Ledger(layout).read(layout.receipt("output"), OutputFigures)
         figures = receipt.figures
         assert isinstance(figures, OutputFigures)
-        cuts = settings.cuts(calibrated=figures.calibrated)
+        cuts.check(calibrated=figures.calibrated)
         found = [
             _input_file(layout, path, str(state.analysis[name]), given)
             for name, path in zip(INPUT_NAMES, (state.source, state.mates), strict=True)
@@ -157,7 +157,6 @@ def _called(
             "counts": {**counts, **result_counts(figures)},
         }
         disk.save(layout.run_json, (json.dumps(record, indent=1) + "\n").encode())
-    progress.begin(f"report of {layout.stem}", figures.records)
     return CalledRun(layout, figures, bool(run.computed), "pair" if source.paired else "record")
 
 

@@ -30,8 +30,6 @@ from virnucpro.store.legacy import is_new_legacy_run
 # What later stages of the host take of the time that translation took in this run, measured with
 # model type lite on two cores of a shared machine. Embedding takes much longer than all of them.
 SHARES_OF_TRANSLATION = {"merging": 1.25, "prediction": 1.1, "consensus": 0.15, "output": 0.4}
-# The report takes as long for a record as translation took for so many frames.
-FRAMES_PER_RECORD = 1.25
 
 Files = Mapping[Run, Sequence[int]]
 """The numbers of split files that are embedded and scored together, by run."""
@@ -210,12 +208,12 @@ def carry_out_stage(
 def stages_ahead(run: Run, position: int, files: Sequence[int] | None) -> list[StageAhead]:
     """Return what is to do behind the stage at ``position``, or behind its part for ``files``.
 
-    Of an embedding stage that is the number of sequences, of a stage of the host the seconds; the
-    report comes last. Before the frames are counted, nothing is known.
+    Of an embedding stage that is the number of sequences, of a stage of the host the seconds.
+    Before the frames are counted, nothing is known.
     """
     receipts = {receipt.stage: receipt for _, receipt in run.ledger.receipts()}
     frames = run.frames if SPLITTING in receipts else []
-    chunking, translation = receipts.get("chunking"), receipts.get("translation")
+    translation = receipts.get("translation")
     seconds = translation.seconds if translation else 0.0  # there is none without a prediction
     ahead = []
     for number, stage in enumerate(run.stages):
@@ -232,8 +230,4 @@ def stages_ahead(run: Run, position: int, files: Sequence[int] | None) -> list[S
         else:
             share = SHARES_OF_TRANSLATION.get(stage.name)
             ahead.append(StageAhead(stage.name, seconds=share and share * seconds))
-    if files is None and frames and chunking and translation:
-        records = FRAMES_PER_RECORD * chunking.outputs[1].rows
-        share = records / translation.outputs[0].rows
-        ahead.append(StageAhead("report", seconds=share * seconds))
     return [*ahead, *run.others_ahead]

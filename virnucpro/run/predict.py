@@ -152,7 +152,7 @@ def finish(
     if isinstance(splitting, SplittingFigures):
         details["counts"]["identical_frames"] = splitting.copies
     record = write_record(run, models.encoders, devices, request.command, details)
-    if problem := report_problem(layout, disk, emit):
+    if problem := report_problem(layout, disk):
         emit(Notice("warning", problem))
     if not failed and request.machine.remove_intermediate:
         tidy_up(run)

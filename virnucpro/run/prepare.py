@@ -13,7 +13,7 @@ from virnucpro.encoders.registry import cautions, check_precision, locate
 from virnucpro.events import Emit, Notice
 from virnucpro.layout import Layout
 from virnucpro.models.store import check_digest
-from virnucpro.precision import choose_precision, emulation_warnings
+from virnucpro.precision import choose_precision
 from virnucpro.run.request import PredictionRequest, classifier_path
 from virnucpro.settings import AnalysisSettings, Cuts
 from virnucpro.stages.chunking import ChunkingStage
@@ -58,13 +58,13 @@ def find_models(
     sources = (nucleotide,) if protein is None else (nucleotide, protein)
     classifier = inspect_classifier(classifier_path(analysis))
     check_digest(classifier.file.path, classifier.file.sha256)
-    cuts = request.cuts.cuts(calibrated=classifier.temperature is not None)
+    request.cuts.check(calibrated=classifier.temperature is not None)
     for warning in check_fit(classifier, sources, analysis.chunk_length):
         emit(Notice("warning", warning))
     layouts = [] if request.force else [each.layout for each in requests]
     precision = checked_precision(layouts, request.analysis, devices, sources, emit)
     encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
-    return Models(encoders, classifier, cuts)
+    return Models(encoders, classifier, request.cuts)
 
 
 def checked_precision(
@@ -84,7 +84,7 @@ def checked_precision(
         requested = next((str(s.analysis.get("precision", "auto")) for s in begun if s), requested)
     precision = choose_precision(requested, devices)
     check_precision(precision, *sources)
-    for text in (*cautions(sources), *emulation_warnings(precision, devices)):
+    for text in cautions(sources):
         emit(Notice("warning", text))
     return precision
 

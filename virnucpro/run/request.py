@@ -17,7 +17,7 @@ from virnucpro.errors import ModelError, OutputError, UsageError
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import MOLECULES, STDIN, Layout, RunLayout, stem_of
 from virnucpro.models.store import find_model
-from virnucpro.settings import AnalysisSettings, CutSettings, MachineSettings
+from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
 from virnucpro.store import legacy
 from virnucpro.store.disk import refuse_links
 from virnucpro.store.work import refuse_early
@@ -40,7 +40,7 @@ class PredictionRequest:
     resume: bool = False
     force: bool = False
     command: tuple[str, ...] = ()
-    cuts: CutSettings = field(default_factory=CutSettings)
+    cuts: Cuts = field(default_factory=Cuts)
     mates: str | None = None
     interleaved: bool = False
 

@@ -100,7 +100,9 @@ def checked_state(
 def sweep(run: Run) -> None:
     """Remove temporary files of earlier, killed processes."""
     layout = run.layout
-    run.disk.sweep(layout.root, {*layout.top_names(), layout.failed_table.name})
+    run.disk.sweep(
+        layout.root, {*(path.name for path in layout.top_files()), layout.failed_table.name}
+    )
     for folder in (layout.home, layout.state, layout.merged_folder, *map(layout.folder, MOLECULES)):
         run.disk.sweep(folder)
 
@@ -109,7 +111,8 @@ def tidy_up(run: Run) -> None:
     """Remove what a run without failures does not need any more; its receipts stay as proof."""
     own = [stage for each in run.stages for stage in (each, each.by_file()) if stage is not None]
     intermediate = {stage.name for stage in own if stage.intermediate}
-    kept = frozenset(path for stage in run.stages for path in stage.kept_outputs)
+    # The results are made from these tables, and again with other cuts.
+    kept = frozenset({run.layout.records_table, run.layout.frames_table})
     receipts = [(path, r) for path, r in run.ledger.receipts() if r.stage in intermediate]
     run.ledger.remove(receipts, kept)
     for molecule in MOLECULES:

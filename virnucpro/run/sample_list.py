@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from virnucpro.columns import MISSING, open_table
+from virnucpro.columns import MISSING, row_error, table_rows
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, LockedError, UsageError, VirNucProError
 from virnucpro.formatting import printable
@@ -76,14 +76,12 @@ def read_sample_list(path: Path) -> list[Sample]:
     A column ``input2``, whose cells may be empty, names the second mates of paired reads. Other
     columns do not count. Files are relative to the current folder.
     """
-    table = open_table(path)
-    columns = [*COLUMNS, MATES] if MATES in table.columns else COLUMNS
     samples = []
-    for number, cells in table.rows(*columns):
-        name, file, *mates = (cell.strip() for cell in cells)
+    for number, cells in table_rows(path, *COLUMNS, optional=[MATES]):
+        name, file, mates = (cell.strip() for cell in cells)
         if not name or not file:
-            raise table.error(number, "expected a name, a tab and a file")
-        samples.append(Sample(name, file, "".join(mates) or None))
+            raise row_error(path, number, "expected a name, a tab and a file")
+        samples.append(Sample(name, file, mates or None))
     if not samples:
         raise InputError(f"{path} names no sample: add a line for each")
     if problem := _problem(samples):

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from virnucpro.contracts import SPLITTING, Json
-from virnucpro.formatting import rough_duration
+from virnucpro.formatting import clock_time
 from virnucpro.layout import Layout, OutputFolder, receipt_beside
 from virnucpro.store import legacy
 from virnucpro.store.documents import unsealed
@@ -162,6 +162,6 @@ def _resume_text(todo: Sequence[Json], seconds: float | None, command: str) -> s
         stages.append(f"{row['title']} of {count}" if row["embeds"] else row["title"])
     duration = "time unknown"  # of the embedding; the other stages are quick
     if seconds is not None:
-        about = f"about {rough_duration(seconds)} on one device"
+        about = f"about {clock_time(seconds)} on one device"
         duration = about if seconds else "nothing to embed"
     return f"{verb}: {', '.join(stages)}; {duration}"

@@ -20,7 +20,6 @@ from virnucpro.events import Emit, Event, Notice, WorkerReady, WorkerReport
 from virnucpro.executors.executor import CPU_LIMITS, Executor, open_executor
 from virnucpro.executors.scheduler import TimeLimits
 from virnucpro.executors.signals import Interruption
-from virnucpro.precision import PRECISIONS
 from virnucpro.run.run import Run
 from virnucpro.settings import NO_CLUSTER, MachineSettings
 from virnucpro.store.disk import Disk
@@ -125,13 +124,6 @@ class WorkerTable:
                 if reason := facts.get("compile_failed"):
                     text = f"{stage} could not be compiled on {device.name} and is slower for it"
                     self._warn(f"{text}: {reason}")
-                precision = PRECISIONS.get(facts.get("precision", ""))
-                if precision and precision.needs_compiling and not facts.get("compiled"):
-                    self._warn(
-                        f"{stage} computes in {precision.name} without compiled blocks, which is "
-                        f"slower than bf16: use --precision bf16 for so few sequences, or "
-                        f"--compile always"
-                    )
             case WorkerReport(worker, device, stage):
                 row, figures = self._row(worker, device, stage), asdict(event.figures)
                 if reason := figures["uncompiled_reason"]:

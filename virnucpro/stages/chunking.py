@@ -54,11 +54,6 @@ class ChunkingStage(HostStage):
     duplicate_ids: str
     shortest: int
 
-    @property
-    def kept_outputs(self) -> frozenset[Path]:
-        """The table of records, which the results are made from."""
-        return frozenset({self.layout.records_table})
-
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task for the whole input."""
         params: dict[str, Json] = {

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import ClassVar
 
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskFigures, TaskResult
@@ -42,11 +41,6 @@ class TranslationStage(HostStage):
 
     layout: RunLayout
     reading: Reading = "open frames"
-
-    @property
-    def kept_outputs(self) -> frozenset[Path]:
-        """The table of open frames per chunk, which the results are made from."""
-        return frozenset({self.layout.frames_table})
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task for all chunks."""

@@ -9,7 +9,7 @@ Columns that a narrow terminal has no room for are left out, the least informati
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from rich.console import Console, Group, RenderableType
@@ -17,8 +17,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from virnucpro.devices import GpuReader, GpuReading
-from virnucpro.events import Event, Notice, ReportFinished, SequencesFailed, StageFinished
+from virnucpro.contracts import Device
+from virnucpro.devices import GpuReading, read_gpu
+from virnucpro.events import Event, Notice, SequencesFailed, StageFinished
 from virnucpro.formatting import UNKNOWN, clock_time, gibibytes, memory_size, percent, short_number
 from virnucpro.layout import Layout, SamplesFolder
 from virnucpro.settings import DisplaySettings
@@ -57,14 +58,14 @@ class RunScreen(ProgressScreen):
         display: DisplaySettings,
         layout: Layout | SamplesFolder,
         console: Console | None = None,
-        gpus: GpuReader | None = None,
+        read: Callable[[Device], GpuReading | None] = read_gpu,
         clock: Clock = time.monotonic,
     ) -> None:
         """Open a log file that the user named; that of the run is opened at its first stage."""
         automatic = layout.log if display.auto_log else None
         log = LogFile(display.log_file or automatic, open_now=display.log_file is not None)
         super().__init__(display, console, clock, log)
-        self._gpus = gpus or GpuReader()
+        self._read = read
         self.progress = StageProgress(clock)
         self.readings: dict[int, GpuReading] = {}  # by number of the worker
 
@@ -81,14 +82,14 @@ class RunScreen(ProgressScreen):
             self.say(f"warning: {text}", "yellow", always=True)
         elif text and self.verbose:
             self.say(text, "dim")
-        elif isinstance(event, StageFinished | ReportFinished) and event.seconds >= LINE_SECONDS:
+        elif isinstance(event, StageFinished) and event.seconds >= LINE_SECONDS:
             self.say(f"{self.progress.title} took {clock_time(event.seconds)}")
 
     def check(self) -> list[str]:
         """Read the GPUs, and return warnings about workers."""
         with self.lock:
             devices = {worker.number: worker.device for worker in self.progress.workers}
-        readings = {number: self._gpus.read(device) for number, device in devices.items()}
+        readings = {number: self._read(device) for number, device in devices.items()}
         with self.lock:
             self.readings = {number: r for number, r in readings.items() if r}
             return worker_warnings(self.progress.workers, self.clock())

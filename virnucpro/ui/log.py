@@ -15,8 +15,6 @@ from virnucpro.errors import OutputError
 from virnucpro.events import (
     Event,
     Notice,
-    ReportFinished,
-    ReportStarted,
     SequencesFailed,
     StageFinished,
     StageStarted,
@@ -99,10 +97,6 @@ def describe(event: Event, workers: Mapping[int, str]) -> str | None:
             return f"stage {number} {stage}: {counted(todo, 'task')} to do{reasons}"
         case StageFinished(stage, number, seconds):
             return f"stage {number} {stage} finished after {seconds_text(seconds)}"
-        case ReportStarted(records):
-            return f"report of {counted(records, 'record')}"
-        case ReportFinished(seconds):
-            return f"report written after {seconds_text(seconds)}"
         case WorkerReady(worker, device, stage, seconds):
             uuid = f" ({device.uuid})" if device.uuid else ""
             facts = ", ".join(f"{fact} {value}" for fact, value in event.facts.items())

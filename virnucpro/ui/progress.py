@@ -10,14 +10,13 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from virnucpro.contracts import Device, Task
 from virnucpro.events import (
     Event,
     Progressed,
-    ReportStarted,
     SequencesFailed,
     StageFinished,
     StageStarted,
@@ -165,10 +164,6 @@ class StageProgress:
                 worker.count(Work(sequences, tokens, weight), now)
             case StageStarted():
                 self._begin(event)
-            case ReportStarted(records):  # the last part of the last stage; others may follow
-                ahead = tuple(stage for stage in self.stage.ahead if stage.stage != "report")
-                report = replace(self.stage, stage="report", title="Report", sequences=records)
-                self._begin(replace(report, todo=0, tokens=0, on_workers=False, ahead=ahead))
             case WorkerReady(number, device):
                 if not any(worker.tasks or worker.task for worker in self._workers.values()):
                     # Loading models is not progress: the rate begins with the first worker.

@@ -10,10 +10,10 @@ import torch._inductor
 import torch.nn.functional as F
 
 from benchmarks.models import random_encoder, sequences_for
+from benchmarks.tolerances import TOLERANCES
 from tests.unit.encoders.small import quiet
 from virnucpro.compute.compiled import LEAST_COSINE, BlockCalls, NotCompiledError
 from virnucpro.compute.threads import one_thread
-from virnucpro.precision import PRECISIONS
 
 LENGTHS = {"esm2": [30] * 8 + list(range(20, 60, 2)), "dnabert-s": [60, 200, 300]}
 SIZES = {"esm2": "4x32x2", "dnabert-s": "4x48x4"}
@@ -72,7 +72,7 @@ def test_every_batch_goes_through_the_compiled_block_and_nothing_more_is_compile
     assert len({batch.inputs[0].shape for batch in several}) > 3
     assert compiler.called == checked + len(several) * len(encoder.network.blocks)
     assert compiler.compiled == kinds
-    assert difference(fused, plain) < PRECISIONS[precision].largest_difference
+    assert difference(fused, plain) < TOLERANCES[precision].difference
 
 
 @contextmanager

@@ -107,13 +107,13 @@ def test_long_and_empty_proteins(small_model, padded):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("encoding", ["onehot", "blosum"])
 def test_a_model_is_read_as_it_was_written(small_model, tmp_path, kind, encoding):
-    model = replace(small_model(kind, encoding), threshold=0.4, training={"epochs": 3})
+    model = replace(small_model(kind, encoding), threshold=0.4)
     path = tmp_path / "model.safetensors"
     write_rcl_model(path, model, Disk())
     content = path.read_bytes()
     again = read_rcl_model(path)
     assert (type(again.network), again.encoding, again.padded) == (NETWORKS[kind], encoding, False)
-    assert (again.threshold, dict(again.training)) == (0.4, {"epochs": 3})
+    assert again.threshold == 0.4
     for one, two in zip(model.probabilities(PROTEINS), again.probabilities(PROTEINS), strict=True):
         np.testing.assert_allclose(one, two, atol=5e-3)  # float16 weights
     write_rcl_model(path, again, Disk())
@@ -208,7 +208,13 @@ def test_hostile_checkpoints_are_refused(small_model, tmp_path, capsys, case):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("schema", 2), ("content", "classifier"), ("encoding", "blosum"), ("threshold", 1.5)],
+    [
+        ("schema", 2),
+        ("content", "classifier"),
+        ("encoding", "blosum"),
+        ("threshold", 1.5),
+        ("padding", "padded 1024"),
+    ],
 )
 def test_hostile_metadata_is_refused(small_model, tmp_path, name, value):
     path = tmp_path / "model.safetensors"

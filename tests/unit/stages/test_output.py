@@ -12,7 +12,7 @@ import pytest
 
 from virnucpro.classifier.files import with_temperature
 from virnucpro.errors import UsageError
-from virnucpro.events import Event, ReportStarted, StageStarted
+from virnucpro.events import Event, StageStarted
 from virnucpro.io.records import Record
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
@@ -20,7 +20,7 @@ from virnucpro.settings import (
     DEFAULT_CUTS,
     TOY_CLASSIFIER,
     AnalysisSettings,
-    CutSettings,
+    Cuts,
     MachineSettings,
 )
 from virnucpro.stages.calls import Chunk, call_record
@@ -88,23 +88,10 @@ def test_with_a_temperature_every_scored_record_has_a_rate(
     assert len({row["fdr"] for row in rows}) > RECORDS / 2
 
 
-def test_the_report_is_part_of_the_time_left(
-    request_of: Callable[[Path], PredictionRequest],
-) -> None:
-    events: list[Event] = []
-    run_prediction(request_of(TOY_CLASSIFIER), events.append)
-    started = {event.stage: event for event in events if isinstance(event, StageStarted)}
-    (report,) = started["output"].ahead
-    assert report.stage == "report"
-    assert report.seconds is not None
-    assert report.seconds > 0
-    assert ReportStarted(RECORDS + 1) in events
-
-
 def test_the_ranked_table_has_the_surest_records_first(
     request_of: Callable[[Path], PredictionRequest], calibrated: Path
 ) -> None:
-    request = replace(request_of(calibrated), cuts=CutSettings(min_score=-1.0))
+    request = replace(request_of(calibrated), cuts=Cuts(min_score=-1.0))
     _computed(request)
     rows = _table(request.layout.virus_table)
     contigs = {row["record"]: row for row in _table(request.layout.contigs_table)}
@@ -124,11 +111,11 @@ def test_the_ranked_table_has_the_surest_records_first(
 def test_a_rate_that_is_asked_for_is_kept(
     request_of: Callable[[Path], PredictionRequest], calibrated: Path
 ) -> None:
-    request = replace(request_of(calibrated), cuts=CutSettings(min_score=-1.0))
+    request = replace(request_of(calibrated), cuts=Cuts(min_score=-1.0))
     _computed(request)
     rates = sorted(float(row["fdr"]) for row in _table(request.layout.virus_table))
     most = rates[RECORDS // 2]
-    _computed(replace(request, cuts=CutSettings(min_score=-1.0, max_fdr=most + 1e-6), resume=True))
+    _computed(replace(request, cuts=Cuts(min_score=-1.0, max_fdr=most + 1e-6), resume=True))
     kept = sorted(float(row["fdr"]) for row in _table(request.layout.virus_table))
     assert kept == [rate for rate in rates if rate <= most]
     assert len(kept) < RECORDS
@@ -137,12 +124,11 @@ def test_a_rate_that_is_asked_for_is_kept(
 def test_without_rates_a_rate_cannot_be_asked_for(
     request_of: Callable[[Path], PredictionRequest],
 ) -> None:
-    request = replace(request_of(TOY_CLASSIFIER), cuts=CutSettings(max_fdr=0.4))
+    request = replace(request_of(TOY_CLASSIFIER), cuts=Cuts(max_fdr=0.4))
     with pytest.raises(UsageError, match="needs a calibrated classifier"):
         _computed(request)
     assert not request.layout.root.exists()
-    conservative = replace(request, cuts=CutSettings("conservative"))
-    _computed(conservative)
+    _computed(replace(request, cuts=Cuts(min_score=0.6)))
     assert {row["fdr"] for row in _table(request.layout.contigs_table)} == {"NA"}
     assert {float(row["score"]) > 0.6 for row in _table(request.layout.virus_table)} <= {True}
 

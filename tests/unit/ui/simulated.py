@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from virnucpro.contracts import Device, Task
-from virnucpro.devices import GpuReader, GpuReading
+from virnucpro.devices import GpuReading
 from virnucpro.events import Progressed, StageStarted, TaskFinished, TaskStarted, WorkerReady
 from virnucpro.layout import Layout
 from virnucpro.settings import DisplaySettings
@@ -34,16 +34,6 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
-
-
-class FixedReader(GpuReader):
-    """Readings that are given."""
-
-    def __init__(self, reading: GpuReading | None = None) -> None:
-        self.reading = reading
-
-    def read(self, device: Device) -> GpuReading | None:
-        return self.reading
 
 
 def terminal(width: int = 80, **options: object) -> Console:

@@ -10,7 +10,6 @@ from tests.unit.ui.simulated import STAGE, Worked, begin, file_task, gpu, host_s
 from virnucpro.contracts import FailedSequences
 from virnucpro.events import (
     Progressed,
-    ReportStarted,
     SequencesFailed,
     StageAhead,
     StageFinished,
@@ -108,23 +107,6 @@ def test_a_rate_is_of_the_last_half_minute_or_of_rare_reports() -> None:
     for minute in range(1, 30):
         rare.add(60.0 * minute, Work(600))
         assert rare.per_second(60.0 * minute) == pytest.approx((10, 0, 0))
-
-
-def test_the_report_is_counted_by_records_behind_the_last_stage() -> None:
-    stage = Worked()
-    output, report = host_stage("Output", 9, sequences=1000), StageAhead("report", seconds=20)
-    for ahead, left in (((report,), ""), ((report, StageAhead("other samples")), "at least ")):
-        stage.update(replace(output, ahead=ahead))
-        stage.hand.now += 10
-        stage.update(Progressed(0, 500, 0))
-        assert screen_of(stage.progress).heading == ["[9/9] Output", f"{left}0:30 left"]
-        stage.update(StageFinished("output", 9, 20.0), ReportStarted(1000))
-        stage.hand.now += 15
-        stage.update(Progressed(0, 750, 0))
-        assert screen_of(stage.progress).heading == ["[9/9] Report", f"{left}0:05 left"]
-    stage.update(Progressed(0, 250, 0))  # no time is told while it goes on and counts nothing
-    stage.hand.now += 60
-    assert screen_of(stage.progress).heading == ["[9/9] Report", "1:15 so far"]
 
 
 def test_the_time_left_is_that_of_the_whole_command() -> None:

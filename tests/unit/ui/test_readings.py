@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
+
+import pytest
 
 from tests.unit.ui.simulated import gpu
 from virnucpro.contracts import Device
-from virnucpro.devices import GpuReader, GpuReading
+from virnucpro.devices import GpuReading, read_gpu
 
 
 class DriverError(Exception):
@@ -17,14 +20,13 @@ def refuse(*_: object) -> None:
     raise DriverError
 
 
-def driver(calls: list[str], *, there: bool) -> SimpleNamespace:
+def driver(*, there: bool) -> SimpleNamespace:
     """The vendor's library; it knows one GPU, and not all about it."""
     return SimpleNamespace(
         NVMLError=DriverError,
         NVML_TEMPERATURE_GPU=0,
-        nvmlInit=lambda: calls.append("open") or there or refuse(),
-        nvmlShutdown=lambda: calls.append("close"),
-        nvmlDeviceGetHandleByUUID=lambda uuid: uuid if uuid == "GPU-0" else refuse(),
+        nvmlInit=lambda: there or refuse(),
+        nvmlDeviceGetHandleByUUID=lambda uuid: uuid if there and uuid == "GPU-0" else refuse(),
         nvmlDeviceGetMemoryInfo=lambda gpu: SimpleNamespace(used=5, total=9),
         nvmlDeviceGetUtilizationRates=refuse,  # as on a MIG slice
         nvmlDeviceGetPowerUsage=lambda gpu: 612_000,
@@ -32,17 +34,11 @@ def driver(calls: list[str], *, there: bool) -> SimpleNamespace:
     )
 
 
-def test_what_is_missing_is_none() -> None:
+def test_what_is_missing_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_gpu(Device("cuda", 0, uuid="GPU-of-no-machine")) is None
     reading = GpuReading(5, 9, None, 61, 612.0)
     for there, expected in ((True, reading), (False, None)):
-        calls: list[str] = []
-        reader = GpuReader(driver(calls, there=there))
-        for device, seen in (
-            (gpu(0), expected),
-            (gpu(0), expected),
-            (gpu(1), None),
-            (Device("cpu"), None),
-        ):
-            assert reader.read(device) == seen
-        assert calls == ["open"]
-    assert GpuReader().read(Device("cuda", 0, uuid="GPU-of-no-machine")) is None
+        monkeypatch.setitem(sys.modules, "pynvml", driver(there=there))
+        assert read_gpu(gpu(0)) == expected
+        assert read_gpu(gpu(1)) is None
+        assert read_gpu(Device("cpu")) is None

@@ -14,7 +14,6 @@ from rich.console import Console
 from tests.unit.ui.simulated import (
     FULL,
     STAGE,
-    FixedReader,
     Hand,
     begin,
     file_task,
@@ -64,9 +63,8 @@ def shown(tmp_path: Path) -> Shown:
         **display: object,
     ) -> tuple[str, str]:
         console, hand, layout = console or piped(), Hand(), RunLayout(tmp_path, "x", 500)
-        with RunScreen(
-            DisplaySettings(**display), layout, console, FixedReader(FULL), hand
-        ) as screen:  # type: ignore[arg-type]
+        shown = DisplaySettings(**display)  # type: ignore[arg-type]
+        with RunScreen(shown, layout, console, lambda device: FULL, hand) as screen:
             for event in events:
                 screen.show(event)
             for seconds in ticks:
@@ -115,11 +113,11 @@ def test_the_line_goes_to_the_log_whatever_is_shown(shown: Shown, kind: str) -> 
 
 
 def test_the_dashboard_is_drawn_without_events_and_leaves_the_terminal_fine(tmp_path: Path) -> None:
-    console, reader, layout = terminal(), FixedReader(FULL), RunLayout(tmp_path, "x", 500)
+    console, layout = terminal(), RunLayout(tmp_path, "x", 500)
     before = threading.active_count()
 
     def interrupted() -> None:
-        with RunScreen(DisplaySettings(), layout, console, reader) as screen:
+        with RunScreen(DisplaySettings(), layout, console, lambda device: FULL) as screen:
             for event in EVENTS:
                 screen.show(event)
             screen.tick()

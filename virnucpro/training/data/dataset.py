@@ -30,12 +30,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from virnucpro.columns import open_table
+from virnucpro.columns import row_error, table_rows
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.layout import Layout, ShardLayout, checkpoint_folder, lock_file
 from virnucpro.store.documents import parse_json, upgraded
-from virnucpro.tables import GENOMES, LABELLED_FRAMES
+from virnucpro.tables import GENOMES, LABELLED_FRAMES, LabelledFrameRow
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
@@ -43,18 +43,6 @@ Content = Literal["frames", "records"]
 Label = Literal["others", "virus"]
 LABELS: tuple[Label, Label] = ("others", "virus")  # class 0 and class 1 of every classifier
 _AGAIN = "prepare the data again"  # what to do if a file of the data set is damaged
-
-
-class LabelledFrame(NamedTuple):
-    """An open frame of a known label; its ``length`` is that of chunks, which may be shorter."""
-
-    frame: str
-    chunk: str
-    record: str
-    genome: str
-    group: str
-    label: Label
-    length: int
 
 
 class LabelledRecord(NamedTuple):
@@ -135,14 +123,14 @@ class Dataset:
         """Return the number of shards of ``part``: 0 if it has no frames."""
         return int(self.description["parts"].get(part, {}).get("shards", 0))
 
-    def frames(self, part: Part) -> Iterator[LabelledFrame]:
+    def frames(self, part: Part) -> Iterator[LabelledFrameRow]:
         """Yield the frames of ``part`` in the order of its shards."""
         self.require_content("frames")
-        table = open_table(self.frames_table(part))
-        for line, (*names, label, length) in table.rows(*LabelledFrame._fields):
+        table = self.frames_table(part)
+        for line, (*names, label, length) in table_rows(table, *LABELLED_FRAMES.names):
             if label not in LABELS or not length.isdecimal():
-                raise table.error(line, "the label or the length is damaged")
-            yield LabelledFrame(*names, label, int(length))  # type: ignore[call-arg, arg-type]
+                raise row_error(table, line, "the label or the length is damaged")
+            yield LabelledFrameRow(*names, label, int(length))  # type: ignore[call-arg, arg-type]
 
     def records(self, part: Part) -> Iterator[LabelledRecord]:
         """Yield the records of ``part`` in the order of the genome files; one is in memory.
@@ -171,11 +159,11 @@ class Dataset:
 
     def genomes(self, part: Part) -> Iterator[tuple[str, Label, str, str, str, int]]:
         """Yield record, label, group, genome, taxon and bases of the records of ``part``."""
-        table = open_table(self.genomes_table)
+        table = self.genomes_table
         names = ("part", "bases", "record", "label", "group", "genome", "taxon")
-        for line, (own_part, bases, record, label, *others) in table.rows(*names):
+        for line, (own_part, bases, record, label, *others) in table_rows(table, *names):
             if own_part != part:
                 continue
             if label not in LABELS or not bases.isdecimal():
-                raise table.error(line, "the label or the number of bases is damaged")
+                raise row_error(table, line, "the label or the number of bases is damaged")
             yield record, label, *others, int(bases)  # type: ignore[misc]

@@ -17,7 +17,7 @@ from virnucpro.metrics.classification import Floats
 from virnucpro.stages.splitting import frames_per_file
 from virnucpro.store.disk import Disk
 from virnucpro.tables import GENOMES, LABELLED_FRAMES
-from virnucpro.training.data.dataset import PARTS, Dataset, LabelledFrame
+from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.training.data.genbank import GenomeRecord
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def write_frames(
     """
     progress.begin("writing shards", len(frames))
     content = np.memmap(sequences, np.uint8, "r")
-    row_of = LABELLED_FRAMES.row_format(*LabelledFrame._fields)
+    row_of = LABELLED_FRAMES.row_format(*LABELLED_FRAMES.names)
     sizes: dict[str, Json] = {}
     for part_number, part in enumerate(PARTS):
         members = frames[frames["part"] == part]

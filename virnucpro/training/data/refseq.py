@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
-from virnucpro.errors import DownloadError, UsageError
+from virnucpro.errors import UsageError
 
 Format = Literal["genbank", "fasta"]
 _SUFFIX: dict[Format, str] = {"genbank": "genomic.gbff.gz", "fasta": "genomic.fna.gz"}
@@ -37,7 +37,7 @@ def read_release(mirror: str) -> tuple[int, str]:
         number = int(text("RELEASE_NUMBER"))
         return number, text(f"release-catalog/release{number}.files.installed")
     except (requests.RequestException, ValueError) as error:
-        raise DownloadError(f"no release of RefSeq can be read from {mirror}: {error}") from error
+        raise UsageError(f"no release of RefSeq can be read from {mirror}: {error}") from error
 
 
 def files_of_group(listing: str, group: str, form: Format) -> dict[str, str]:

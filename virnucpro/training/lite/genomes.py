@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from virnucpro.columns import open_table
+from virnucpro.columns import row_error, table_rows
 from virnucpro.encoders.lite_network import UNKNOWN, base_numbers
 from virnucpro.errors import InputError
 from virnucpro.training.data.dataset import Dataset, LabelledRecord
@@ -246,16 +246,16 @@ def read_mask(path: Path, dataset: Dataset) -> MaskedRegions:
     ``group``, with the group that a region is drawn as.
     """
     known = {record: (label, bases) for record, label, *_, bases in dataset.genomes("train")}
-    table = open_table(path)
-    columns = ("record", "start", "end", *({"group"} & set(table.columns)))
     regions: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
-    for line, (record, *ends, group) in ((n, [*row, ""][:4]) for n, row in table.rows(*columns)):
+    rows = table_rows(path, "record", "start", "end", optional=["group"])
+    for line, (record, *ends, group) in rows:
         label, bases = known.get(record, ("others", 0))
         if label == "virus":
             continue
         first, last = (int(end) if end.isdecimal() else 0 for end in ends)
         if not 1 <= first <= last <= bases:
-            raise table.error(
+            raise row_error(
+                path,
                 line,
                 f"bases {ends[0]} to {ends[1]} do not lie in a record {record!r} of the training "
                 f"part of {dataset.root}",

@@ -15,7 +15,7 @@ from torch import nn
 
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.errors import InputError, ModelError
-from virnucpro.precision import emulated_on_cpu
+from virnucpro.precision import cpu_has_bf16
 from virnucpro.training.classifier.trainer import weight_decay_groups
 from virnucpro.training.group import TrainingGroup
 from virnucpro.training.lite.genomes import (
@@ -144,7 +144,7 @@ class LiteLoop(TrainingLoop):
             (1, 1),
             group,
             averaged=settings.steps / AVERAGED,
-            precision="fp32" if emulated_on_cpu("bf16") else "bf16",
+            precision="bf16" if cpu_has_bf16() else "fp32",
         )
         self._random = np.random.default_rng(settings.seed)
         self._group_losses = GroupLosses(len(genomes.group_names))
