@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from virnucpro.cli.predict import SECTIONS, predict
+from virnucpro.cli.predict import predict
 from virnucpro.configuration import default_yaml
 from virnucpro.settings import (
     SETTINGS,
@@ -40,9 +40,8 @@ def option_table() -> str:
     """Return the options of ``predict`` as a table, in the order of its help text."""
     lines = ["| option | meaning |", "|---|---|"]
     context = click.Context(predict)
-    options = {max(option.opts, key=len): option for option in predict.get_params(context)}
-    for name in (name for names in SECTIONS.values() for name in names if name != "--help"):
-        names, meaning = options[name].get_help_record(context) or ("", "")
+    for option in predict.params[1:]:  # the first one is the input
+        names, meaning = option.get_help_record(context) or ("", "")
         lines.append("| `{}` | {} |".format(names.replace("|", "\\|"), meaning))
     return "\n".join(lines) + "\n"
 

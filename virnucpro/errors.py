@@ -67,10 +67,8 @@ class OutputError(VirNucProError):
 class RunInterruptedError(VirNucProError):
     """A signal asked the run to stop. Everything finished so far is kept."""
 
-    def __init__(
-        self, signal_number: int, advice: str = "run the same command again to go on"
-    ) -> None:
+    def __init__(self, signal_number: int) -> None:
         """``signal_number`` 2 (SIGINT) exits 130; every other one exits 143 (SIGTERM)."""
-        super().__init__(f"interrupted; {advice}")
+        super().__init__("interrupted; run the same command again, without --force")
         self.signal_number = signal_number
         self.exit_code = 130 if signal_number == 2 else 143

@@ -14,7 +14,7 @@ import pytest
 from tests.cli.test_help import COMMANDS
 from tests.faults.processes import until
 from virnucpro import __version__
-from virnucpro.cli.demo import write_example
+from virnucpro.cli.demo import example_fasta
 
 ROOT = Path(__file__).parents[2]
 TOY = ("--model-type", "toy", "--device", "cpu")
@@ -23,7 +23,8 @@ TOY = ("--model-type", "toy", "--device", "cpu")
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
     path = tmp_path / "in/example.fa"
-    write_example(path)
+    path.parent.mkdir()
+    path.write_text(example_fasta())
     return path
 
 

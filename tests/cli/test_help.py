@@ -61,25 +61,7 @@ def test_every_command_and_option_is_explained(path: str) -> None:
         assert found is None, f"{found}: {text}"
 
 
-def test_the_help_of_predict_has_sections() -> None:
-    command = COMMANDS["virnucpro predict"]
-    context = click.Context(command, info_name="predict", help_option_names=["-h", "--help"])
-    text = command.get_help(context)
-    headings = re.findall(r"^([A-Z]\w+):$", text, re.MULTILINE)
-    assert headings == ["Input", "Models", "Hardware", "Calls", "Run", "Output"]
-    for option in OPTIONS:
-        if option.startswith("virnucpro predict -"):
-            assert re.search(rf"^  .*{option.split()[-1]}\b", text, re.MULTILINE), option
+def test_predict_names_the_chunk_lengths_of_lite() -> None:
     *some, longest = sorted(inspect_classifier(LITE_CLASSIFIER).chunk_lengths)
     words = f"{', '.join(map(str, some))} or {longest} bases"
-    assert words in " ".join(text.split())
-
-
-def test_only_commands_that_write_a_log_offer_one() -> None:
-    """The others take ``shared.short_options`` in place of ``global_options``."""
-    parts = ["download", "prepare", "embed", "classifier", "lite"]
-    long = ["", " predict", " demo", " evaluate", " models fetch", " train", " rcl"]
-    long += [f" train {name}" for name in parts]
-    long += [f" rcl {name}" for name in ("predict", "embed", "train", "evaluate")]
-    offering = {path for path in COMMANDS if f"{path} -l" in OPTIONS}
-    assert offering == {f"virnucpro{name}" for name in long}
+    assert words in str(OPTIONS["virnucpro predict -m"])

@@ -93,7 +93,7 @@ def test_what_cannot_be_had_is_named_and_the_rest_comes(
     done = download()
     assert done.code == 2
     names = (f"viral/{mine.name}", second, third)
-    assert all(f"\n  {name}: " in done.err for name in names)
+    assert all(f"warning: {name}: " in done.err for name in names)
     assert (len(came(folder)), mine.read_text()) == (3, "mine")
     assert not (folder / "refseq.tsv").exists()
     mine.unlink()

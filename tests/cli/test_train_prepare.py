@@ -29,7 +29,7 @@ def table(tmp_path: Path) -> Path:
 def test_a_data_set_its_summary_and_the_second_run(
     call: Callable, table: Path, tmp_path: Path
 ) -> None:
-    options = ["-e", "300,150", "-e", "99", "--validation", "0.3", "--test", "0.2", "--seed", "2"]
+    options = ["-e", "300,150,99", "--validation", "0.3", "--test", "0.2", "--seed", "2"]
     command = ("train", "prepare", table, "-o", tmp_path / "data", *options)
     done = call(*command)
     assert done.code == 0, done.err
@@ -76,12 +76,18 @@ def test_genomes_elsewhere(call: Callable, table: Path, tmp_path: Path) -> None:
     assert call(*command).code == 0
 
 
-@pytest.mark.parametrize(
-    "options", ["-e 300,many", "-e ,", "--test 0.6 --validation 0.6", "--genomes /nowhere"]
-)
+@pytest.mark.parametrize("options", ["-e 300,many", "-e ,", "--test 0.6 --validation 0.6"])
 def test_refusals(call: Callable, table: Path, tmp_path: Path, options: str) -> None:
     assert call("train", "prepare", table, "-o", tmp_path / "data", *options.split()).code == 64
     assert not (tmp_path / "data").exists()
+
+
+def test_a_missing_package_is_named(
+    call: Callable, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    done = call("train", "prepare", table, "-o", tmp_path / "data")
+    assert (done.code, "pip install 'virnucpro[train]'" in done.err) == (64, True)
 
 
 def test_a_signal_leaves_no_data_set_and_the_next_run_starts_over(
@@ -100,9 +106,7 @@ def test_a_signal_leaves_no_data_set_and_the_next_run_starts_over(
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
-    assert (
-        err.splitlines()[-1] == "virnucpro: interrupted; run the same command again to start over"
-    )
+    assert err.splitlines()[-1].startswith("virnucpro: interrupted; run the same command again")
     assert not (tmp_path / "data" / "dataset.json").exists()
     done = call("train", "prepare", table, "-o", tmp_path / "data")
     assert done.code == 0, done.err

@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 
 from tests.declared import cells_of
 from virnucpro.classifier.files import inspect_classifier
-from virnucpro.cli.demo import write_example
+from virnucpro.cli.demo import example_fasta
 from virnucpro.encoders.lite import LITE
 from virnucpro.encoders.registry import locate
 from virnucpro.io.records import read_records
@@ -55,7 +55,7 @@ def test_it_is_small_and_says_what_it_is() -> None:
 
 def test_the_contigs_of_the_example_are_called_right(tmp_path: Path) -> None:
     example = tmp_path / "example.fa"
-    write_example(example)
+    example.write_text(example_fasta())
     predict(example, tmp_path / "out")
     calls = dict(CONTIGS.read(tmp_path / "out/example_contigs.tsv", "record", "call"))
     contigs = {name: call for name, call in calls.items() if name.startswith(("virus", "bact"))}

@@ -15,6 +15,7 @@ SIGINT = 2
 
 def run(arguments: Sequence[str]) -> int:
     """Carry out a command line and return its exit code. Errors are one message on stderr."""
+    problem: VirNucProError
     try:
         code = app.main(args=list(arguments), prog_name="virnucpro", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -23,19 +24,19 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         error.show()
         return UsageError.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return _complain(RunInterruptedError(SIGINT))
     except VirNucProError as error:
-        return _complain(error)
+        problem = error
+    except (click.Abort, KeyboardInterrupt):
+        problem = RunInterruptedError(SIGINT)
+    except ModuleNotFoundError as error:  # of an extra; those of the program itself are there
+        problem = UsageError(
+            f"this needs the package {error.name}, which is not installed: "
+            f"pip install 'virnucpro[train]'"
+        )
     except Exception:  # noqa: BLE001 - the outermost edge: a bug, shown whole to be reported
         traceback.print_exc()
-        click.echo(
-            "virnucpro: internal error: please report the text above; the same command continues",
-            err=True,
+        problem = VirNucProError(
+            "internal error: please report the text above; the same command continues"
         )
-        return VirNucProError.exit_code
-
-
-def _complain(error: VirNucProError) -> int:
-    click.echo(f"virnucpro: {error}", err=True)
-    return error.exit_code
+    click.echo(f"virnucpro: {problem}", err=True)
+    return problem.exit_code

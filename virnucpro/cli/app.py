@@ -8,16 +8,15 @@ from typing import Any
 
 import click
 
-import virnucpro.cli.shared as shared
+from virnucpro.cli.shared import GLOBAL_OPTIONS
 from virnucpro.version import __version__
 
-COMMANDS = (
-    *("predict", "demo", "call", "status", "report", "plot", "models", "train", "evaluate", "rcl"),
-    *("profile", "utils"),
-)
-OF_RESULTS = ("call", "report", "plot", "evaluate")  # in one module
-TRAIN_COMMANDS = ("download", "prepare", "embed", "classifier", "lite")
-RCL_COMMANDS = ("predict", "embed", "train", "evaluate", "plot", "profile", "validate")
+# The commands in the order of the help text, and the modules that they are in.
+MODULES = {
+    **{"predict": "predict", "demo": "demo", "call": "results", "status": "status"},
+    **{"report": "results", "plot": "results", "models": "models", "train": "app"},
+    **{"evaluate": "results", "rcl": "app", "profile": "profile", "utils": "utils"},
+}
 EPILOG = """\b
 Examples:
   virnucpro demo
@@ -30,11 +29,6 @@ The steps in their order:
   virnucpro train embed DATASET
   virnucpro train classifier DATASET --output my.safetensors
 """
-RCL_EPILOG = """\b
-Examples:
-  virnucpro rcl predict proteins.fa --output-dir results
-  virnucpro rcl train --encoding blosum --model unet --serpins serpins.csv --others others.csv
-"""
 
 
 class LazyGroup(click.Group):
@@ -45,58 +39,46 @@ class LazyGroup(click.Group):
 
     def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:
         """``modules`` maps each name to a module of this folder, in the order of the help text."""
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, params=[*GLOBAL_OPTIONS], **kwargs)
         self.modules = modules
         self.commands.update((name, click.Command(name)) for name in modules)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the help text."""
-        return list(self.commands)
+        return list(self.modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command; None if there is no such command."""
-        command = self.commands.get(cmd_name)
-        if command is not None and command.callback is None:
-            module = import_module(f"virnucpro.cli.{self.modules[cmd_name]}")
-            self.commands[cmd_name] = command = getattr(module, cmd_name)
+        if cmd_name not in self.modules:
+            return None
+        module = import_module(f"virnucpro.cli.{self.modules[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name)
         return command
 
 
-@click.group(
-    cls=LazyGroup,
-    modules={name: "results" if name in OF_RESULTS else name for name in COMMANDS},
+train = LazyGroup(
+    "train",
+    modules=dict.fromkeys(("download", "prepare", "embed", "classifier", "lite"), "train"),
+    help="Train a classifier, or small encoders, on your genomes.",
+    epilog=TRAIN_EPILOG,
+)
+RCL_COMMANDS = ("predict", "embed", "train", "evaluate", "plot", "profile", "validate")
+rcl = LazyGroup(
+    "rcl",
+    modules=dict.fromkeys(RCL_COMMANDS, "rcl"),
+    help="Find the reactive center loop in serpins.",
+)
+app = LazyGroup(
+    "virnucpro",
+    modules=MODULES,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
         "show_default": True,
     },
+    help="Find viral sequences in FASTA and FASTQ files.",
     epilog=EPILOG,
 )
-@click.version_option(
+app = click.version_option(
     __version__, "-V", "--version", prog_name="virnucpro", help="Show the version."
-)
-@shared.global_options
-def app() -> None:
-    """Find viral sequences in FASTA and FASTQ files."""
-
-
-@app.group(
-    cls=LazyGroup,
-    modules=dict.fromkeys(TRAIN_COMMANDS, "train"),
-    short_help="Train a classifier, or small encoders, on your own genomes.",
-    epilog=TRAIN_EPILOG,
-)
-@shared.global_options
-def train() -> None:
-    """Train a classifier, or small encoders, on your own labelled genomes."""
-
-
-@app.group(
-    cls=LazyGroup,
-    modules=dict.fromkeys(RCL_COMMANDS, "rcl"),
-    short_help="Find the reactive center loop in serpins.",
-    epilog=RCL_EPILOG,
-)
-@shared.global_options
-def rcl() -> None:
-    """Find the reactive center loop (RCL) of serpins in protein sequences."""
+)(app)

@@ -7,9 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import click
-
 import virnucpro.cli.shared as shared
+from virnucpro.cli.shared import FOLDER, argument, command
 from virnucpro.formatting import aligned
 from virnucpro.tables import CONTIGS
 
@@ -23,21 +22,19 @@ SHOWN = ("record", "length", "call", "virus_score", "status")
 ROWS = 12  # of the table that are printed
 
 
-@shared.command(short_help="Make an example input and classify it.")
-@click.argument("folder", metavar="[DIR]", type=shared.FOLDER, default=Path("virnucpro_demo"))
-@shared.device_options
-@shared.threads_option
-@shared.no_progress_option
-@shared.global_options
+@command(
+    argument("folder", FOLDER, metavar="[DIR]", default=Path("virnucpro_demo")),
+    common="device gpus threads no_progress",
+)
 def demo(folder: Path, **options: Any) -> int:
-    """Write an example input to DIR/example.fa and classify it with the model type lite.
+    """Make an example input and classify it.
 
-    The results are in DIR/results.  [default of DIR: virnucpro_demo] The example has three viruses,
-    three bacteria, short reads of them, and records that cannot be scored. A header says what its
-    record is. No GPU and no download is needed.
+    The example is DIR/example.fa: three viruses, three bacteria, short reads of them, and records
+    that cannot be scored. A header says what its record is. It is classified with model type lite,
+    and the results are in DIR/results.  [default of DIR: virnucpro_demo] No GPU and no download is
+    needed.
 
     Examples:
-      virnucpro demo
       virnucpro demo my_demo --device cpu
     """
     settings = shared.configuration({**options, "model_type": "lite"})
@@ -45,7 +42,7 @@ def demo(folder: Path, **options: Any) -> int:
     from virnucpro.run.request import PredictionRequest
 
     example = folder / "example.fa"
-    write_example(example)
+    shared.save_output(example, example_fasta().encode(), force=False, option="DIR")
     request = PredictionRequest(
         str(example),
         folder / "results",
@@ -56,19 +53,8 @@ def demo(folder: Path, **options: Any) -> int:
     code = carry_out(request, settings)
     table = request.layout.contigs_table
     rows = aligned([SHOWN, *islice(CONTIGS.read(table, *SHOWN), ROWS)])
-    shared.tell(settings, f"\nThe first rows of {table.name}, some columns:")
-    shared.tell(settings, *(f"  {row}" for row in rows))
+    shared.tell(f"\nThe first rows of {table.name}, some columns:", *(f"  {row}" for row in rows))
     return code
-
-
-def write_example(path: Path) -> None:
-    """Write the example input, unless it is there.
-
-    Raises:
-        UsageError: another file is there.
-        OutputError: it cannot be written.
-    """
-    shared.save_output(path, example_fasta().encode(), force=False, option="DIR")
 
 
 def example_fasta() -> str:

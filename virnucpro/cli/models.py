@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import virnucpro.cli.shared as shared
+from virnucpro.cli.shared import argument, command, option
 from virnucpro.errors import UsageError
 from virnucpro.formatting import aligned, byte_size
 from virnucpro.models.catalogue import KNOWN, SETS, HubModel, model_named, models_for
@@ -19,19 +20,11 @@ OUTCOMES = {
 }
 
 
-@click.group(cls=shared.Group, short_help="List, fetch and check the models on this machine.")
-def models() -> None:
-    """Find, fetch and check the models that a run needs."""
-
-
-@models.command("list")
-@shared.json_option
-@shared.short_options
+@command(name="list", common="json")
 def list_models(as_json: bool) -> None:
     """Show the known models, their sizes and where they are.
 
     Examples:
-      virnucpro models list
       virnucpro models list --json
     """
     from virnucpro.models.store import locate_model, model_files, read_model_records
@@ -61,21 +54,21 @@ def list_models(as_json: bool) -> None:
         (row["name"], byte_size(row["bytes"]), row["state"], row["what"], row["path"] or "")
         for row in rows
     ]
-    lines = [*aligned([("name", "size", "state", "what", "where"), *cells])]
-    lines.append(f"Fetch what a model type needs: virnucpro models fetch {' | '.join(SETS)}")
-    lines.append("Model type lite needs nothing: its models are part of the package.")
-    click.echo("\n".join(lines))
+    click.echo("\n".join(aligned([("name", "size", "state", "what", "where"), *cells])))
+    click.echo(f"Fetch what a model type needs: virnucpro models fetch {' | '.join(SETS)}")
+    click.echo("Model type lite needs nothing: its models are part of the package.")
 
 
-@models.command(short_help="Fetch the models that predict needs.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@shared.option("--update", bool, "Fetch the newest version and record its checksum.")
-@shared.global_options
+@command(
+    argument("names", nargs=-1, required=True, metavar="NAME..."),
+    option("--update", bool, "Fetch the newest version and record its checksum."),
+)
 def fetch(names: tuple[str, ...], update: bool) -> None:
-    """Fetch the models NAME, or all models that model type 300 or 500 needs.
+    """Fetch the models that predict needs.
 
-    A download that was interrupted is continued. Files that exist are compared with the checksum
-    that was recorded when they were first fetched; a damaged file is replaced.
+    A NAME is that of a model, or a model type, 300 or 500, for all models that it needs. A download
+    that was interrupted is continued. Files that exist are compared with the checksum that was
+    recorded when they were first fetched; a damaged file is replaced.
 
     Examples:
       virnucpro models fetch 500
@@ -89,11 +82,11 @@ def fetch(names: tuple[str, ...], update: bool) -> None:
         click.echo(f"{model.name}: {OUTCOMES[outcome]}: {path}")
 
 
-@models.command(short_help="Print where a model is on this machine.")
-@click.argument("name")
-@shared.short_options
+@command(argument("name"))
 def path(name: str) -> None:
-    """Print only the path of the model NAME; the exit code is 64 if it is not on this machine.
+    """Print where a model is on this machine.
+
+    Nothing else is printed; the exit code is 64 if the model NAME is not here.
 
     Example:
       ls -l $(virnucpro models path esm2_t36_3B_UR50D)
@@ -103,23 +96,21 @@ def path(name: str) -> None:
     click.echo(find_model(name))
 
 
-@models.command(short_help="Compare models with their recorded checksums.")
-@click.argument("names", nargs=-1, metavar="[NAME...]")
-@shared.option("--renew", bool, "Record the present files as the right version.")
-@shared.short_options
+@command(
+    argument("names", nargs=-1, metavar="[NAME...]"),
+    option("--renew", bool, "Record the present files as the right version."),
+)
 def verify(names: tuple[str, ...], renew: bool) -> None:
-    """Compare models with their recorded checksums: those named, or all on this machine.
+    """Compare models with their recorded checksums.
 
-    A model that was copied here by hand is recorded at the first call.
+    Without NAME, all models on this machine are compared. A model that was copied here by hand is
+    recorded at the first call.
 
     Examples:
-      virnucpro models verify
       virnucpro models verify 500_model.pth
     """
     if renew and not names:
-        raise UsageError(
-            "--renew needs names of models: virnucpro models verify --renew 500_model.pth"
-        )
+        raise UsageError("--renew needs names: virnucpro models verify --renew 500_model.pth")
     from virnucpro.models.store import (
         locate_model,
         read_model_records,
@@ -142,3 +133,10 @@ def verify(names: tuple[str, ...], renew: bool) -> None:
         click.echo(f"{same.name}: {state}: {path}")
     if not chosen:
         click.echo("There are no models on this machine. Fetch them: virnucpro models fetch 500")
+
+
+models = click.Group(
+    "models",
+    commands=[list_models, fetch, path, verify],
+    help="List, fetch and check the models on this machine.",
+)

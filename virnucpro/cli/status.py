@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-import virnucpro.cli.shared as shared
+from virnucpro.cli.shared import FOLDER, argument, command
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.formatting import is_or_are, printable
@@ -15,23 +16,18 @@ from virnucpro.run.sample_list import Sample, samples_of
 from virnucpro.run.status import statuses
 from virnucpro.store.lock import LockOwner
 
-SHOWN = 3  # files named per stage
+SHOWN = 3  # failures that are named
 
 
-@shared.command(short_help="Show how far the runs in an output directory are.")
-@click.argument("output_dir", type=shared.FOLDER, metavar="OUTPUT_DIR")
-@shared.json_option
-@shared.short_options
+@command(argument("output_dir", FOLDER, metavar="OUTPUT_DIR"), common="json")
 def status(output_dir: Path, as_json: bool) -> None:
-    """Show what is done in OUTPUT_DIR, what is missing, what failed, and what is left to do.
+    """Show how far the runs in an output directory are.
 
-    Of a command with several inputs, it shows a line per sample.
-
-    Files are checked only by their sizes, and no file is locked or written. Times are for one
-    device.
+    It says what is done, what is missing, what failed, and what is left to do. Of a command with
+    several inputs, it shows a line per sample. Files are checked only by their sizes, and no file
+    is locked or written. Times are for one device.
 
     Examples:
-      virnucpro status results
       virnucpro status results --json
     """
     root = output_dir.absolute()
@@ -54,7 +50,7 @@ def status(output_dir: Path, as_json: bool) -> None:
         finished += {run["state"] for run in sample["runs"]} == {"finished"}
         click.echo(printable(f"{sample['sample']}: {words}"))
     for run in runs:
-        click.echo("\n".join([*(["not one of the samples:"] if samples else []), *_lines(run)]))
+        click.echo("\n  ".join([f"{run['stem']}: {_word(run)}", *_lines(run)]))
     count = f"{finished:,} of {len(samples):,} samples {is_or_are(finished)} finished "
     click.echo(f"{count if samples else ''}(checked by size; the same command checks contents)")
 
@@ -71,27 +67,23 @@ def _sample(root: Path, sample: Sample) -> dict[str, Json]:
     return {"sample": sample.name, "failed": refusal, "runs": runs}
 
 
-def _lines(run: Json) -> list[str]:
+def _lines(run: Json) -> Iterator[str]:
+    """Yield the stages, what failed, and what the same command would do."""
     width = max((len(stage["title"]) for stage in run["stages"]), default=0)
-    lines = [f"{run['stem']}: {_word(run)}"]
     for stage in run["stages"]:
-        text = f"{stage['title']:{width}} {stage['files_done']:,} of {stage['files'] or 0:,} files"
+        text = f"{stage['files_done']:,} of {stage['files'] or 0:,} files"
         if stage["files"] is None:
-            text = f"{stage['title']:{width}} unknown: not split yet"
+            text = "unknown: not split yet"
         elif stage["sequences"] is not None:
             text += f", {stage['sequences_done']:,} of {stage['sequences']:,} sequences"
-        if missing := stage["missing"]:
-            more = len(missing) - SHOWN
-            text += f"  ({'; '.join(missing[:SHOWN])}{f'; {more:,} more' if more > 0 else ''})"
-        lines.append(f"  {text}")
+        missing = f"  ({stage['missing'][0]})" if stage["missing"] else ""
+        yield f"{stage['title']:{width}} {text}{missing}"
     for failure in run["failed"][:SHOWN]:
-        lines.append(
-            f"  failed: {failure['sequences']:,} sequences of {failure['file']}: "
-            f"{failure['error']}: {failure['message']}"
-        )
+        count = f"{failure['sequences']:,} sequences of {failure['file']}"
+        yield f"failed: {count}: {failure['error']}: {failure['message']}"
     if run["failed"]:
-        lines.append("  all that failed: failed_files.txt")
-    return [*lines, f"  {run['resume']['text']}"]
+        yield "all that failed: failed_files.txt"
+    yield run["resume"]["text"]
 
 
 def _word(run: Json) -> str:

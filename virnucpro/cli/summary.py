@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import virnucpro.cli.shared as shared
 from virnucpro.formatting import counted, is_or_are, percent
-from virnucpro.settings import DOUBTFUL, SHORTEST_WHOLE
+from virnucpro.settings import DOUBTFUL
 
 if TYPE_CHECKING:
     from virnucpro.layout import Layout, SamplesFolder
@@ -18,16 +18,10 @@ if TYPE_CHECKING:
 
 UNSCORED_REASONS = {
     "no_open_frame": "no frame without a stop codon",
-    "ambiguous": "only ambiguous letters",
-    "too_short": "shorter than a codon",
+    "ambiguous": "too few known bases",
+    "too_short": "too short",
     "failed": "could not be embedded",
 }
-UNSCORED_WHOLE = UNSCORED_REASONS | {
-    "ambiguous": f"fewer than {SHORTEST_WHOLE} known bases",
-    "too_short": f"shorter than {SHORTEST_WHOLE} bases",
-}
-"""The reasons where the model reads whole chunks."""
-SHORTEST_ADVISED = 150  # bases; of shorter chunks nothing was measured
 FILES = {
     "_report.html": "all of this as a page, with figures: open it in a browser",
     "_virus.tsv": "the records called virus, the surest first",
@@ -50,44 +44,19 @@ FILES = {
 """What the files hold, by the ends of their names."""
 
 
-def outcome_text(outcome: Outcome, layout: Layout) -> str:
+def outcome_text(outcome: Outcome, layout: Layout) -> list[str]:
     """Return the result of a run in sentences; paths are relative to the current folder."""
     results, record = outcome.results, outcome.record
     noun = "pair" if {"mates", "interleaved"} & record["input"].keys() else "record"
-    in_frames = record["models"]["nucleotide"]["reads"] == "open frames"
-    frames, copies = (record["counts"].get(name, 0) for name in ("frames", "identical_frames"))
     lines = [record["notice"]] if "notice" in record else []
     if outcome.computed == 0:
         lines.append("Nothing to compute: this run was already finished, its results are intact.")
     lines += call_lines(results, layout.root, noun)
     if total := sum(results.unscored.values()):
-        was, it, they = ("was", "it", "It") if total == 1 else ("were", "them", "They")
-        lines.append(
-            f"{counted(total, noun)} {was} not judged, because nothing of {it} could be scored. "
-            f"{they} may be viral:"
-        )
-        reasons = UNSCORED_REASONS if in_frames else UNSCORED_WHOLE
-        lines += [f"  {n:,} unscored: {reasons[reason]}" for reason, n in results.unscored.items()]
-    length = record["settings"]["analysis"]["chunk_length"]
-    if results.unscored.get("no_open_frame") and length > SHORTEST_ADVISED:
-        lines.append(
-            "  Shorter chunks (-e, and a classifier for them) have open frames more often: of "
-            "viral contigs, 13 % had none at 500 bases, 3 % at 300, and under 1 % at 150."
-        )
+        lines.append(f"{counted(total, noun)} could not be judged, and may be viral:")
+        lines += [f"  {n:,} unscored: {UNSCORED_REASONS[r]}" for r, n in results.unscored.items()]
     if chunks := sum(results.chunks.values()):
-        scored = f"{results.chunks.get('scored', 0):,} of {chunks:,} chunks were scored"
-        lines.append(f"{scored}{f', from {frames:,} open frames' if in_frames else ''}.")
-    if copies:
-        what = "open frames" if in_frames else "chunks"
-        lines.append(
-            f"  {copies:,} of {frames:,} {what} ({percent(copies / frames, 1)}) are the same as an "
-            f"earlier one, whose scores they share."
-        )
-    if closed := results.chunks.get("no_open_frame", 0):
-        lines.append(
-            f"  {closed:,} have a stop codon in every frame and cannot be scored: usual for "
-            f"non-coding DNA, nothing is lost."
-        )
+        lines.append(f"{results.chunks.get('scored', 0):,} of {chunks:,} chunks were scored.")
     if outcome.failed_records:
         lines.append(
             f"{counted(outcome.failed_records, noun)} could not be scored in full: see "
@@ -97,7 +66,7 @@ def outcome_text(outcome: Outcome, layout: Layout) -> str:
     width = max(len(end) for end in ends if FILES[end])
     rows = (f"  {layout.stem}{end:{width}}  {FILES[end]}".rstrip() for end in ends)
     root = shared.shown_path(layout.root)
-    return "\n".join([*lines, f"Results in {root}; open the first file first:", *rows])
+    return [*lines, f"Results in {root}; open the first file first:", *rows]
 
 
 def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list[str]:
@@ -136,7 +105,7 @@ def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list
     return lines
 
 
-def samples_text(samples: Sequence[Sample], folder: SamplesFolder, *, overview: bool) -> str:
+def samples_text(samples: Sequence[Sample], folder: SamplesFolder, *, overview: bool) -> list[str]:
     """Return what became of several samples, in sentences, and the files about all of them."""
     outcomes = [sample.outcome for sample in samples if sample.outcome]
     notices = (outcome.record.get("notice") for outcome in outcomes)
@@ -157,4 +126,4 @@ def samples_text(samples: Sequence[Sample], folder: SamplesFolder, *, overview: 
     lines.append(f"One row per sample: {shared.shown_path(folder.summary_table)}")
     if overview and folder.overview.exists():
         lines.append(f"All samples on one page: {shared.shown_path(folder.overview)}")
-    return "\n".join(lines)
+    return lines

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 import virnucpro.cli.shared as shared
+from virnucpro.cli.shared import FILE, FOLDER, argument, command, option
 from virnucpro.contracts import Json
 from virnucpro.errors import UsageError
-from virnucpro.formatting import memory_size
+from virnucpro.formatting import counted, memory_size
 from virnucpro.settings import Bases
 
 if TYPE_CHECKING:
@@ -21,22 +22,15 @@ if TYPE_CHECKING:
 
 
 COLOURS = {"virus": "#c0392b", "undecided": "#e0a030", "nonvirus": "#3a6ea5", "unscored": "#a0a0a0"}
-_COLUMNS = {
-    "virus_records": ("Virus", "Records that are called virus", "{:,.0f}", "Reds"),
-    "virus_share": ("% virus", "Share of the bases that are called virus", "{:,.2f}", "Reds"),
-    "records": ("Records", "Records of the input", "{:,.0f}", "Greys"),
-    "unscored": ("Unscored", "Records that could not be scored", "{:,.0f}", "Oranges"),
+HEADERS = {
+    "virus_records": {"title": "Virus", "format": "{:,.0f}"},
+    "virus_share": {"title": "% virus", "description": "Of the bases"},
+    "records": {"title": "Records", "format": "{:,.0f}"},
+    "unscored": {"title": "Unscored", "format": "{:,.0f}"},
 }
 
 
-@click.group(cls=shared.Group, short_help="List devices, check an input, write a configuration.")
-def utils() -> None:
-    """List devices, check an input, write a configuration file, or what MultiQC reads."""
-
-
-@utils.command("list-devices")
-@shared.json_option
-@shared.short_options
+@command(common="json")
 def list_devices(as_json: bool) -> None:
     """Show the CPU and the GPUs that a run could use.
 
@@ -63,20 +57,20 @@ def list_devices(as_json: bool) -> None:
         click.echo("There is no usable NVIDIA GPU: see nvidia-smi, and check torch.version.cuda.")
 
 
-@utils.command(short_help="Say whether predict would accept an input.")
-@click.argument("source", type=shared.FILE, metavar="INPUT")
-@shared.option("--input2 mates", shared.FILE, "File of the second mates of pairs.")
-@shared.option("--interleaved", bool, "INPUT has both mates of pairs, one after the other.")
-@shared.option("-e --expected-length", Bases, "Bases per chunk.", default=500)
-@shared.short_options
+@command(
+    argument("source", FILE, metavar="INPUT"),
+    option("--input2 mates", FILE, "File of the second mates of pairs."),
+    option("--interleaved", bool, "INPUT has both mates of pairs, one after the other."),
+    option("-e --expected-length", Bases, "Bases per chunk.", default=500),
+)
 def validate(source: Path, mates: Path | None, interleaved: bool, expected_length: int) -> None:
-    """Read all of INPUT and say whether predict would accept it. No file is written.
+    """Say whether predict would accept an input.
+
+    All of INPUT is read, and no file is written.
 
     Examples:
-      virnucpro utils validate reads.fq.gz --expected-length 300
       virnucpro utils validate R1.fq.gz --input2 R2.fq.gz
     """
-    from virnucpro.formatting import counted
     from virnucpro.io.input_summary import summarise_input
     from virnucpro.io.pairs import InputFiles
     from virnucpro.stages.chunking import duplicate_ids_error, input_notices
@@ -94,12 +88,14 @@ def validate(source: Path, mates: Path | None, interleaved: bool, expected_lengt
         click.echo(f"warning: {notice}")
 
 
-@utils.command("generate-config", short_help="Write a configuration file with every key.")
-@shared.option("-o --output", shared.FILE, "Write to this file instead of standard output.")
-@shared.option("-f --force", bool, "Move an existing file aside.")
-@shared.short_options
+@command(
+    option("-o --output", FILE, "Write to this file instead of standard output."),
+    common="force",
+)
 def generate_config(output: Path | None, force: bool) -> None:
-    """Write a configuration file with every key, its default and its meaning.
+    """Write a configuration file with every key.
+
+    Each key is there with its default and its meaning.
 
     Example:
       virnucpro utils generate-config -o virnucpro.yaml
@@ -113,14 +109,15 @@ def generate_config(output: Path | None, force: bool) -> None:
     click.echo(f"wrote {output}")
 
 
-@utils.command(short_help="Write what MultiQC shows of finished runs.")
-@click.argument("folders", nargs=-1, required=True, type=shared.FOLDER, metavar="DIR...")
-@shared.option("-o --output-dir", shared.FOLDER, "Folder of the files to write.", required=True)
-@shared.short_options
+@command(
+    argument("folders", FOLDER, nargs=-1, required=True, metavar="DIR..."),
+    option("-o --output-dir", FOLDER, "Folder of the files to write.", required=True),
+)
 def multiqc(folders: tuple[Path, ...], output_dir: Path) -> None:
-    """Write what MultiQC shows of each finished run in the output directories DIR.
+    """Write what MultiQC shows of finished runs.
 
-    Two files per run, named after it: columns of the general statistics, and a bar of the calls.
+    For each finished run in the output directories DIR there are two files with its name: columns
+    of the general statistics, and a bar of the calls.
 
     Example:
       virnucpro utils multiqc results -o multiqc_input
@@ -143,11 +140,7 @@ def multiqc(folders: tuple[Path, ...], output_dir: Path) -> None:
 
 
 def _sections(name: str, run: PredictionRun) -> Iterator[dict[str, Json]]:
-    """Yield what MultiQC shows of a run, as its "custom content" (docs.seqera.io/multiqc).
-
-    These are columns of the general statistics, and a bar of the records by call. MultiQC puts the
-    data of all files with the same ``id`` together, so each run has files of its own.
-    """
+    """Yield the "custom content" of a run (docs.seqera.io/multiqc); files of one id are joined."""
     shown, bases = run.summary, Counter[str]()
     for row in run.contigs():
         bases[row.call] += row.length
@@ -158,11 +151,10 @@ def _sections(name: str, run: PredictionRun) -> Iterator[dict[str, Json]]:
         "records": shown.records,
         "unscored": unscored,
     }
-    keys = ("title", "description", "format", "scale")
     yield {
         "id": "virnucpro_general",
         "plot_type": "generalstats",
-        "headers": {key: dict(zip(keys, texts, strict=True)) for key, texts in _COLUMNS.items()},
+        "headers": HEADERS,
         "data": {name: columns},
     }
     yield {
@@ -174,3 +166,10 @@ def _sections(name: str, run: PredictionRun) -> Iterator[dict[str, Json]]:
         "categories": {call: {"name": call, "color": colour} for call, colour in COLOURS.items()},
         "data": {name: {c: shown.calls.get(c, 0) for c in COLOURS} | {"unscored": unscored}},
     }
+
+
+utils = click.Group(
+    "utils",
+    commands=[list_devices, validate, generate_config, multiqc],
+    help="List devices, check an input, write a configuration.",
+)

@@ -27,7 +27,6 @@ from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
 from virnucpro.training.curves import draw_curve, keep_scalars
 from virnucpro.training.data.dataset import PARTS, Part
-from virnucpro.training.packages import require_packages
 from virnucpro.training.progress import ReportEvent, TrainingEvent
 from virnucpro.training.run import run_training
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
@@ -55,7 +54,6 @@ def fit_rcl(
     disk, tensorboard = Disk(), settings.logging.use_tensorboard
     if settings.training.batch_size < 2 * len(devices):
         raise UsageError("--batch-size must be two proteins or more for each process or GPU")
-    require_packages(["sklearn", "pandas", "Bio", "tensorboard"])
     proteins, warnings = read_proteins(*settings.tables, settings.data.max_length)
     for warning in warnings:
         show(Notice("warning", warning))

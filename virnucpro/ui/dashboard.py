@@ -24,7 +24,7 @@ from virnucpro.formatting import UNKNOWN, clock_time, gibibytes, memory_size, pe
 from virnucpro.layout import Layout, SamplesFolder
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.log import LogFile, worker_label
-from virnucpro.ui.progress import Clock, StageProgress, WorkerProgress, WorkerWatch, added
+from virnucpro.ui.progress import Clock, StageProgress, WorkerProgress, added, worker_warnings
 from virnucpro.ui.terminal import LINE_SECONDS, SHORTEST_BAR, ProgressScreen, bar_line
 
 LONGEST_BAR = 40  # characters
@@ -68,7 +68,6 @@ class RunScreen(ProgressScreen):
         self._read = read
         self.progress = StageProgress(clock)
         self.readings: dict[int, GpuReading] = {}  # by number of the worker
-        self._watch = WorkerWatch(self.progress)
 
     def show(self, event: Event) -> None:
         """Show an event; OutputError where the log file cannot be written."""
@@ -93,7 +92,7 @@ class RunScreen(ProgressScreen):
         readings = {number: self._read(device) for number, device in devices.items()}
         with self.lock:
             self.readings = {number: r for number, r in readings.items() if r}
-            return self._watch.check(self.clock())
+            return worker_warnings(self.progress.workers, self.clock())
 
     @property
     def heading(self) -> list[str]:

@@ -13,7 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -27,6 +27,9 @@ from virnucpro.formatting import printable
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.log import LogFile
 from virnucpro.ui.progress import Clock
+
+if TYPE_CHECKING:
+    from virnucpro.executors.signals import Interruption
 
 LINE_SECONDS = 10.0  # between two plain lines
 TICK_SECONDS = 1.0
@@ -54,7 +57,8 @@ class ProgressScreen(ABC):
     log raises OutputError.
     """
 
-    logs_lines = True  # the log of a training, which has every epoch, does not need them
+    interruption: Interruption
+    """The first signal that asked the command to end; set where one is caught."""
 
     def __init__(
         self,
@@ -103,6 +107,10 @@ class ProgressScreen(ABC):
         else:
             self.say(notice.message)
         self.log.line(f"{notice.level}: {notice.message}")
+
+    def info(self, message: str) -> None:
+        """Print a sentence and write it to the log."""
+        self.notice(Notice("info", message))
 
     def warn(self, message: str) -> None:
         """Print a warning and write it to the log."""
@@ -157,8 +165,7 @@ class ProgressScreen(ABC):
                 self.last_line = self.clock()
                 if not self.draws:
                     self.say(line)
-                if self.logs_lines:
-                    self.log.line(line)
+                self.log.line(line)
 
     def __enter__(self: _Screen) -> _Screen:
         """Start the display."""

@@ -1,14 +1,17 @@
-"""Progress of long commands and downloads, on a terminal and without one."""
+"""Progress of long commands and of trainings, on a terminal and without one."""
 
 from __future__ import annotations
 
 import io
 import time
+from pathlib import Path
 
 from rich.console import Console
 
 from tests.unit.ui.simulated import Hand, Terminal
+from virnucpro.events import Notice
 from virnucpro.settings import DisplaySettings
+from virnucpro.training.progress import EpochEnded, EpochProgress
 from virnucpro.ui.step_screen import StepScreen
 
 
@@ -49,3 +52,28 @@ def test_a_bar_on_a_terminal_that_is_gone_afterwards() -> None:
     assert "50 %" in text
     assert text.rsplit("\x1b[2K", 1)[1].strip() == ""  # the line is gone, the cursor is not
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+def test_a_training_shows_and_logs_each_epoch(tmp_path: Path) -> None:
+    row = {"epochs": 20, "loss": 0.5, "validation_loss": 0.4, "auroc": 0.9, "rate": 2e-4}
+    stream, hand, log = io.StringIO(), Hand(), tmp_path / "training.log"
+    with screen_on(stream, hand, log_file=log) as screen:
+        for seconds, event in (
+            (3, EpochProgress(1, 20, 50, 100, "frames")),
+            (3, EpochEnded({**row, "epoch": 1, "seconds": 6.0}, 1)),
+            (1, Notice("warning", "3 frames are left out")),
+            (11, EpochEnded({**row, "epoch": 2, "seconds": 12.0}, 1)),
+            (11, EpochProgress(3, 20, 66, 100, "frames")),
+        ):
+            hand.now += seconds
+            screen.show(event)
+            screen.tick()
+    lines = stream.getvalue().splitlines()
+    figures = "loss 0.5000, validation loss 0.4000, AUROC 0.9000; best so far: epoch 1"
+    assert lines == [
+        f"epoch 1 of at most 20: {figures}; at most 1:54 to the end",
+        "warning: 3 frames are left out",
+        f"epoch 2 of at most 20: {figures}; at most 3:36 to the end",
+        "epoch 3 of at most 20: 66 %",
+    ]
+    assert [line in log.read_text() for line in lines] == [True] * 4

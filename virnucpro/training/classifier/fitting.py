@@ -25,7 +25,6 @@ from virnucpro.training.classifier.card import TrainingReport, card_text
 from virnucpro.training.classifier.features import FeatureReader, PartFeatures, find_features
 from virnucpro.training.classifier.trainer import EPS, TrainingPlan, TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset, Part
-from virnucpro.training.packages import require_packages
 from virnucpro.training.progress import Show
 from virnucpro.training.run import TrainingFiles, begin_training, run_training
 from virnucpro.training.savepoint import Savepoint
@@ -60,7 +59,6 @@ def fit_classifier(
         checkpoint_folder(place) / f"{output.name}.previous",
         option="--output",
     )
-    require_packages(["sklearn", "pandas"])
     records = _embedding_records(dataset)
     record = records["train"]
     identity: dict[str, Json] = {

@@ -13,7 +13,6 @@ import numpy as np
 
 from virnucpro.errors import InputError
 from virnucpro.io.text import expanded_blocks, text_blocks
-from virnucpro.training.packages import require_packages
 
 if TYPE_CHECKING:
     from Bio.SeqRecord import SeqRecord
@@ -57,7 +56,6 @@ def read_genbank(path: Path) -> Iterator[GenomeRecord]:
     The header consists of the id, the definition and ``[organism]``, so that patterns can find
     each of them. The sequence is empty if the file has none (a record that refers to others).
     """
-    require_packages(["Bio"], f"{path}, a GenBank file,")
     from Bio import BiopythonWarning, SeqIO
 
     after = "at its beginning"

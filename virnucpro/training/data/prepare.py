@@ -29,7 +29,6 @@ from virnucpro.training.data.parts import (
 )
 from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
 from virnucpro.training.data.table import SourceRow, read_genome_table
-from virnucpro.training.packages import require_packages
 from virnucpro.version import __version__
 
 if TYPE_CHECKING:
@@ -76,7 +75,6 @@ def prepare_dataset(
     Returns:
         The content of ``dataset.json``, and what users are told of an earlier data set.
     """
-    require_packages(["pandas"], "train prepare")
     disk = disk or Disk()
     if settings.test + settings.validation > 1:
         raise UsageError("--test and --validation are together more than all genomes")
