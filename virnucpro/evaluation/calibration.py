@@ -9,8 +9,13 @@ import numpy as np
 
 from virnucpro.classifier.files import ClassifierInfo
 from virnucpro.errors import InputError, UsageError
-from virnucpro.metrics.classification import calibration_error
-from virnucpro.metrics.temperature import HIGHEST, LOWEST, fit_temperature, log_loss
+from virnucpro.metrics.classification import (
+    HIGHEST,
+    LOWEST,
+    calibration_error,
+    fit_temperature,
+    log_loss,
+)
 from virnucpro.store.documents import parse_json
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import pytest
 from tests.unit.executors.fake_pool import FakeStage
 from virnucpro.contracts import Device, ReportProgress, Session, Task, TaskResult
 from virnucpro.events import Progressed, WorkerReady
-from virnucpro.executors.pool import PoolEvent, WorkEnded
-from virnucpro.executors.retry import WorkFailure
+from virnucpro.executors.pool import PoolEvent, WorkEnded, WorkFailure
 from virnucpro.executors.worker import TaskRunner
 
 GPU, CPU = Device("cuda", 0, "H200", "GPU-aaaa"), Device("cpu")
