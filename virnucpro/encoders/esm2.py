@@ -102,27 +102,20 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor | None) -> torc
     ``sin``, ``cos`` is what :func:`rotation_matrices` makes, in the type of ``x``.
     """
     if sin is None:
-        return _rotate_by_matrices(x, cos)
+        # One product per position, of all heads together. Half of each matrix is zeros, and still
+        # a CPU needs half of the time: the formula's rows of d/2 numbers are too short for it.
+        rows = x.flatten(2, -2)  # [B, T, N, d]
+        b, t, n, d = rows.shape
+        if x.dtype == torch.bfloat16:  # oneDNN's product of q and k likes each head in one piece
+            rotated = x.new_empty(b, n, t, d).transpose(1, 2)
+        else:
+            rotated = x.new_empty(b, t, n, d)
+        for i in range(b):
+            torch.bmm(rows[i], cos, out=rotated[i])
+        return rotated.view(b, t, *x.shape[2:])
     first, second = x.float().chunk(2, dim=-1)  # [B, T, ..., d/2]
     halves = (first * cos - second * sin, second * cos + first * sin)
     return torch.cat([half.to(x.dtype) for half in halves], dim=-1)
-
-
-def _rotate_by_matrices(x: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
-    """Rotate by one matrix product per position, of all heads together.
-
-    Half of each matrix is zeros, and still a CPU needs half of the time or less: the rows of
-    ``d/2`` numbers that the formula works on are too short for it.
-    """
-    rows = x.flatten(2, -2)  # [B, T, N, d]
-    b, t, n, d = rows.shape
-    if x.dtype == torch.bfloat16:  # oneDNN's product of q and k likes each head in one piece
-        rotated = x.new_empty(b, n, t, d).transpose(1, 2)
-    else:
-        rotated = x.new_empty(b, t, n, d)
-    for i in range(b):
-        torch.bmm(rows[i], matrices, out=rotated[i])
-    return rotated.view(b, t, *x.shape[2:])
 
 
 class TwoPassLayerNorm(nn.LayerNorm):
@@ -197,19 +190,14 @@ class Esm2(Network):
         ``rotary`` is float32 ``[T, d/2]`` twice, ``mask`` true for real keys, ``[B, 1, 1, T]``.
         """
         x = self.embed(tokens) * self.scale  # [B, T, D]
-        normed: torch.Tensor = self.norm(self.blocks(x, *self._rotation(x, rotary), mask))
-        return normed
-
-    def _rotation(
-        self, x: torch.Tensor, rotary: Rotary
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return ``cos`` and ``sin`` in the form that the blocks take here."""
-        if fuses(x) and not self.blocks.fused:
-            return rotation_matrices(rotary, x.dtype), None
-        cos, sin = (table[None, :, None, None] for table in rotary)  # [1, T, 1, 1, d/2]
+        tables: list[torch.Tensor | None]
+        tables = [table[None, :, None, None] for table in rotary]  # [1, T, 1, 1, d/2]
         if self.blocks.fused:  # a row of its own for each token: kernels then need no division
-            return cos.repeat(len(x), 1, 1, 1, 1), sin.repeat(len(x), 1, 1, 1, 1)
-        return cos, sin
+            tables = [table[None, :, None, None].repeat(len(x), 1, 1, 1, 1) for table in rotary]
+        elif fuses(x):
+            tables = [rotation_matrices(rotary, x.dtype), None]
+        normed: torch.Tensor = self.norm(self.blocks(x, *tables, mask))
+        return normed
 
 
 # --- tokens and batches ----------------------------------------------------------------------
@@ -389,8 +377,7 @@ def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Weights]:
         raise ModelError(f"{path} is not an ESM-2 checkpoint: expected 'cfg' and 'model' in it")
     cfg = _as_dict(_as_dict(content["cfg"]).get("model"))
     sizes = as_sizes(cfg, _FairSizes, path)
-    tensors = tensors_of(content["model"], path)
-    weights = Weights(tensors, path)
+    weights = Weights(tensors_of(content["model"], path), path)
     weights = weights.renamed(r"encoder\.sentence_encoder\.|encoder\.")
     fc1 = weights.tensors.get("layers.0.fc1.bias")
     feed_forward = 4 * sizes.encoder_embed_dim if fc1 is None else int(fc1.shape[0])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from virnucpro.classifier.files import inspect_classifier, with_temperature
 from virnucpro.contracts import Json
 from virnucpro.errors import UsageError
-from virnucpro.evaluation.calibration import check_made_by, fit_calibration
+from virnucpro.evaluation.calibration import fit_calibration
 from virnucpro.evaluation.labels import join, read_labels
 from virnucpro.evaluation.measure import evaluate
 from virnucpro.evaluation.plots import PLOTS, draw_plots
@@ -61,8 +61,14 @@ def run_evaluation(
     if classifier is not None:
         if predictions.level != "frame":
             frames = find_predictions(source if source.is_dir() else predictions.folder, "frame")
-        if not check_made_by(classifier, frames.run):
-            notify(f"no STEM_run.json tells which classifier made {frames.path}: not checked")
+        made_by = None  # where no record of the run says it
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            made_by = parse_json(frames.run.read_bytes())["models"]["classifier"]["sha256"]
+        if made_by not in (None, classifier.file.sha256):
+            raise UsageError(
+                f"{frames.path} was made by another classifier (SHA-256 {made_by}) than "
+                f"{classifier.file.path}: predict again, or name that classifier"
+            )
     own = (folder / REPORT, FILES, _settings(facts), _settings)
     with evaluation_folder(*own, notify, force=force) as disk:
         notify(f"reading {labels} and {predictions.path}; results go to {folder}")

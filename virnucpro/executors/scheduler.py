@@ -187,21 +187,18 @@ class Scheduler:
                     if worker.number in exits and not self._workers.keys() <= set(exits):
                         continue
                     if not (worker.tasks and history):
-                        self._submit(worker, self._queue.pop(position))
+                        worker.tasks.append(self._queue.pop(position))
+                        self._pool.submit(worker.number, worker.tasks[-1])
+                        if not submitted:
+                            self._begin_task(worker)
                     break
-
-    def _submit(self, worker: WorkerState, task: Task) -> None:
-        if self._first_task_began is None:
-            self._first_task_began = self._clock()
-        worker.tasks.append(task)
-        self._pool.submit(worker.number, task)
-        if len(worker.tasks) == 1:
-            self._begin_task(worker)
 
     def _begin_task(self, worker: WorkerState) -> None:
         """Note that a worker begins the first of its tasks, if it has one."""
         if worker.tasks:
             worker.task_began = self._clock()
+            if self._first_task_began is None:
+                self._first_task_began = worker.task_began
             self._emit(TaskStarted(worker.number, worker.tasks[0]))
 
     def _handle(self, event: PoolEvent) -> None:

@@ -211,7 +211,7 @@ def stages_ahead(run: Run, position: int, files: Sequence[int] | None) -> list[S
     Of an embedding stage that is the number of sequences, of a stage of the host the seconds.
     Before the frames are counted, nothing is known.
     """
-    receipts = {receipt.stage: receipt for _, receipt in run.ledger.receipts()}
+    receipts = {receipt.stage: receipt for receipt in run.ledger.receipts.values()}
     frames = run.frames if SPLITTING in receipts else []
     translation = receipts.get("translation")
     seconds = translation.seconds if translation else 0.0  # there is none without a prediction
@@ -321,7 +321,7 @@ def next_window(runs: Sequence[Run]) -> dict[Run, list[int]]:
 
 def drop_features(run: Run, files: Sequence[int]) -> None:
     """Remove the features of scored split files, but for files of which a sequence failed."""
-    receipts = dict(run.ledger.receipts())
+    receipts = run.ledger.receipts
     removed = []
     for number in files:
         paths = [path.with_name(f"{path.name}.done") for path in _features(run.layout, number)]
