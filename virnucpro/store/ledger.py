@@ -192,11 +192,6 @@ class Ledger:
         """Return whether ``receipt`` was written for the inputs of ``task``, which must exist."""
         return receipt.fingerprint == self._fingerprint(task)
 
-    def load(self, stage: str, figures: type[TaskFigures]) -> None:
-        """Take the receipt of a stage with one task for true, without a look at its files."""
-        name = self._layout.receipt(stage)
-        self.receipts[name] = self.read(name, figures)
-
     def foreign_files(self) -> list[Path]:
         """Return the files that somebody put where the finished run had removed its own."""
         digests = {

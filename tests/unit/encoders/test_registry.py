@@ -79,7 +79,7 @@ def test_a_model_of_another_host_is_known_by_its_content(tmp_path):
     path = save_fair(fair_model(), tmp_path / "esm.pt")
     here = locate(str(path), "protein")
     (file,) = here.files
-    sent = replace(here, files=(replace(file, stamp=file.stamp._replace(device=-1)),))
+    sent = replace(here, files=(replace(file, stamp=(-1, *file.stamp[1:])),))
     sent.refuse_changed()
     assert sent.files[0].stamp == file.stamp  # it was read once
     content = path.read_bytes()
