@@ -175,7 +175,7 @@ class PredictionRun(RunResults):
         return self._rows(tables.CONTIGS)
 
     def virus(self) -> Rows[tables.VirusRow]:
-        """Return the records that are called virus, the surest first."""
+        """Return the records that are classified as viral, the most certain first."""
         return self._rows(tables.VIRUS)
 
     def regions(self) -> Rows[tables.RegionRow]:

@@ -4,7 +4,7 @@ From a declaration come the option of the command line, the key of the configura
 keyword of :func:`virnucpro.predict`, and the line in ``docs/usage.md``. The group of a setting says
 whether results depend on it. :class:`AnalysisSettings` do: they are part of the state of a run,
 and a run that was begun with others is not continued. :class:`Cuts` decide which records
-are called virus: they may change at any time, and only the tables are written again.
+are classified as viral: they may change at any time, and only the tables are written again.
 :class:`MachineSettings` decide no result: a run may be continued with other GPUs, batch sizes and
 threads. :class:`DisplaySettings` say what is shown and logged.
 The configuration file replaces defaults, and the command line replaces both.
@@ -203,29 +203,29 @@ DOUBTFUL = 0.1  # a false discovery rate above this is not of a sure call, and p
 
 @dataclass(frozen=True)
 class Cuts:
-    """The settings that decide which of the scored records are called virus."""
+    """The settings that decide which of the scored records are classified as viral."""
 
     min_score: VirusScore = setting(
         0.3,
         "calls.min_score",
         "--min-score",
-        "Call a record virus where its virus score, -1 to 1, is above this.",
+        "Classify a record as viral where its virus score, -1 to 1, is above this.",
     )
     max_fdr: Share = setting(
         1.0,
         "calls.max_fdr",
         "--max-fdr",
-        "Call a record virus where its fdr, 0 to 1, is at most this, or not known.",
+        "Classify a record as viral where its fdr, 0 to 1, is at most this, or not known.",
     )
     min_length: Count = setting(
         1,
         "calls.min_length",
         "--min-length",
-        "Call a record virus where it has at least so many bases.",
+        "Classify a record as viral where it has at least so many bases.",
     )
 
     def met(self, length: int, score: float, fdr: float | None) -> bool:
-        """Return whether a record of ``length`` bases is called virus."""
+        """Return whether a record of ``length`` bases is classified as viral."""
         return (
             score > self.min_score
             and (fdr is None or fdr <= self.max_fdr)

@@ -78,7 +78,7 @@ def test_predict_from_file_to_results(
     out = tmp_path / "example_predictions"
     assert done.code == 0
     assert "these scores mean nothing" in done.err
-    assert "of 45 records are called virus" in done.out
+    assert "of 45 records are classified as viral" in done.out
     document = json.loads((out / "example_run.json").read_text())
     assert "mean nothing" in document["notice"]
     assert document["counts"]["records"] == 45

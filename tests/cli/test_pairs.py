@@ -83,7 +83,7 @@ def _text(path: Path) -> str:
 
 def test_a_pair_has_one_call_from_the_chunks_of_both_mates(finished: tuple[Path, str]) -> None:
     out, said = finished
-    assert f"of {PAIRS_IN_ALL} pairs are called virus" in said
+    assert f"of {PAIRS_IN_ALL} pairs are classified as viral" in said
     assert "s_R1_virus_2.fastq.gz  their second mates, in the same order" in said
     rows = _rows(out / "s_R1_contigs.tsv", "record", "length", "chunks", "regions")
     assert rows[:2] == [["p0", "156", "4", "0"], ["p1", "120", "2", "0"]]

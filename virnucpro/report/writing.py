@@ -24,7 +24,7 @@ NamedRuns = Sequence[tuple[str, PredictionRun]]
 
 
 def overview_page(samples: NamedRuns, folder: Path) -> str:
-    """Return the overview as a page that will lie in ``folder``."""
+    """Return the overview as a page for ``folder``."""
     calls = {kind: name for kind, name in KINDS.items() if kind != "region"}
     heads, rows = ["sample", "model", "records", *calls.values(), "with regions"], []
     for name, run in samples:
@@ -37,7 +37,7 @@ def overview_page(samples: NamedRuns, folder: Path) -> str:
         "<h1>VirNucPro: overview</h1>",
         f"<p>{counted(len(samples), 'sample')}. Each name leads to the report of the sample.</p>",
         grid(heads, rows, numeric=2),
-        '<p class="muted">With regions: records that are not called virus and hold viral '
+        '<p class="muted">With regions: records that are not classified as viral and hold viral '
         "regions.</p>",
     ]
     return page("VirNucPro: overview", body)

@@ -50,13 +50,13 @@ class OutputFigures(TaskFigures):
     statuses: Mapping[str, int]  # records by status
     calls: Mapping[str, int]  # records by call
     chunks: Mapping[str, int]  # chunks by status
-    sure: int  # records called virus of the tier ``high``
-    doubtful: int  # records called virus with a false discovery rate above ``DOUBTFUL``
+    sure: int  # records classified as viral of the tier ``high``
+    doubtful: int  # records classified as viral with a false discovery rate above ``DOUBTFUL``
     regions: int  # viral regions in all records
-    with_regions: int  # records that are not called virus and hold viral regions
+    with_regions: int  # records that are not classified as viral and hold viral regions
     more_regions: int  # viral regions in these
-    highest_rate: float  # of a record called virus; 0 where there is none
-    cuts: Cuts  # what a record needed to be called virus
+    highest_rate: float  # of a record classified as viral; 0 where there is none
+    cuts: Cuts  # what a record needed to be classified as viral
     calibrated: bool  # whether the scores of the classifier are calibrated
     contig_model: tuple[float, ...]  # its coefficients; empty for none
 
@@ -244,12 +244,12 @@ def _write_fasta(out: OutputWriter, header: str, sequence: str) -> None:
 
 @dataclass(frozen=True)
 class OutputStage(HostStage):
-    """Writes the tables of chunks and records, and the records called virus.
+    """Writes the tables of chunks and records, and the records classified as viral.
 
     ``seen`` are the files of the source as they were hashed: nothing is committed where one has
     changed. False discovery rates are given only where the scores are ``calibrated``.
     ``contig_model`` says how the chunks of a record are put together; None takes the rule of the
-    original program. ``cuts`` say what a record needs to be called virus.
+    original program. ``cuts`` say what a record needs to be classified as viral.
     """
 
     name: ClassVar[str] = "output"

@@ -13,6 +13,7 @@ import msgspec
 
 from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFigures, TaskResult
 from virnucpro.errors import OutputError
+from virnucpro.formatting import counted
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import AGAIN, Disk, HashedFile, hashed, sha256_of, stamp_of
 from virnucpro.store.documents import digest, read_kept, sealed, stamped, unsealed, upgraded
@@ -185,7 +186,9 @@ class Ledger:
                 if self._files[path].sha256 != expected:
                     return f"{path.name} has other content than its receipt says"
         self._remember(task.receipt, receipt)
-        return f"{len(receipt.failed)} sequences failed last time" if receipt.failed else ""
+        return (
+            f"{counted(len(receipt.failed), 'sequence')} failed last time" if receipt.failed else ""
+        )
 
     def has_inputs_of(self, task: Task, receipt: Receipt) -> bool:
         """Return whether ``receipt`` was written for the inputs of ``task``, which must exist."""
