@@ -76,7 +76,7 @@ def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list
     """
     calls, records = results.calls, results.records
     if results.scored == 0:
-        return [f"None of the {counted(records, noun)} could be scored."]
+        return [f"{part_of(0, records, noun)} scored."]
     virus, nonvirus, undecided = (calls.get(c, 0) for c in ("virus", "nonvirus", "undecided"))
     sure = f", {results.sure:,} with high confidence" if virus else ""
     lines = [f"{part_of(virus, records, noun)} classified as viral{sure}."]

@@ -81,7 +81,7 @@ def validate(source: Path, mates: Path | None, interleaved: bool, expected_lengt
         raise duplicate_ids_error(files, summary)
     noun = "pair" if files.paired else "record"
     click.echo(
-        f"{files} can be used: {counted(summary.records, noun)}, {summary.bases:,} bases, "
+        f"{files} can be used: {counted(summary.records, noun)}, {counted(summary.bases, 'base')}, "
         f"median {summary.median_length:,}, longest {summary.longest:,}"
     )
     for notice in input_notices(summary, expected_length):

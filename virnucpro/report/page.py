@@ -146,7 +146,8 @@ def answer_section(content: Content) -> Iterator[str]:
         numbers = (counts["regions"], counts["more_regions"], counts["hosts"])
         text += f". {regions_text(*numbers)}"
     if not content.scored:
-        text = f"None of the {records} could be scored, so nothing is said about them"
+        nothing = part_of(0, content.records, content.noun)
+        text = f"{nothing} scored, so there are no calls"
     yield f'<p class="answer">{escape(text)}.</p>'
     yield definitions(
         {
@@ -172,7 +173,7 @@ def tiles_section(content: Content) -> Iterator[str]:
         if kind == "region":
             total = content.counts["regions"]
             remark = f"{regions_text(total, content.counts['more_regions'], records)}; "
-            remark += "the bases are those of these regions"
+            remark += "bases of these regions only"
         yield (
             f'<button type="button" class="tile {kind}" data-kind="{kind}" data-total="{total}">'
             f'<span>{name}</span><span class="number">{records:,}</span>'

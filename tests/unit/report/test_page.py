@@ -156,7 +156,7 @@ def test_warnings_say_what_to_be_careful_about(tmp_path: Path) -> None:
     assert "warnings" not in calm.values("class")
     assert "Figures are drawn from 10 scored records on; this run has 1." in calm.text
     empty = page_of(tmp_path / "c", [])
-    assert "None of the 0 records" in empty.text
+    assert "so there are no calls" in empty.text
     assert empty.values("id", "section") == SECTIONS
 
 
