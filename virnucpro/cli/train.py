@@ -304,7 +304,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
         return
     point = report.point
     measured = (
-        f"{part}: {counted(metrics['frames'], 'frame')}, AUROC {metric_text(metrics['auroc'])}, "
+        f"{part}: {metrics['frames']:,} frames, AUROC {metric_text(metrics['auroc'])}, "
         f"accuracy {metric_text(metrics['accuracy'])}, F1 {metric_text(metrics['f1'])}"
         for part, metrics in report.metrics.items()
     )
