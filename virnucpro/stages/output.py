@@ -33,7 +33,6 @@ from virnucpro.store.disk import HashedFile, OutputWriter, gzip_into
 from virnucpro.store.documents import parse_json
 from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, PAIRS, REGIONS, VIRUS
 
-PLAIN = 7  # outputs that are always there; then those of FASTQ reads and of pairs
 BASES_PER_LINE = 80  # of FASTA for people, as NCBI writes it
 BASES_AT_A_TIME = 8192 * BASES_PER_LINE  # are written together
 # SO:0001041, the sequence of a virus: a region may be a provirus, or a viral part of a chimera.
