@@ -90,7 +90,7 @@ def test_an_interrupted_run(call: Callable, folder: Path) -> None:
     nucleotide = _stage(run, "nucleotide_embeddings")
     assert nucleotide["files_done"] == nucleotide["files"]
     esm = _stage(run, "protein_embeddings")
-    # The second file, which is the heaviest, is done; the first one has features and no receipt.
+    # The second file, which is the heaviest, is done; the first one has features and is not finished.
     assert (esm["files_done"], esm["files"]) == (1, 3)
     done = esm["sequences_done"]
     assert done == 25

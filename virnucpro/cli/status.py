@@ -99,8 +99,9 @@ def _word(run: Json) -> str:
         return f"finished, but {count:,} sequences failed"
     embedding = [stage for stage in run["stages"] if stage["sequences"]]
     if state == "interrupted" and embedding:
-        done, total = (sum(row[key] for row in embedding) for key in ("sequences_done", "sequences"))
-        return f"interrupted, {100 * done // total} % of the embedding is kept"
+        done = sum(stage["sequences_done"] for stage in embedding)
+        share = 100 * done // sum(stage["sequences"] for stage in embedding)
+        return f"interrupted, {share} % of the embedding is kept"
     if state.startswith("legacy"):
         return f"{'finished ' if state.endswith('finished') else ''}run of version 1"
     return state

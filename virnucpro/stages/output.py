@@ -90,13 +90,21 @@ def result_counts(figures: OutputFigures) -> dict[str, Json]:
 class ResultFiles:
     """Writes all files of results, and counts what they hold."""
 
-    def __init__(self, files: Sequence[OutputWriter], fastq: Sequence[GzipFile]) -> None:
+    def __init__(
+        self, files: Sequence[OutputWriter], fastq: Sequence[GzipFile] = (), *, paired: bool = False
+    ) -> None:
         """Begin the ``files``, in the order of the outputs of :class:`OutputStage`.
 
         ``fastq`` compress into the last ones: one file, or one for each of both mates.
         """
-        self._chunks, self._contigs, self._virus, self._regions = tables = files[:4]
-        self._bed, self._gff3, self._fasta, *self._mates = files[4:]
+        self._chunks, self._contigs, self._virus, self._fasta, *more = files
+        tables = list(zip((CHUNKS, CONTIGS, VIRUS), files, strict=False))
+        if paired:
+            self._mates = more
+        else:
+            self._regions, self._bed, self._gff3, *_ = more
+            self._gff3.write(GFF3_HEADER.encode())
+            tables.append((REGIONS, self._regions))
         self._fastq = fastq
         self._ranked: list[bytes] = []  # rows of STEM_virus.tsv, until all of them are known
         self._ranks = array("d")
@@ -106,9 +114,8 @@ class ResultFiles:
         names = ("sure", "doubtful", "regions", "with_regions", "more_regions")
         self._counts: dict[str, Any] = dict.fromkeys(names, 0)
         self._highest_rate = 0.0
-        for table, writer in zip((CHUNKS, CONTIGS, VIRUS, REGIONS), tables, strict=True):
+        for table, writer in tables:
             writer.write(table.header.encode())
-        self._gff3.write(GFF3_HEADER.encode())
 
     def add(
         self,
@@ -272,16 +279,14 @@ class OutputStage(HostStage):
             layout.chunks_table,
             layout.contigs_table,
             layout.virus_table,
-            layout.regions_table,
-            layout.regions_bed,
-            layout.regions_gff3,
             layout.virus_fasta,
         )
         fastq = holds_qualities(self.source.first)
         if self.source.paired:
             outputs += layout.virus_mates_fastq if fastq else layout.virus_mates_fasta
-        elif fastq:
-            outputs += (layout.virus_fastq,)
+        else:
+            outputs += layout.regions_table, layout.regions_bed, layout.regions_gff3
+            outputs += (layout.virus_fastq,) if fastq else ()
         records = receipts.outputs("chunking")[1].rows
         params: dict[str, Json] = {
             "chunk_length": layout.chunk_length,
@@ -295,11 +300,14 @@ class OutputStage(HostStage):
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Walk over records, chunks and scores side by side; all are in input order."""
         rates = self._rates()
-        fastq = holds_qualities(self.source.first)
         with ExitStack() as stack:
             writers = [stack.enter_context(self.disk.create(path)) for path in task.outputs]
-            reads = writers[PLAIN:] if fastq else ()
-            files = ResultFiles(writers, [stack.enter_context(gzip_into(each)) for each in reads])
+            fastq = [
+                stack.enter_context(gzip_into(writer))
+                for path, writer in zip(task.outputs, writers, strict=True)
+                if path.suffix == ".gz"
+            ]
+            files = ResultFiles(writers, fastq, paired=self.source.paired)
             rows_of_records = self._chunks()
             # A record is read before its chunks are gathered, and both are let go before the next
             # one is read: a chromosome takes a GB while it is parsed.
