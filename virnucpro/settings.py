@@ -80,17 +80,20 @@ def setting(
 class ShippedModels(NamedTuple):
     """A model type whose models come with this package; its encoders have the same name.
 
-    The ``notice`` is shown above the results, and written to ``STEM_run.json``.
+    The ``notice`` is shown above the results, and written to ``STEM_run.json``. The classifier
+    scores chunks of ``chunk_lengths``, or of any length where there are none.
     """
 
     classifier: Path
     notice: str
+    chunk_lengths: tuple[int, ...] = ()
 
 
 SHIPPED_MODELS = {
     "lite": ShippedModels(
         LITE_CLASSIFIER,
         "model type lite: a small model for a first look; the released ones are larger",
+        (150, 300, 500),
     ),
     "toy": ShippedModels(
         TOY_CLASSIFIER,
@@ -174,13 +177,19 @@ class AnalysisSettings:
         """Return the settings with what follows from the model type filled in.
 
         Raises:
-            UsageError: ``custom`` has no classifier or no chunk length.
+            UsageError: ``custom`` has no classifier or no chunk length, or ``lite`` another one.
         """
         if shipped := SHIPPED_MODELS.get(self.model_type):
+            lengths, length = shipped.chunk_lengths, self.chunk_length or 500
+            if lengths and length not in lengths and self.classifier is None:
+                raise UsageError(
+                    f"--expected-length {length}: model type {self.model_type} reads "
+                    f"{', '.join(map(str, lengths[:-1]))} or {lengths[-1]} bases per chunk"
+                )
             return replace(
                 self,
                 classifier=self.classifier or str(shipped.classifier),
-                chunk_length=self.chunk_length or 500,
+                chunk_length=length,
                 nucleotide_model=self.model_type,
                 protein_model=self.model_type,
             )

@@ -14,6 +14,7 @@ from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.formatting import counted, part_of, printable
 from virnucpro.run.sample_list import Sample, samples_of
 from virnucpro.run.status import statuses
+from virnucpro.store.ledger import UNFINISHED
 from virnucpro.store.lock import LockOwner
 
 SHOWN = 3  # failures that are named
@@ -76,10 +77,13 @@ def _lines(run: Json) -> Iterator[str]:
             text = "unknown: not split yet"
         elif stage["sequences"] is not None:
             text += f", {stage['sequences_done']:,} of {counted(stage['sequences'], 'sequence')}"
-        missing = f"  ({stage['missing'][0]})" if stage["missing"] else ""
-        yield f"{stage['title']:{width}} {text}{missing}"
+        # Names of feature files are those of the released encoders: they stand in the JSON only.
+        if damaged := sum(not why.endswith(UNFINISHED) for why in stage["missing"]):
+            text += f"  ({damaged:,} missing, damaged or incomplete)"
+        yield f"{stage['title']:{width}} {text}"
+    titles = {stage["stage"]: stage["title"] for stage in run["stages"]}
     for failure in run["failed"][:SHOWN]:
-        count = f"{counted(failure['sequences'], 'sequence')} of {failure['file']}"
+        count = f"{counted(failure['sequences'], 'sequence')} of {titles[failure['stage']]}"
         yield f"failed: {count}: {failure['error']}: {failure['message']}"
     if run["failed"]:
         yield "all that failed: failed_files.txt"
@@ -93,6 +97,11 @@ def _word(run: Json) -> str:
     if state == "partial":
         count = sum(failure["sequences"] for failure in run["failed"])
         return f"finished, but {counted(count, 'sequence')} failed"
+    embedding = [stage for stage in run["stages"] if stage["sequences"]]
+    if state == "interrupted" and embedding:
+        done = sum(stage["sequences_done"] for stage in embedding)
+        share = 100 * done // sum(stage["sequences"] for stage in embedding)
+        return f"interrupted, {share} % of the embedding is kept"
     if state.startswith("legacy"):
         return f"{'finished ' if state.endswith('finished') else ''}run of version 1"
     return state

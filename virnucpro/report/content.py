@@ -66,8 +66,7 @@ class Content:
     @cached_property
     def noun(self) -> str:
         """What a record of the input is: ``record``, or ``pair`` of reads."""
-        files = self.run.record["input"]
-        return "pair" if "mates" in files or "interleaved" in files else "record"
+        return "pair" if self.run.paired else "record"
 
     @cached_property
     def records(self) -> int:

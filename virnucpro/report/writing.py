@@ -23,7 +23,7 @@ NamedRuns = Sequence[tuple[str, PredictionRun]]
 """Finished runs, and what they are called in an overview."""
 
 
-def overview_page(samples: NamedRuns, folder: Path) -> str:
+def overview_page(samples: NamedRuns, failed: Sequence[tuple[str, str]], folder: Path) -> str:
     """Return the overview as a page for ``folder``."""
     calls = {kind: name for kind, name in KINDS.items() if kind != "region"}
     heads, rows = ["sample", "model", "records", *calls.values(), "with regions"], []
@@ -40,6 +40,8 @@ def overview_page(samples: NamedRuns, folder: Path) -> str:
         '<p class="muted">With regions: records that are not classified as viral and hold viral '
         "regions.</p>",
     ]
+    if failed:
+        body += ["<h2>Samples that failed</h2>", grid(["sample", "why"], failed, numeric=2)]
     return page("VirNucPro: overview", body)
 
 
@@ -75,9 +77,14 @@ def write_report(run: PredictionRun, disk: Disk, *, again: bool = False) -> Path
     return layout.report
 
 
-def write_overview(path: Path, runs: NamedRuns, disk: Disk) -> None:
-    """Write the overview of runs; see :func:`write_report` for the errors that it raises."""
-    text = overview_page(runs, path.absolute().parent)
+def write_overview(
+    path: Path, runs: NamedRuns, disk: Disk, failed: Sequence[tuple[str, str]] = ()
+) -> None:
+    """Write the overview of runs, and of the samples that ``failed`` with the reasons.
+
+    See :func:`write_report` for the errors that it raises.
+    """
+    text = overview_page(runs, failed, path.absolute().parent)
     _replace(path, earlier_page(path), text, __version__, disk)
 
 
