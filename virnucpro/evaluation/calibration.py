@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from virnucpro.errors import InputError
+from virnucpro.formatting import counted
 from virnucpro.metrics.classification import (
     HIGHEST,
     LOWEST,
@@ -45,8 +46,8 @@ def fit_calibration(rows: DataFrame, before: float) -> Calibration:
     fewer = min(map(len, sides))
     if fewer < FEWEST_FRAMES:
         raise InputError(
-            f"{len(sides[0]):,} frames of virus and {len(sides[1]):,} of others are labelled and "
-            f"scored: calibration needs {FEWEST_FRAMES} of either"
+            f"labelled and scored: {counted(len(sides[0]), 'frame')} of virus and "
+            f"{len(sides[1]):,} of others; calibration needs {FEWEST_FRAMES} of either"
         )
     scores = np.concatenate([side[np.arange(fewer) * len(side) // fewer] for side in sides])
     margins = logit(np.clip(scores, NEAREST, 1 - NEAREST)) * before

@@ -17,12 +17,13 @@ from virnucpro.contracts import SPLITTING, Task
 from virnucpro.errors import OutputError
 from virnucpro.events import Emit, Notice, StageAhead, StageFinished, StageStarted
 from virnucpro.executors.executor import Executor
-from virnucpro.formatting import byte_size
+from virnucpro.formatting import byte_size, counted
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.workers import WorkerTable
 from virnucpro.store.disk import AGAIN
 from virnucpro.store.documents import sealed
+from virnucpro.store.ledger import UNFINISHED
 from virnucpro.store.legacy import is_new_legacy_run
 
 # What later stages of the host take of the time that translation took in this run, measured with
@@ -156,7 +157,7 @@ def carry_out_stage(
             tasks = [tasks[number - 1] for number in files[run]]
         found = [(task, run.ledger.check(task)) for task in tasks]
         stale = [task for task, reason in found if reason]
-        reasons.update(reason for _, reason in found if reason not in ("", "no receipt"))
+        reasons.update(reason for _, reason in found if reason not in ("", UNFINISHED))
         if stale and run.unscored is None and stage.bytes_per_frame:
             require_space(run, missing_bytes(run), sum(run.frames))
         planned += tasks
@@ -276,9 +277,9 @@ def files_to_score(run: Run, emit: Emit) -> list[int] | None:
         emit(
             Notice(
                 "info",
-                f"the features of {frames:,} frames take {byte_size(frames * run.bytes_per_frame)} "
-                f"({byte_size(free)} are free): they are not kept, but removed when they are "
-                f"scored, at most {most:,} at a time",
+                f"the features of {counted(frames, 'frame')} take "
+                f"{byte_size(frames * run.bytes_per_frame)} ({byte_size(free)} are free): they are "
+                f"not kept, but removed when they are scored, at most {most:,} at a time",
             )
         )
     return pending
@@ -295,8 +296,9 @@ def require_space(run: Run, needed: int, frames: int) -> None:
     free = shutil.disk_usage(run.layout.root).free
     if needed > free:
         raise OutputError(
-            f"{run.layout.root} has {byte_size(free)} free, but the features of {frames:,} frames "
-            f"need {byte_size(needed)}: free some space or move the folder, then {AGAIN}"
+            f"{run.layout.root} has {byte_size(free)} free, but the features of "
+            f"{counted(frames, 'frame')} need {byte_size(needed)}: free some space or move the "
+            f"folder, then {AGAIN}"
         )
 
 
