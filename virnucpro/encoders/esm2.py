@@ -49,6 +49,7 @@ from virnucpro.encoders.weights import (
     read_folder,
     read_json,
     read_pickle,
+    read_sizes,
     tensors_of,
     weight_files,
 )
@@ -391,11 +392,6 @@ def _as_dict(config: Any) -> dict[str, Any]:
     return config if isinstance(config, dict) else {}
 
 
-def _hub_sizes(folder: Path) -> Esm2Sizes:
-    path = folder / "config.json"
-    return as_sizes(read_json(path), Esm2Sizes, path)
-
-
 def esm2_names(layers: int, layout: str) -> dict[str, tuple[str, ...]]:
     """Return the stored names of each of our parameters; several are stored one below the other.
 
@@ -467,13 +463,13 @@ class Esm2Family(EncoderFamily):
     def width(self, path: Path | None) -> int:
         """Return the width of the model. Raises ModelError where it is not an ESM-2."""
         assert path is not None
-        return _hub_sizes(path).width if path.is_dir() else _read_fair_file(path)[0].width
+        return (read_sizes(path, Esm2Sizes) if path.is_dir() else _read_fair_file(path)[0]).width
 
     def open(self, source: EncoderSource, options: OpenOptions) -> Esm2Encoder:
         """Load the weights onto the device. The budget is tokens per batch."""
         path = source.weights
         if path.is_dir():
-            sizes, weights = _hub_sizes(path), read_folder(path).renamed(r"esm\.")
+            sizes, weights = read_sizes(path, Esm2Sizes), read_folder(path).renamed(r"esm\.")
         else:
             sizes, weights = _read_fair_file(path)
         with torch.device("meta"):
