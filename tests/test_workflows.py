@@ -19,6 +19,7 @@ from virnucpro.version import __version__
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = ROOT / "docs/workflows"
 MODULE = (WORKFLOWS / "nextflow/main.nf").read_text()
+REGIONS = ["regions.bed", "regions.gff3", "regions.tsv"]
 
 
 @pytest.fixture
@@ -40,6 +41,7 @@ def filled(text: str, mates: str = "") -> str:
         "prefix": "sample1",
         "first": "in put.fq.gz",
         "mates": mates,
+        "cache": "export XDG_CACHE_HOME=models",
         "args": "--model-type toy --device cpu --min-score -1",
         "task.cpus": "1",
         "task.process": "VIRNUCPRO_PREDICT",
@@ -51,11 +53,8 @@ def filled(text: str, mates: str = "") -> str:
 @pytest.mark.parametrize(
     ("block", "mates", "optional"),
     [
-        ("script", "", ["sample1_virus.fastq.gz"]),
-        (
-            *("script", '--input2 "ma te.fq"'),
-            ["sample1_virus_1.fastq.gz", "sample1_virus_2.fastq.gz"],
-        ),
+        ("script", "", ["virus.fastq.gz", *REGIONS]),
+        ("script", '--input2 "ma te.fq"', ["virus_1.fastq.gz", "virus_2.fastq.gz", *REGIONS]),
         ("stub", "", []),
     ],
 )
@@ -86,9 +85,16 @@ def test_the_module_of_nextflow_writes_what_it_declares(
                 found += files
             else:
                 assert files, line
-    assert found == optional
-    versions = yaml.safe_load((work / "versions.yml").read_text())
-    assert versions == {"VIRNUCPRO_PREDICT": {"virnucpro": __version__}}
+    assert found == [f"sample1_{name}" for name in optional]
+
+
+def test_the_module_of_nextflow_names_the_version(environment: dict[str, str]) -> None:
+    command = re.search(r'eval\("(.*?)"\)', MODULE)
+    assert command is not None
+    shown = subprocess.run(
+        ["bash", "-c", command[1]], env=environment, check=True, capture_output=True, text=True
+    )
+    assert shown.stdout.strip() == __version__
 
 
 def test_the_description_of_the_module_names_its_outputs() -> None:
@@ -107,6 +113,9 @@ def test_the_recipe_needs_what_the_package_needs() -> None:
     assert str(recipe["package"]["version"]) == __version__
     assert (WORKFLOWS / "bioconda" / recipe["source"]["path"]).resolve() == ROOT
     project = (ROOT / "pyproject.toml").read_text()
+    build = re.search(r'^requires = \["([a-z]+)(.*?)"\]', project, re.MULTILINE)
+    assert build is not None
+    assert f"{build[1]} {build[2]}" in recipe["requirements"]["host"]
     listed = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)
     python = re.search(r'^requires-python = "(.*)"', project, re.MULTILINE)
     assert listed is not None
@@ -117,6 +126,14 @@ def test_the_recipe_needs_what_the_package_needs() -> None:
         f"python {python[1]}",
         *(f"{names.get(name, name)} {version}" for name, version in needed),
     ]
+
+
+@pytest.mark.slow
+def test_the_dockerfile_has_no_finding() -> None:
+    program = Path(sys.executable).with_name("hadolint")
+    if not program.exists():
+        pytest.skip("hadolint is not installed")
+    subprocess.run([program, WORKFLOWS / "containers/Dockerfile"], check=True)
 
 
 @pytest.mark.slow
