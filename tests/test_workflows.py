@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import pytest
@@ -105,27 +108,55 @@ def test_the_description_of_the_module_names_its_outputs() -> None:
     assert f'container "virnucpro:{__version__}"' in MODULE
 
 
+def recipe(path: Path) -> dict[str, Any]:
+    """Return a recipe as conda-build reads it."""
+    template = jinja2.Template(path.read_text())
+    text = template.render(PYTHON="python", pin_subpackage=lambda name, **_: name)
+    return yaml.safe_load(text)
+
+
 def test_the_recipe_needs_what_the_package_needs() -> None:
-    text = (WORKFLOWS / "bioconda/meta.yaml").read_text()
-    recipe = yaml.safe_load(
-        jinja2.Template(text).render(PYTHON="python", pin_subpackage=lambda name, **_: name)
-    )
-    assert str(recipe["package"]["version"]) == __version__
-    assert (WORKFLOWS / "bioconda" / recipe["source"]["path"]).resolve() == ROOT
+    conda = recipe(WORKFLOWS / "bioconda/meta.yaml")
+    assert str(conda["package"]["version"]) == __version__
+    assert (WORKFLOWS / "bioconda" / conda["source"]["path"]).resolve() == ROOT
     project = (ROOT / "pyproject.toml").read_text()
     build = re.search(r'^requires = \["([a-z]+)(.*?)"\]', project, re.MULTILINE)
     assert build is not None
-    assert f"{build[1]} {build[2]}" in recipe["requirements"]["host"]
+    assert f"{build[1]} {build[2]}" in conda["requirements"]["host"]
     listed = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)
     python = re.search(r'^requires-python = "(.*)"', project, re.MULTILINE)
     assert listed is not None
     assert python is not None
     needed = re.findall(r'"([\w-]+)(>=.*?)"', listed[1])
     names = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
-    assert recipe["requirements"]["run"] == [
+    assert conda["requirements"]["run"] == [
         f"python {python[1]}",
         *(f"{names.get(name, name)} {version}" for name, version in needed),
     ]
+
+
+@pytest.mark.slow
+def test_a_release_fills_in_addresses_checksum_and_maintainers(tmp_path: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("a release is made of a commit")
+    out, home, archive = tmp_path / "out", "https://h.invalid/o/v", "https://h.invalid/v.tar.gz"
+    given = ("--repository", home, "--archive", archive, "--image", "b_0", "--maintainer", "me")
+    subprocess.run([sys.executable, "-m", "tools.release", out, *given], cwd=ROOT, check=True)
+    (built,) = (out / "dist").glob("*.tar.gz")
+    with tarfile.open(built) as file:
+        metadata = file.extractfile(f"virnucpro-{__version__}/PKG-INFO")
+        assert metadata is not None
+        assert f"Project-URL: Homepage, {home}\n" in metadata.read().decode()
+    filled_in = recipe(out / "source/docs/workflows/bioconda/meta.yaml")
+    checksum = hashlib.sha256(built.read_bytes()).hexdigest()
+    assert filled_in["source"] == {"url": archive, "sha256": checksum}
+    assert (filled_in["about"]["home"], filled_in["about"]["dev_url"]) == (home, home)
+    assert filled_in["extra"]["recipe-maintainers"] == ["me"]
+    module = out / "source/docs/workflows/nextflow"
+    assert f"quay.io/biocontainers/virnucpro:{__version__}--b_0" in (module / "main.nf").read_text()
+    description = yaml.safe_load((module / "meta.yml").read_text())
+    assert description["tools"][0]["virnucpro"]["homepage"] == home
+    assert description["maintainers"] == description["authors"] == ["@me"]
 
 
 @pytest.mark.slow

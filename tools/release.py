@@ -90,7 +90,9 @@ if __name__ == "__main__":
     parser.add_argument("out", type=Path, help="a folder that does not exist yet")
     parser.add_argument("--repository", required=True, help="address of the project, as on GitHub")
     parser.add_argument("--archive", required=True, help="address of the source distribution")
-    parser.add_argument("--image", required=True, help="build in the tag of the BioContainers image")
+    parser.add_argument(
+        "--image", required=True, help="build in the tag of the BioContainers image"
+    )
     parser.add_argument("--maintainer", action="append", required=True, help="name on GitHub")
     given = parser.parse_args()
     release(given.out, given.repository, given.archive, given.image, given.maintainer)
