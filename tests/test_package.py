@@ -27,6 +27,14 @@ def test_the_long_description_has_no_relative_link() -> None:
     assert all(link.startswith("https://") for link in links)
 
 
+def test_every_extra_is_in_the_table_of_the_documentation() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    extras = project.partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
+    rows = re.findall(r"^\| (`.*?`) \|", (ROOT / "docs/installation.md").read_text(), re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`(.*?)`", row)}
+    assert set(re.findall(r"^(\w+) = \[", extras, re.MULTILINE)) == listed
+
+
 def test_the_citation_names_this_version_and_the_paper() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["cff-version"] == "1.2.0"
