@@ -44,7 +44,7 @@ def filled(text: str, mates: str = "") -> str:
         "prefix": "sample1",
         "first": "in put.fq.gz",
         "mates": mates,
-        "cache": "export XDG_CACHE_HOME=models",
+        "cache": "export XDG_CACHE_HOME=models MPLCONFIGDIR=.",
         "args": "--model-type toy --device cpu --min-score -1",
         "task.cpus": "1",
         "task.process": "VIRNUCPRO_PREDICT",
@@ -106,6 +106,24 @@ def test_the_description_of_the_module_names_its_outputs() -> None:
     environment = yaml.safe_load((WORKFLOWS / "nextflow/environment.yml").read_text())
     assert environment["dependencies"] == [f"bioconda::virnucpro={__version__}"]
     assert f'container "virnucpro:{__version__}"' in MODULE
+
+
+def test_the_tool_of_galaxy_takes_files_of_a_run() -> None:
+    text = (WORKFLOWS / "galaxy/virnucpro_predict.xml").read_text()
+    assert f'<token name="@TOOL_VERSION@">{__version__}</token>' in text
+    files = (ROOT / "docs/files.md").read_text()
+    outputs = re.findall(r'from_work_dir="results/sample(_.*?)"', text)
+    assert len(outputs) == 6
+    assert [name for name in outputs if f"`STEM{name}`" not in files] == []
+
+
+@pytest.mark.slow
+def test_the_linter_of_galaxy_has_no_finding() -> None:
+    lint = pytest.importorskip("galaxy.tool_util.lint")
+    tool = pytest.importorskip("galaxy.tool_util.loader").load_tool(
+        WORKFLOWS / "galaxy/virnucpro_predict.xml"
+    )
+    assert lint.lint_xml(tool)
 
 
 def recipe(path: Path) -> dict[str, Any]:

@@ -32,8 +32,8 @@ process VIRNUCPRO_PREDICT {
     // One file, or the first and the second mates of paired reads.
     def (first, second) = sequences instanceof List ? sequences : [sequences, null]
     def mates = second ? "--input2 \"${second}\"" : ''
-    // The folder that `XDG_CACHE_HOME=models virnucpro models fetch` filled.
-    def cache = models ? "export XDG_CACHE_HOME=\"\$PWD/${models}\"" : ''
+    // The folder that `XDG_CACHE_HOME=models virnucpro models fetch` filled; matplotlib writes elsewhere.
+    def cache = models ? "export XDG_CACHE_HOME=\"\$PWD/${models}\" MPLCONFIGDIR=\"\$PWD\"" : ''
     """
     ${cache}
     # A run is named after its input; FASTA, FASTQ and compression are recognised by content.
