@@ -47,7 +47,15 @@ def release(out: Path, repository: str, archive: str, image: str, maintainers: l
     }
     lines = "".join(f'{name} = "{url}"\n' for name, url in urls.items())
     fill(source / "pyproject.toml", {"[project.urls]\n": f"[project.urls]\n{lines}"})
-    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", out / "dist", source]
+    build = [
+        sys.executable,
+        "-m",
+        "build",
+        "--no-isolation",
+        "--outdir",
+        str(out / "dist"),
+        str(source),
+    ]
     subprocess.run(build, check=True)
     (built,) = (out / "dist").glob("*.tar.gz")
     checksum = hashlib.sha256(built.read_bytes()).hexdigest()
