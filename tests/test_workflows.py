@@ -159,7 +159,8 @@ def test_the_recipe_needs_what_the_package_needs() -> None:
 def test_a_release_fills_in_addresses_checksum_and_maintainers(tmp_path: Path) -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("a release is made of a commit")
-    out, home, archive = tmp_path / "out", "https://h.invalid/o/v", "https://h.invalid/v.tar.gz"
+    out, home = tmp_path / "out", "https://h.invalid/o/v"
+    archive = f"https://h.invalid/v-{__version__}.tar.gz"
     given = ("--repository", home, "--archive", archive, "--image", "b_0", "--maintainer", "me")
     subprocess.run([sys.executable, "-m", "tools.release", out, *given], cwd=ROOT, check=True)
     (built,) = (out / "dist").glob("*.tar.gz")

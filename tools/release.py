@@ -59,12 +59,13 @@ def release(out: Path, repository: str, archive: str, image: str, maintainers: l
     subprocess.run(build, check=True)
     (built,) = (out / "dist").glob("*.tar.gz")
     checksum = hashlib.sha256(built.read_bytes()).hexdigest()
+    address = archive.replace(__version__, "{{ version }}")
     workflows, documentation = source / "docs/workflows", f"{repository}/tree/HEAD/docs"
     fill(
         workflows / "bioconda/meta.yaml",
         {
             "# conda build docs/workflows/bioconda\n": "",
-            "  path: ../../..\n": f"  url: {archive}\n  sha256: {checksum}\n",
+            "  path: ../../..\n": f"  url: {address}\n  sha256: {checksum}\n",
             "about:\n": f"about:\n  home: {repository}\n  dev_url: {repository}\n  doc_url: {documentation}\n",
             "recipe-maintainers: []": f"recipe-maintainers: [{', '.join(maintainers)}]",
         },
