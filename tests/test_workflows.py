@@ -57,7 +57,7 @@ def filled(text: str, mates: str = "") -> str:
     ("block", "mates", "optional"),
     [
         ("script", "", ["virus.fastq.gz", *REGIONS]),
-        ("script", '--input2 "ma te.fq"', ["virus_1.fastq.gz", "virus_2.fastq.gz", *REGIONS]),
+        ("script", '--input2 "ma te.fq"', ["virus_1.fastq.gz", "virus_2.fastq.gz"]),
         ("stub", "", []),
     ],
 )
