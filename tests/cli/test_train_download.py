@@ -72,14 +72,6 @@ def test_files_and_table(download: Callable, site: Site, tmp_path: Path) -> None
     assert "refseq.tsv is not what this command would write" in again.err
 
 
-def test_a_dry_run_writes_nothing(download: Callable, site: Site, tmp_path: Path) -> None:
-    done = download("--dry-run", "--max-files", "1")
-    assert done.code == 0
-    names = ("viral/viral.1.genomic.gbff.gz", "archaea/archaea.1.genomic.gbff.gz")
-    assert done.out.splitlines() == [f"{site.address}/{name}" for name in names]
-    assert not (tmp_path / "refseq").exists()
-
-
 def test_what_cannot_be_had_is_named_and_the_rest_comes(
     download: Callable, site: Site, tmp_path: Path
 ) -> None:

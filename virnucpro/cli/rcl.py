@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 
 import virnucpro.cli.shared as shared
 from virnucpro.cli.shared import FILE, FOLDER, argument, command, option
 from virnucpro.cli.train import TRAINING_DEVICES, training_machine
-from virnucpro.errors import EXIT_OK, InputError, UsageError
-from virnucpro.formatting import aligned, counted, printable
+from virnucpro.errors import UsageError
+from virnucpro.formatting import aligned, counted
 from virnucpro.settings import Count, Share
 
 if TYPE_CHECKING:
@@ -348,24 +347,6 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
     shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
     table = aligned(text_table(metrics, shown))
     shared.tell(*table, f"The tables are in {output_dir}.")
-
-
-@command(argument("tables", FILE, nargs=-1, required=True, metavar="TABLE..."))
-def validate(tables: tuple[Path, ...]) -> int:
-    """Check tables of annotated proteins.
-
-    Checked are coordinates, letters, and duplicates, also between tables. A TABLE is CSV with the
-    columns id and Sequence, and optionally rcl_start, rcl_end and rcl_seq. The report goes to
-    standard output. No file is written. The exit code is 65 if a row is wrong.
-
-    Examples:
-      virnucpro rcl validate serpins_train.csv serpins_test.csv > report.txt
-    """
-    from virnucpro.rcl.proteins import check_tables
-
-    lines, wrong = check_tables(tables)
-    click.echo(printable("\n".join(lines)))
-    return InputError.exit_code if wrong else EXIT_OK
 
 
 @command(

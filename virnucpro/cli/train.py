@@ -51,7 +51,6 @@ def training_machine(threads: int | None, options: Mapping[str, Any]) -> Machine
     option("--mirror URL", str, "Copy of the release to fetch from.", default=REFSEQ),
     option("--max-files", shared.CountOrZero, "Most files per group; 0 takes all.", default=4),
     option("--format form", ("genbank", "fasta"), "Format of the files.", default="genbank"),
-    option("--dry-run", bool, "List what would be fetched, and fetch nothing."),
 )
 def download(
     release_groups: tuple[str, ...],
@@ -59,7 +58,6 @@ def download(
     mirror: str,
     max_files: int,
     form: Format,
-    dry_run: bool,
 ) -> int:
     """Fetch genomes of the current RefSeq release.
 
@@ -93,9 +91,6 @@ def download(
         hint = "" if len(chosen) == len(of_group) else " (--max-files 0 takes all)"
         shared.say(f"{group}: {len(chosen):,} of {len(of_group):,} files{hint}")
         files |= {path: of_group[path] for path in chosen}
-    if dry_run:
-        click.echo("\n".join(f"{mirror}/{path}" for path in files))
-        return EXIT_OK
     table, text, failed = output_dir / "refseq.tsv", table_of(files, form).encode(), 0
     pooch.get_logger().setLevel("ERROR")
     # A file has its name when it is complete: one that differs is not ours, or of another release.

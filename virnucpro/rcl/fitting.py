@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,35 +12,33 @@ from msgspec import to_builtins
 
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
-from virnucpro.events import Notice, StepProgress
+from virnucpro.events import Emit, Notice, StepProgress
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import byte_size, counted
 from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.rcl.features import ProteinFeatures, StoredFeatures
 from virnucpro.rcl.models import RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
+from virnucpro.rcl.plots import draw_curve, keep_scalars
 from virnucpro.rcl.proteins import read_proteins
 from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.rcl.splits import divided, split_of_table, split_text
 from virnucpro.rcl.training import METRICS, RclTrainingPlan
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
-from virnucpro.training.curves import draw_curve, keep_scalars
 from virnucpro.training.data.dataset import PARTS, Part
-from virnucpro.training.progress import ReportEvent, TrainingEvent
 from virnucpro.training.run import run_training
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 from virnucpro.version import __version__
 
 RUN = re.compile(r"run_(\d{3,})")
-Show = Callable[[Notice | TrainingEvent], None]
 
 
 def fit_rcl(
     settings: RclTrainingSettings,
     features: ProteinFeatures,
     devices: Sequence[Device],
-    show: Show,
+    show: Emit,
     progress: StepProgress,
     interruption: Interruption,
     *,
@@ -51,7 +49,7 @@ def fit_rcl(
     There is a process per device. ``show`` is told of notices and epochs, ``progress`` of the steps
     before the training. Returned are the folder and the state after the last epoch.
     """
-    disk, tensorboard = Disk(), settings.logging.use_tensorboard
+    disk = Disk()
     if settings.training.batch_size < 2 * len(devices):
         raise UsageError("--batch-size must be two proteins or more for each process or GPU")
     proteins, warnings = read_proteins(*settings.tables, settings.data.max_length)
@@ -88,8 +86,8 @@ def fit_rcl(
             show(Notice("info", line))
         if point.begun:
             show(Notice("info", f"going on in epoch {point.epoch + 1}"))
-        report: ReportEvent = show
-        if tensorboard:
+        report = show
+        if settings.logging.use_tensorboard:
             report = keep_scalars(folder / "tensorboard", point.history, show)
         point = run_training(plan, devices, report, interruption)
         _write_results(folder, plan, point, disk)
@@ -106,7 +104,7 @@ def run_folder(
     settings: RclTrainingSettings,
     identity: Mapping[str, Json],
     stack: ExitStack,
-    show: Show,
+    show: Emit,
     disk: Disk,
     *,
     force: bool,

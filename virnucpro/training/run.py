@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, ResumeRefusedError
-from virnucpro.events import Notice
+from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import Disk
 from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 from virnucpro.training.loop import Trainable
 from virnucpro.training.processes import train_on
-from virnucpro.training.progress import ReportEvent
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 
 
@@ -42,7 +41,7 @@ def begin_training(
     identity: Mapping[str, Json],
     finished: Mapping[str, Json] | None,
     disk: Disk,
-    show: Callable[[Notice], None],
+    show: Emit,
     *,
     resume: bool = False,
     force: bool = False,
@@ -93,7 +92,7 @@ def begin_training(
 def run_training(
     plan: Trainable,
     devices: Sequence[Device],
-    report: ReportEvent,
+    report: Emit,
     interruption: Interruption,
 ) -> Savepoint:
     """Train to the end on one process per device, and return the finished savepoint."""

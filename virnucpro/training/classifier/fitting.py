@@ -13,7 +13,7 @@ from virnucpro.classifier.files import Classifier, classifier_to_bytes, inspect_
 from virnucpro.classifier.fit import entry_of
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, ModelError, UsageError
-from virnucpro.events import Notice
+from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import MOLECULES, checkpoint_folder, lock_file
 from virnucpro.metrics.classification import auroc, call_metrics
@@ -25,7 +25,6 @@ from virnucpro.training.classifier.card import TrainingReport, card_text
 from virnucpro.training.classifier.features import FeatureReader, PartFeatures, find_features
 from virnucpro.training.classifier.trainer import EPS, TrainingPlan, TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset, Part
-from virnucpro.training.progress import Show
 from virnucpro.training.run import TrainingFiles, begin_training, run_training
 from virnucpro.training.savepoint import Savepoint
 from virnucpro.version import __version__
@@ -36,7 +35,7 @@ def fit_classifier(
     output: Path,
     settings: TrainingSettings,
     devices: Sequence[Device],
-    show: Show,
+    show: Emit,
     interruption: Interruption,
     *,
     resume: bool = False,

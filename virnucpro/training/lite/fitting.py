@@ -17,7 +17,7 @@ from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.contracts import Device
 from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
 from virnucpro.errors import ResumeRefusedError
-from virnucpro.events import StepProgress
+from virnucpro.events import Emit, StepProgress
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.metrics.classification import auroc
@@ -33,7 +33,6 @@ from virnucpro.training.lite.trainer import (
     LiteTrainingSettings,
     window_margins,
 )
-from virnucpro.training.progress import Show
 from virnucpro.training.run import TrainingFiles, begin_training, run_training
 from virnucpro.version import __version__
 
@@ -59,7 +58,7 @@ def fit_lite(
     dataset: Dataset,
     root: Path,
     settings: LiteTrainingSettings,
-    show: Show,
+    show: Emit,
     progress: StepProgress,
     interruption: Interruption,
     *,

@@ -1,4 +1,4 @@
-"""``virnucpro rcl validate`` and ``virnucpro rcl plot`` from the command line."""
+"""``virnucpro rcl plot`` from the command line."""
 
 from __future__ import annotations
 
@@ -7,54 +7,7 @@ import json
 
 import pytest
 
-HEADER = "id,rcl_start,rcl_end,rcl_seq,Sequence\n"
-LOOP = "GTEASAATAVKITLLSALVETRTIVRFN"
-SEQUENCE = "MERML" * 20 + LOOP + "PFLMI" * 5
-
-
-def row(name, start=101, end=128, loop=LOOP, seq=SEQUENCE):
-    return f"{name},{start},{end},{loop},{seq}\n"
-
-
-OUTSIDE, NUMBER = "lies outside the sequence", "is not a whole number"
-BAD_ROWS = {
-    row("", 101, 128): "without an id",
-    row("a", seq=""): "is empty",
-    "a,1\n": "is empty",
-    **{row("a", text): NUMBER for text in ("no start", "", "nan", "101.5", "inf")},
-    **{row("a", start): OUTSIDE for start in (0, -3, 129, 1e300)},
-    row("a", 101, 9999): OUTSIDE,
-    row("a", loop="GTEAS"): "is not what lies at its coordinates",
-    row("a", seq="-" + SEQUENCE[1:]): "other characters than letters",
-}
-
-
-def test_wrong_rows_are_named(call, tmp_path):
-    table = tmp_path / "t.csv"
-    table.write_text(HEADER + row("good", seq=SEQUENCE[:-1] + "K") + "".join(BAD_ROWS))
-    result = call("rcl", "validate", table)
-    assert result.code == 65
-    assert f"{1 + len(BAD_ROWS)} rows, 1 with an RCL" in result.out
-    for number, problem in enumerate(BAD_ROWS.values(), 3):
-        (line,) = (t for t in result.out.splitlines() if f"error: {table}, line {number}: " in t)
-        assert problem in line
-
-
-def test_what_occurs_twice_is_a_warning(call, tmp_path):
-    one, two = tmp_path / "train.csv", tmp_path / "test.csv"
-    one.write_text(HEADER + row("a") + row("a", 102, loop="") + row("b", seq=SEQUENCE + "X*"))
-    two.write_text("id,Sequence\na,MKLV\nc," + SEQUENCE + "\n")
-    result = call("rcl", "validate", one, two)
-    assert result.code == 0, result.out
-    assert f"{one}: 3 rows, 3 with an RCL" in result.out
-    found = [line.split(": ")[1:] for line in result.out.splitlines() if "warning: " in line]
-    assert found == [
-        [f"{one}, line 3", f"the id of a occurs in {one}, line 2"],
-        [f"{one}, line 3", f"the sequence of a occurs in {one}, line 2"],
-        [f"{two}, line 2", f"the id of a occurs in {one}, line 2"],
-        [f"{two}, line 3", f"the sequence of c occurs in {one}, line 2"],
-    ]
-    assert "0 errors" in result.out
+SEQUENCE = "MERML" * 20 + "GTEASAATAVKITLLSALVETRTIVRFN" + "PFLMI" * 5
 
 
 @pytest.fixture
