@@ -12,7 +12,7 @@ import virnucpro.cli.shared as shared
 from virnucpro.cli.shared import FILE, FOLDER, argument, command, option
 from virnucpro.cli.train import TRAINING_DEVICES, training_machine
 from virnucpro.errors import UsageError
-from virnucpro.formatting import aligned, counted
+from virnucpro.formatting import counted
 from virnucpro.settings import Count, Share
 
 if TYPE_CHECKING:
@@ -326,7 +326,6 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
         SEQUENCE_METRICS,
         proteins_to_measure,
         run_rcl_evaluation,
-        text_table,
     )
     from virnucpro.rcl.finders import open_finder
     from virnucpro.training.data.dataset import Part
@@ -345,8 +344,12 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
             finders, proteins, facts, output_dir, screen.show, screen, force=options["force"]
         )
     shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
-    table = aligned(text_table(metrics, shown))
-    shared.tell(*table, f"The tables are in {output_dir}.")
+    table = metrics["value"].unstack("model").loc[list(shown)].rename_axis(index=None, columns=None)
+    table.index = table.index.str.replace("_", " ")
+    shared.tell(
+        table.to_string(na_rep="NA", float_format="{:.4f}".format),
+        f"The tables, with intervals, are in {output_dir}.",
+    )
 
 
 @command(

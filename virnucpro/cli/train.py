@@ -14,7 +14,6 @@ from msgspec import Meta
 import virnucpro.cli.shared as shared
 from virnucpro.cli.shared import FILE, FOLDER, ListType, NumberType, argument, command, option
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, OutputError, UsageError
-from virnucpro.formatting import counted
 from virnucpro.settings import MOST, Bases, Count, MachineSettings, Share
 
 if TYPE_CHECKING:
@@ -221,7 +220,7 @@ def embed(dataset: Path, **options: Any) -> int:
     named = {name: options[name] for name in ("nucleotide_model", "protein_model") if options[name]}
     data = Dataset(dataset.absolute())
     with shared.dashboard(settings, data.layout("train")) as screen:
-        results = embedding.embed(
+        lines, failed = embedding.embed(
             data,
             replace(settings.analysis.resolved(), **named),
             settings.machine,
@@ -231,20 +230,13 @@ def embed(dataset: Path, **options: Any) -> int:
             force=options["force"],
             command=shared.command_line(),
         )
-    lines = []
-    if not any(result.computed for result in results):
-        lines.append("Nothing to compute: all features are there and intact.")
-    for result in results:
-        failed = f", {result.failed:,} of them failed" if result.failed else ""
-        lines.append(f"{result.part}: {result.frames:,} frames embedded{failed}")
-    incomplete = any(result.failed for result in results)
-    if incomplete:
+    if failed:
         lines.append(
             "Failed frames are left out of the training: see failed_files.txt; the same command "
             "tries them again."
         )
     shared.tell(*lines, f"Next: virnucpro train classifier {dataset} --output my.safetensors")
-    return EXIT_PARTIAL if incomplete else EXIT_OK
+    return EXIT_PARTIAL if failed else EXIT_OK
 
 
 @command(
@@ -274,7 +266,6 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     """
     settings = shared.configuration({name: options[name] for name in ("threads", "no_progress")})
     from virnucpro.devices import choose_devices, visible_gpus
-    from virnucpro.metrics.classification import metric_text
     from virnucpro.precision import choose_precision
     from virnucpro.training.classifier.fitting import fit_classifier
     from virnucpro.training.classifier.trainer import TrainingSettings
@@ -291,25 +282,11 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
         )
     choices = {name: options[name] for name in ("resume", "force")}
     with shared.steps(settings) as screen:
-        report = fit_classifier(
+        lines = fit_classifier(
             dataset, output, training, devices, screen.show, screen.interruption, **choices
         )
-    if report is None:
-        shared.tell(f"Nothing to do: {output} was already trained with these data and settings.")
-        return
-    point = report.point
-    measured = (
-        f"{part}: {metrics['frames']:,} frames, AUROC {metric_text(metrics['auroc'])}, "
-        f"accuracy {metric_text(metrics['accuracy'])}, F1 {metric_text(metrics['f1'])}"
-        for part, metrics in report.metrics.items()
-    )
-    shared.tell(
-        f"Trained for {counted(point.epoch, 'epoch')}; kept epoch {point.best_epoch}.",
-        *measured,
-        f"Scores are calibrated with a temperature of {report.temperature:.4g}.",
-        f"Classifier: {output}; model card: {output.with_suffix('.md')}",
-        "Next: " + "\n".join(report.use(output)),
-    )
+    done = [f"Nothing to do: {output} was already trained with these data and settings."]
+    shared.tell(*(done if lines is None else lines))
 
 
 @command(

@@ -164,13 +164,8 @@ def require_model(model: Model) -> tuple[Model, Path]:
 
 def manual_route(model: Model) -> str:
     """Return instructions for a machine without internet."""
-    if isinstance(model, HubModel):
-        needs = ", ".join([*model.needs, "model.safetensors or pytorch_model.bin"])
-        steps = f"take {needs} of {model.address} and put them into the folder {manual_path(model)}"
-    else:
-        steps = f"take {model.address} and put it at {manual_path(model)}"
     reason = "HF_HUB_OFFLINE is set: " if is_offline() else ""
-    return f"{reason}on a machine with internet {steps} on this one"
+    return f"{reason}fetch {model.address} elsewhere, and put it at {manual_path(model)} here"
 
 
 def model_files(model: Model, path: Path) -> dict[str, Path]:

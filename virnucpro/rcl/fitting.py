@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice, StepProgress
 from virnucpro.executors.signals import Interruption
-from virnucpro.formatting import byte_size, counted
 from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.rcl.features import ProteinFeatures, StoredFeatures
 from virnucpro.rcl.models import RclModel, write_rcl_model
@@ -26,7 +25,7 @@ from virnucpro.rcl.splits import divided, split_of_table, split_text
 from virnucpro.rcl.training import METRICS, RclTrainingPlan
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
-from virnucpro.training.data.dataset import PARTS, Part
+from virnucpro.training.data.dataset import PARTS
 from virnucpro.training.run import run_training
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 from virnucpro.version import __version__
@@ -82,10 +81,10 @@ def fit_rcl(
             if isinstance(features, StoredFeatures):
                 features.check([protein.sequence for protein in used[part]])
         plan = RclTrainingPlan(settings, used["train"], used["validation"], features, savepoint)
-        for line in (f"the training is written to {folder}", *_announcement(plan, parts, devices)):
-            show(Notice("info", line))
-        if point.begun:
-            show(Notice("info", f"going on in epoch {point.epoch + 1}"))
+        place = ", ".join(device.name for device in devices)
+        show(Notice("info", f"training on {place} in {settings.precision}, written to {folder}"))
+        sizes = ", ".join(f"{part} {parts.count(part):,}" for part in PARTS)
+        show(Notice("info", f"proteins: {sizes}"))
         report = show
         if settings.logging.use_tensorboard:
             report = keep_scalars(folder / "tensorboard", point.history, show)
@@ -163,20 +162,6 @@ def _identity(settings: RclTrainingSettings, features: ProteinFeatures) -> dict[
         "train_split": data.train_split,
         **to_builtins(settings.training),
     }
-
-
-def _announcement(
-    plan: RclTrainingPlan, parts: Sequence[Part], devices: Sequence[Device]
-) -> Iterator[str]:
-    """Yield what is said before the first epoch: devices, batch, network, and proteins."""
-    settings, count = plan.settings, len(devices)
-    yield f"training on {counted(count, 'worker')}:"
-    for device in devices:
-        yield f"  {device.name}" + f", {byte_size(device.memory)}" * (device.kind == "cuda")
-    share = settings.training.batch_size / count
-    each = f" ({share:g} proteins for each of {count} processes)" if count > 1 else ""
-    yield f"batch size {settings.training.batch_size}{each}, in {settings.precision}"
-    yield "proteins: " + ", ".join(f"{part} {parts.count(part):,}" for part in PARTS)
 
 
 def _write_results(folder: Path, plan: RclTrainingPlan, point: Savepoint, disk: Disk) -> None:

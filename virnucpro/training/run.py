@@ -23,8 +23,7 @@ from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoi
 class TrainingFiles:
     """Where a training writes; where all ``results`` exist, the training is finished.
 
-    ``label`` is the training in words, ``previous`` the folder that takes what ``--force`` moves
-    aside, and ``option`` what names another place on the command line.
+    ``label`` is the training in words, and ``option`` what names another place on the command line.
     """
 
     label: str
@@ -32,7 +31,6 @@ class TrainingFiles:
     results: Sequence[Path]
     savepoint: Path
     lock: Path
-    previous: Path
     option: str = "--output-dir"
 
 
@@ -70,7 +68,7 @@ def begin_training(
         own, known, is_over = results, finished, len(results) == len(files.results)
     existing = ExistingWork(
         files.place,
-        files.previous,
+        files.lock.with_suffix(".previous"),
         own,
         [path for path in results if path not in own],
         WorkIdentity(files.label, known) if known is not None else None,
@@ -96,6 +94,8 @@ def run_training(
     interruption: Interruption,
 ) -> Savepoint:
     """Train to the end on one process per device, and return the finished savepoint."""
+    if (point := load_savepoint(plan.savepoint)).epoch or point.batch:
+        report(Notice("info", f"going on in epoch {point.epoch + 1}"))
     with interruption.held():  # leaving it raises, after the savepoint is written
         finished = train_on(plan, devices, report, interruption)
     assert finished

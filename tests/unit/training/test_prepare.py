@@ -202,8 +202,10 @@ def test_another_recipe_is_refused_and_forced(made, prepare, tmp_path):
     assert feature.exists()
     prepare(rows=ROWS[:3], force=True)
     assert not feature.exists()
-    assert (dataset.previous / "train_protein" / feature.name).read_bytes() == b"took a day"
-    assert (dataset.previous / "dataset.json").exists()
+    assert (
+        dataset.lock.with_suffix(".previous") / "train_protein" / feature.name
+    ).read_bytes() == b"took a day"
+    assert (dataset.lock.with_suffix(".previous") / "dataset.json").exists()
 
 
 class Stopping(Disk):
@@ -239,7 +241,7 @@ def test_files_of_somebody_else_are_left_alone(prepare, settings, tmp_path):
     with pytest.raises(UsageError, match=r"not its own: genomes\.tsv"):
         prepare()
     _, dataset = prepare(force=True)
-    kept = dataset.previous.parent.rglob("genomes.tsv")
+    kept = dataset.lock.with_suffix(".previous").parent.rglob("genomes.tsv")
     assert [path.read_text() for path in kept] == ["mine"]
     with pytest.raises(UsageError):
         prepare(settings.table.name)

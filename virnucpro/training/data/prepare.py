@@ -19,12 +19,12 @@ from virnucpro.store.disk import Disk, HashedFile, explain_write_errors
 from virnucpro.store.documents import SCHEMAS, read_kept, sealed, stamped
 from virnucpro.store.lock import locked
 from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
+from virnucpro.tables import GENOMES
 from virnucpro.training.data.dataset import PARTS, Content, Dataset
 from virnucpro.training.data.genomes import cut_genomes, records_of_parts, survey_genomes
 from virnucpro.training.data.parts import (
     balanced,
     write_frames,
-    write_genomes_table,
     write_records,
 )
 from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
@@ -82,8 +82,7 @@ def prepare_dataset(
         raise UsageError(f"--output-dir {dataset.root} is a file: name a folder")
     rows = read_genome_table(settings.table, settings.folder)
     disk.make_folder(dataset.lock.parent)
-    state = [dataset.begun_file, dataset.previous]
-    with locked(dataset.lock, "this data set", state=state):
+    with locked(dataset.lock, "this data set", state=[dataset.begun_file]):
         files: dict[Path, list[SourceRow]] = {}
         for row in rows:
             files.setdefault(row.path, []).append(row)
@@ -108,7 +107,14 @@ def prepare_dataset(
         decision, notice = check_work(wanted, existing, disk, force=force)
         if decision == "finished":
             return Dataset(dataset.root).description, notice
-        records = _divided(settings, files, progress)
+        records = survey_genomes(settings.table, files, progress)
+        check_genomes(settings.table, records)
+        shares = {"test": settings.test, "validation": settings.validation}
+        assign_parts(records, **shares, seed=settings.seed)
+        drop_relatives(records, settings.relatives)
+        del records["sketch"]  # they are large, and not needed any more
+        if not records.loc[records["part"].isin(PARTS), "bases"].any():
+            raise InputError(f"{settings.table}: no record of the genome files has any bases")
         # What an interrupted run left is made anew in minutes.
         for path in existing.own_files:
             disk.remove_tree(path)
@@ -126,20 +132,6 @@ def prepare_dataset(
         disk.save(dataset.description_file, (json.dumps(description, indent=1) + "\n").encode())
         disk.remove(dataset.begun_file)
     return description, notice
-
-
-def _divided(
-    settings: DatasetSettings, files: Mapping[Path, Sequence[SourceRow]], progress: StepProgress
-) -> pd.DataFrame:
-    """Return all records with their parts."""
-    records = survey_genomes(settings.table, files, progress)
-    check_genomes(settings.table, records)
-    assign_parts(records, test=settings.test, validation=settings.validation, seed=settings.seed)
-    drop_relatives(records, settings.relatives)
-    del records["sketch"]  # they are large, and not needed any more
-    if not records.loc[records["part"].isin(PARTS), "bases"].any():
-        raise InputError(f"{settings.table}: no record of the genome files has any bases")
-    return records
 
 
 def _written(
@@ -173,7 +165,10 @@ def _written(
             counts = frames["number"].value_counts()
             records["frames"] = counts.reindex(records.index, fill_value=0)
             sizes = write_frames(dataset, records, frames, spool, settings.seed, disk, progress)
-    write_genomes_table(dataset, records, disk)
+    with disk.create(dataset.genomes_table) as table:
+        table.write(GENOMES.header.encode())
+        for row in records[list(GENOMES.names)].to_dict("records"):
+            table.write(GENOMES.line(**row).encode(), 1)
     groups = records.groupby(["part", "label"])
     counts = groups[["bases", "frames"]].sum()
     counts.insert(0, "genomes", groups["genome"].nunique())
@@ -216,5 +211,5 @@ def _existing_work(
     elif begun := read_kept("work", dataset.begun_file, WorkIdentity):
         own_files = _own_files(dataset, begun.settings["content"])
     foreign_files = [path for path in _own_files(dataset, content) if path not in own_files]
-    previous = dataset.previous
+    previous = dataset.lock.with_suffix(".previous")
     return ExistingWork(dataset.root, previous, own_files, foreign_files, known, finished=finished)
