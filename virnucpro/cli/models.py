@@ -13,12 +13,6 @@ from virnucpro.errors import UsageError
 from virnucpro.formatting import aligned, byte_size
 from virnucpro.models.catalogue import KNOWN, SETS, HubModel, model_named, models_for
 
-OUTCOMES = {
-    "fetched": "fetched, and its checksum is right",
-    "verified": "already here, and its checksum is right",
-    "recorded": "already here, and its checksum is recorded now",
-}
-
 
 @command(name="list", common="json")
 def list_models(as_json: bool) -> None:
@@ -79,21 +73,7 @@ def fetch(names: tuple[str, ...], update: bool) -> None:
     for model in dict.fromkeys(model for name in names for model in models_for(name)):
         shared.say(f"{model.name}: {model.address}")
         path, outcome = fetch_model(model, update=update)
-        click.echo(f"{model.name}: {OUTCOMES[outcome]}: {path}")
-
-
-@command(argument("name"))
-def path(name: str) -> None:
-    """Print where a model is on this machine.
-
-    Nothing else is printed; the exit code is 64 if the model NAME is not here.
-
-    Example:
-      ls -l $(virnucpro models path esm2_t36_3B_UR50D)
-    """
-    from virnucpro.models.store import find_model
-
-    click.echo(find_model(name))
+        click.echo(f"{model.name}: {outcome}, and its checksum is right: {path}")
 
 
 @command(
@@ -137,6 +117,6 @@ def verify(names: tuple[str, ...], renew: bool) -> None:
 
 models = click.Group(
     "models",
-    commands=[list_models, fetch, path, verify],
+    commands=[list_models, fetch, verify],
     help="List, fetch and check the models on this machine.",
 )

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import click
 from msgspec import Meta
@@ -15,9 +15,6 @@ import virnucpro.cli.shared as shared
 from virnucpro.cli.shared import FILE, FOLDER, ListType, NumberType, argument, command, option
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, OutputError, UsageError
 from virnucpro.settings import MOST, Bases, Count, MachineSettings, Share
-
-if TYPE_CHECKING:
-    from virnucpro.training.data.refseq import Format
 
 Rate = Annotated[float, Meta(gt=0)]
 Batch = Annotated[int, Meta(ge=2, le=MOST)]
@@ -49,14 +46,12 @@ def training_machine(threads: int | None, options: Mapping[str, Any]) -> Machine
     option("-o --output-dir", FOLDER, "Folder of the files.", default=Path("refseq")),
     option("--mirror URL", str, "Copy of the release to fetch from.", default=REFSEQ),
     option("--max-files", shared.CountOrZero, "Most files per group; 0 takes all.", default=4),
-    option("--format form", ("genbank", "fasta"), "Format of the files.", default="genbank"),
 )
 def download(
     release_groups: tuple[str, ...],
     output_dir: Path,
     mirror: str,
     max_files: int,
-    form: Format,
 ) -> int:
     """Fetch genomes of the current RefSeq release.
 
@@ -85,12 +80,12 @@ def download(
     shared.say(f"RefSeq release {number}")
     files: dict[str, str] = {}
     for group in release_groups:
-        of_group = files_of_group(listing, group, form)
+        of_group = files_of_group(listing, group)
         chosen = list(of_group)[: max_files or None]
         hint = "" if len(chosen) == len(of_group) else " (--max-files 0 takes all)"
         shared.say(f"{group}: {len(chosen):,} of {len(of_group):,} files{hint}")
         files |= {path: of_group[path] for path in chosen}
-    table, text, failed = output_dir / "refseq.tsv", table_of(files, form).encode(), 0
+    table, text, failed = output_dir / "refseq.tsv", table_of(files).encode(), 0
     pooch.get_logger().setLevel("ERROR")
     # A file has its name when it is complete: one that differs is not ours, or of another release.
     release = pooch.create(
