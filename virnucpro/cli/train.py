@@ -132,7 +132,6 @@ def download(
     option("--validation", Share, "Fraction of the genomes for validation.", default=0.1),
     option("--test", Share, "Fraction of the genomes for the test.", default=0.1),
     option("--relatives", Share, "Largest share of 31-mers in held-out genomes.", default=0.05),
-    option("--balance/--no-balance", bool, "Take as many frames of either label.", default=True),
     common="seed force",
 )
 def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any) -> None:

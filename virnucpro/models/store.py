@@ -94,12 +94,6 @@ def read_model_records() -> dict[str, ModelRecord]:
     return document.models
 
 
-def torch_folder() -> Path:
-    """Return the folder in which torch hub, and so fair-esm, keeps checkpoints."""
-    home = Path(os.environ.get("TORCH_HOME") or cache_folder() / "torch").expanduser()
-    return home / "hub" / "checkpoints"
-
-
 def hub_folder() -> Path:
     """Return the folder of the Hugging Face cache."""
     home = Path(os.environ.get("HF_HOME") or cache_folder() / "huggingface").expanduser()
@@ -117,7 +111,11 @@ def download_path(model: Model) -> Path:
     """Return where a fetch puts the model (on the hub: the folder of its snapshots)."""
     if isinstance(model, HubModel):
         return hub_folder() / f"models--{model.name.replace('/', '--')}" / "snapshots"
-    return (torch_folder() if model.twin else own_folder()) / model.file
+    if not model.twin:
+        return own_folder() / model.file
+    # The folder in which torch hub, and so fair-esm, keeps checkpoints.
+    home = Path(os.environ.get("TORCH_HOME") or cache_folder() / "torch").expanduser()
+    return home / "hub" / "checkpoints" / model.file
 
 
 def manual_path(model: Model) -> Path:

@@ -41,8 +41,8 @@ def train_on(
         settle_on_device(devices[0], tokenizer_threads=1)
         from virnucpro.training.loop import train_network
 
-        place = (plan, 0, 1, devices[0])
-        return train_network(*place, report, lambda: interruption.number is not None)
+        alone = (plan, 0, 1, devices[0])
+        return train_network(*alone, report, lambda: interruption.number is not None)
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     # This process only holds the store; it does not belong to the process group.

@@ -6,7 +6,10 @@ import torch
 
 from virnucpro.contracts import Device
 from virnucpro.events import EpochEnded
+from virnucpro.training.group import TrainingGroup
 from virnucpro.training.loop import train_network
+
+ALONE = TrainingGroup(0, 1, torch.device("cpu"))
 
 
 def run(plan, stop=lambda: False):

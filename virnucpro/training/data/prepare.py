@@ -46,7 +46,6 @@ class DatasetSettings:
         content: whether the parts hold the open frames of chunks, or whole records.
         validation, test: the fractions of the genomes that go to these parts.
         relatives: the largest fraction of its 31-mers that a genome may share with held-out ones.
-        balance: whether train and validation get the same number of frames of each label.
         seed: the seed of the parts, of the choice of frames and of their order.
     """
 
@@ -57,7 +56,6 @@ class DatasetSettings:
     validation: float = 0.1
     test: float = 0.1
     relatives: float = 0.05
-    balance: bool = True
     seed: int = 0
 
 
@@ -92,8 +90,7 @@ def prepare_dataset(
             sources.append(hashed_input(path))
             progress.advance(1)
         row_text = json.dumps([row.identity() for row in rows])
-        names = ["content", "validation", "test", "relatives", "seed"]
-        names += ["balance"] if settings.content == "frames" else []
+        names = ("content", "validation", "test", "relatives", "seed")
         identity: dict[str, Json] = {
             **{name: getattr(settings, name) for name in names},
             "lengths": list(settings.lengths),
@@ -160,8 +157,7 @@ def _written(
             owners = records.loc[frames["number"], ["part", "group", "label"]]
             frames[["part", "group"]] = owners[["part", "group"]].to_numpy()
             frames["virus"] = owners["label"].to_numpy() == "virus"
-            if settings.balance:
-                frames = frames[balanced(frames, settings.seed)]
+            frames = frames[balanced(frames, settings.seed)]
             counts = frames["number"].value_counts()
             records["frames"] = counts.reindex(records.index, fill_value=0)
             sizes = write_frames(dataset, records, frames, spool, settings.seed, disk, progress)
