@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.errors import InputError
+from virnucpro.formatting import counted
 
 COLUMNS = ("id", "Sequence")
 REGION_COLUMNS = ("rcl_start", "rcl_end")
@@ -79,7 +80,7 @@ def read_proteins(
                 for reason, lines in skipped.items()
             ]
             count = sum(map(len, skipped.values()))
-            warnings.append(f"{path}: {count:,} rows are skipped: {'; '.join(texts)}")
+            warnings.append(f"{path}: skipped {counted(count, 'row')}: {'; '.join(texts)}")
         if len(proteins) == used:
             raise InputError(warnings[-1] if skipped else f"{path} has no rows below its header")
     return proteins, warnings
@@ -108,8 +109,8 @@ def row_problem(row: Mapping[str, str], max_length: int, *, with_rcl: bool) -> s
     if not (start.is_integer() and end.is_integer()):
         return "without an RCL: rcl_start or rcl_end is not a whole number"
     if not 1 <= start <= end <= len(sequence):
-        return "whose RCL lies outside the sequence, or ends before it starts"
+        return "whose RCL is outside the sequence, or ends before it starts"
     annotated = "".join(row.get("rcl_seq", "").split()).upper()
     if annotated and annotated != sequence[int(start) - 1 : int(end)].upper():
-        return "whose rcl_seq is not what lies at its coordinates"
+        return "whose rcl_seq is not the sequence at its coordinates"
     return None

@@ -75,7 +75,9 @@ def embed(
             state = RunState(str(layout.root), encoders.identity())
             state = check_run(layout, disk, state, emit, resume=resume, force=force)
             shards, frames = facts[part]["shards"], facts[part]["frames"]
-            emit(Notice("info", f"{part}: {frames:,} frames in {counted(shards, 'shard')}"))
+            emit(
+                Notice("info", f"{part}: {counted(frames, 'frame')} in {counted(shards, 'shard')}")
+            )
             stages = [
                 ShardsStage(layout, disk, shards, frames),
                 *encoders.stages(layout, disk, machine),
@@ -96,7 +98,7 @@ def embed(
             }
             write_record(run, encoders, devices, command, details)
             failures, computed = failures + failed, computed + run.computed.total()
-            lines.append(f"{part}: {frames:,} frames embedded, {failed:,} of them failed")
+            lines.append(f"{part}: {counted(frames, 'frame')} embedded, {failed:,} of them failed")
     if not computed:
         lines.insert(0, "Nothing to compute: all features are there and intact.")
     return lines, failures

@@ -90,9 +90,9 @@ def fit_classifier(
             )
         plan = TrainingPlan(settings, train, validation, files.savepoint)
         sizes = ", ".join(f"{part} {len(features):,}" for part, features in parts.items())
-        show(Notice("info", f"frames: {sizes}; {train.width:,} numbers each"))
+        show(Notice("info", f"frames: {sizes}; {train.width:,} values each"))
         if left_out := sum(features.left_out for features in parts.values()):
-            show(Notice("warning", f"{left_out:,} frames could not be embedded and are left out"))
+            show(Notice("warning", f"left out: {counted(left_out, 'frame')} not embedded"))
         point = run_training(plan, devices, show, interruption)
         lines = _write_results(files, point, plan, dataset, record, parts, disk)
         disk.remove(files.savepoint)
@@ -191,7 +191,7 @@ def _write_results(
     return [
         f"Trained for {counted(point.epoch, 'epoch')}; kept epoch {point.best_epoch}.",
         *(
-            f"{part}: {row['frames']} frames, AUROC {row['AUROC']}, accuracy {row['accuracy']}, "
+            f"{part}: frames {row['frames']}, AUROC {row['AUROC']}, accuracy {row['accuracy']}, "
             f"F1 {row['f1']}"
             for part, row in metrics.items()
         ),
