@@ -21,7 +21,7 @@ from tests.contract.running import run_stage
 from virnucpro.contracts import Device
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.processes import ProcessPool
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Layout
 from virnucpro.settings import DisplaySettings
 from virnucpro.stages.splitting import frames_per_file
 from virnucpro.ui.dashboard import RunScreen
@@ -37,7 +37,7 @@ def hand_out(folder: Path, workers: int, files: int) -> tuple[float, float]:
     warm = folder / "warm"
     warm.mkdir()
     try:
-        with RunScreen(DisplaySettings(level="WARNING"), RunLayout(folder, "log", 500)) as screen:
+        with RunScreen(DisplaySettings(level="WARNING"), Layout(folder, "log", 500)) as screen:
             # All workers are ready before the clock starts.
             run_stage(Counting(make_files(warm, [1] * 2 * workers)[0], warm), executor, warm)
             stage = Counting(make_files(folder, [1] * files)[0], folder)

@@ -21,7 +21,7 @@ import torch
 
 from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import MOLECULES, Layout, RunLayout
+from virnucpro.layout import MOLECULES, Layout
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
@@ -116,7 +116,7 @@ def make_legacy(folder: Path, *, completed: bool = False, stem: str = "in") -> t
     source = folder / f"{stem}.fa"
     make_input(source)
     predict(source, folder / "old")
-    layout = RunLayout(folder / "old", stem, 200)
+    layout = Layout(folder / "old", stem, 200)
     age(layout, completed=completed)
     return source, layout
 

@@ -14,7 +14,7 @@ from virnucpro.io.frames import open_frames
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.tables import LABELLED_FRAMES, LabelledFrameRow
 from virnucpro.training.data.dataset import PARTS, Dataset
-from virnucpro.training.embed import EmbeddedPart, embed
+from virnucpro.training.embed import embed
 
 STOPS = ("TAA", "TAG", "TGA")
 LENGTH = 300
@@ -96,8 +96,8 @@ def _write_part(dataset: Dataset, part: str, found: list, shard: int) -> dict[st
     return {"shards": len(starts), "frames": len(found)}
 
 
-def embed_toy(dataset: Dataset, executor: Executor | None = None, **changed) -> list[EmbeddedPart]:
+def embed_toy(dataset: Dataset, executor: Executor | None = None, **changed) -> int:
     """Embed a data set with the toy encoders, or others in their place."""
     analysis = replace(AnalysisSettings(model_type="toy").resolved(), **changed)
     machine = MachineSettings(device="cpu")
-    return embed(dataset, analysis, machine, lambda event: None, executor=executor)
+    return embed(dataset, analysis, machine, lambda event: None, executor=executor)[1]

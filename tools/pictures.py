@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
 from tools.replay_dashboard import Run, device, invented_reading
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Layout
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.dashboard import RunScreen
 
@@ -39,7 +39,7 @@ class InstantRun(Run):
 
 def dashboard_page(folder: Path) -> str:
     """Return the dashboard in the middle of a simulated run on eight GPUs, as HTML."""
-    layout = RunLayout(folder, "simulated", 500)
+    layout = Layout(folder, "simulated", 500)
     display = DisplaySettings(auto_log=False)
     quiet = Console(file=io.StringIO(), width=COLUMNS)
     console = Console(file=io.StringIO(), width=COLUMNS, record=True, force_terminal=True)

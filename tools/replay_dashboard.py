@@ -29,7 +29,7 @@ from virnucpro.events import (
     WorkerDied,
     WorkerReady,
 )
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Layout
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.dashboard import RunScreen
 
@@ -163,7 +163,7 @@ def main() -> None:
         return seconds
 
     with tempfile.TemporaryDirectory() as folder:
-        layout = RunLayout(Path(folder), "simulated", 500)
+        layout = Layout(Path(folder), "simulated", 500)
         display = DisplaySettings(progress=not chosen.no_progress, log_file=chosen.log_file)
         with RunScreen(display, layout, read=invented_reading, clock=clock) as screen:
             devices = [device(number, chosen.per_node) for number in range(chosen.workers)]

@@ -24,14 +24,6 @@ def host_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class InstalledGpu(NamedTuple):
-    """A GPU of this machine, and what a worker can compute on: itself, or its MIG devices."""
-
-    number: str  # in NVML, which is the order of the PCI bus
-    uuid: str
-    devices: list[Device]
-
-
 def visible_gpus() -> list[Device]:
     """Return the GPUs and MIG devices that ``CUDA_VISIBLE_DEVICES`` leaves visible, in its order.
 
@@ -49,14 +41,16 @@ def visible_gpus() -> list[Device]:
             return []
     visible: list[Device] = []
     if (mask := os.environ.get(MASK)) is None:
-        visible = [device for gpu in installed for device in gpu.devices]
+        visible = [device for *_, devices in installed for device in devices]
     for entry in (part.strip() for part in mask.split(",")) if mask else ():
         if entry.startswith("MIG-"):
-            found = [d for gpu in installed for d in gpu.devices if d.uuid.startswith(entry)]
+            found = [d for *_, devices in installed for d in devices if d.uuid.startswith(entry)]
         else:
             start = entry if entry.startswith("GPU-") else "no UUID"
-            named = [g for g in installed if entry == g.number or g.uuid.startswith(start)]
-            found = [device for gpu in named for device in gpu.devices[:1]]
+            found = []
+            for number, uuid, devices in installed:
+                if entry == number or uuid.startswith(start):
+                    found += devices[:1]
         if len(found) != 1:
             break
         if found[0] in visible:
@@ -65,8 +59,11 @@ def visible_gpus() -> list[Device]:
     return [replace(device, index=index) for index, device in enumerate(visible)]
 
 
-def _installed_gpus() -> list[InstalledGpu]:
-    """Return all GPUs of this machine that answer, in NVML's order."""
+def _installed_gpus() -> list[tuple[str, str, list[Device]]]:
+    """Return all GPUs of this machine that answer, in NVML's order, which is that of the PCI bus.
+
+    Each has its number, its UUID, and what a worker can compute on: itself, or its MIG devices.
+    """
     import pynvml as nvml
 
     found = []
@@ -93,7 +90,7 @@ def _installed_gpus() -> list[InstalledGpu]:
                     )
                     for part in parts
                 ]
-                found.append(InstalledGpu(str(number), uuid, devices))
+                found.append((str(number), uuid, devices))
     finally:
         nvml.nvmlShutdown()
     return found

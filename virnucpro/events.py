@@ -143,6 +143,25 @@ class Notice(Event):
     message: str
 
 
+@dataclass(frozen=True)
+class EpochProgress(Event):
+    """A training has seen ``seen`` of the ``total`` ``units`` of an epoch (from 1)."""
+
+    epoch: int
+    epochs: int
+    seen: int
+    total: int
+    units: str
+
+
+@dataclass(frozen=True)
+class EpochEnded(Event):
+    """An epoch has ended: its row of ``Savepoint.history``, and the ``best`` epoch so far."""
+
+    row: Mapping[str, float]
+    best: int
+
+
 Emit = Callable[[Event], None]
 """Takes an event to whoever shows it."""
 

@@ -134,10 +134,12 @@ class SamplesFolder(OutputFolder):
 
 
 class Layout(OutputFolder):
-    """The files of one run, as far as they do not depend on its chunk length."""
+    """The files of one run; ``chunk_length`` is 0 where it does not matter, or there is none."""
 
-    def __init__(self, root: Path, stem: str) -> None:
+    def __init__(self, root: Path, stem: str, chunk_length: int = 0) -> None:
         super().__init__(root)
+        self.chunk_length = chunk_length
+        self.chunked = root / f"{stem}_chunked{chunk_length}.fa"  # all chunks
         self.stem = stem  # the name of the run, which begins the names of its files
         self.merged_folder = root / f"{stem}_merged"  # merged features and predictions
         self.predictions = root / PREDICTIONS.place(stem)
@@ -226,7 +228,7 @@ class Layout(OutputFolder):
         return [path for folder in folders for path in folder.rglob("*.pt")]
 
     def top_files(self) -> list[Path]:
-        """The files of this run in the output directory itself, except those of chunks."""
+        """The files of this run in the output directory itself, except chunks of other lengths."""
         return [
             *(self.frames(molecule) for molecule in MOLECULES),
             self.chunks_table,
@@ -234,6 +236,7 @@ class Layout(OutputFolder):
             self.virus_table,
             self.regions_table,
             *self._results.values(),
+            self.chunked,
         ]
 
     def chunked_files(self) -> list[Path]:
@@ -252,24 +255,6 @@ class Layout(OutputFolder):
             self.merged_folder,
             self.state,
         )
-
-
-class RunLayout(Layout):
-    """The files of a prediction.
-
-    Attributes:
-        chunk_length: in bases.
-        chunked: all chunks.
-    """
-
-    def __init__(self, root: Path, stem: str, chunk_length: int) -> None:
-        super().__init__(root, stem)
-        self.chunk_length = chunk_length
-        self.chunked = root / f"{stem}_chunked{chunk_length}.fa"
-
-    def top_files(self) -> list[Path]:
-        """The files of this run in the output directory itself."""
-        return [*super().top_files(), self.chunked]
 
 
 class ShardLayout(Layout):

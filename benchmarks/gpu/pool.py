@@ -23,7 +23,7 @@ from benchmarks.gpu.models import CHUNK, Pair, write_contigs, write_pair
 from benchmarks.models import TRUNCATION
 from benchmarks.timing import ClockSampler
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import Layout, RunLayout
+from virnucpro.layout import Layout
 
 ENDS = 2  # <cls> and <eos>
 
@@ -62,7 +62,7 @@ def _predict(pair: Pair, options: argparse.Namespace) -> int:
     source: Path = options.folder / "contigs.fa"
     if not source.exists():
         write_contigs(source, options.frames)
-    layout = RunLayout(options.folder / options.precision, source.stem, CHUNK)
+    layout = Layout(options.folder / options.precision, source.stem, CHUNK)
     on_gpu = options.device == "cuda"
     where = ["--gpus", "0", "--compile", "always"] if on_gpu else ["--cpu-workers", "1"]
     with ClockSampler(torch.device(options.device)) as sampler:

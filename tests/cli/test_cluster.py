@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from virnucpro.cli import run
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Layout
 from virnucpro.store.lock import locked
 
 
@@ -41,7 +41,7 @@ def test_the_configuration_file_may_name_the_cluster_and_the_option_replaces_it(
 def test_a_second_command_leaves_what_the_first_one_proves_a_shared_folder_with(
     source: Path,
 ) -> None:
-    layout = RunLayout(source.parent / "out", "sample", 500)
+    layout = Layout(source.parent / "out", "sample", 500)
     layout.probe.parent.mkdir(parents=True)
     layout.probe.write_text("a random word")
     with locked(layout.lock):

@@ -15,7 +15,7 @@ import torch
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.registry import family_names, locate
 from virnucpro.errors import ModelError
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Layout
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "kmer_encoder"
@@ -91,7 +91,7 @@ def test_predict_with_the_example(site, tmp_path, workers):
         "-m", "custom", "-p", model, "-e", 500, "--keep-intermediate", *workers,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    layout = RunLayout(tmp_path / "out", "example", 500)
+    layout = Layout(tmp_path / "out", "example", 500)
     features = torch.load(layout.features("nucleotide", 1), weights_only=True)
     rows = features["data"]
     assert rows.shape[1] == KMER_WIDTH

@@ -64,7 +64,7 @@ def test_the_list_for_machines(invoke, checkpoint):
 @pytest.mark.parametrize("name", ["500_model.pth", "zhihan1996/DNABERT-S", "esm2_t36_3B_UR50D"])
 def test_a_missing_model_is_exit_64_with_the_command_to_run(invoke, name):
     with pytest.raises(ModelError, match=f"virnucpro models fetch {name}") as error:
-        invoke("path", name)
+        invoke("verify", name)
     assert error.value.exit_code == 64
 
 
@@ -88,10 +88,8 @@ def test_verify_without_models(invoke):
 
 
 def test_fetch_checks_what_is_here(invoke, checkpoint):
-    assert f"{ESM}: already here, and its checksum is recorded now: {checkpoint}" in invoke(
-        "fetch", ESM
-    )
-    assert f"{ESM}: already here, and its checksum is right: {checkpoint}" in invoke("fetch", ESM)
+    assert f"{ESM}: recorded, and its checksum is right: {checkpoint}" in invoke("fetch", ESM)
+    assert f"{ESM}: verified, and its checksum is right: {checkpoint}" in invoke("fetch", ESM)
 
 
 def test_fetch_for_a_model_type_starts_with_its_first_model(invoke):

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.inputs import PLAIN, SEQUENCE, TOY, check_accepted, check_refused, result_bytes
 from tests.forked import run_forked
 from virnucpro.configuration import default_yaml
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Layout
 
 USERS_FILES = [
     *("sample_nucleotide.fa", "sample_chunked500.fa", "sample_run.json", "sample_report.html"),
@@ -124,7 +124,7 @@ def test_other_standard_input_does_not_replace_that_of_the_run(
     assert _spooled(tmp_path) == [PLAIN]
 
 
-def _links(layout: RunLayout) -> dict[str, Path]:
+def _links(layout: Layout) -> dict[str, Path]:
     return {
         "lock": layout.lock,
         "state": layout.state,
@@ -143,7 +143,7 @@ def _links(layout: RunLayout) -> dict[str, Path]:
 
 @pytest.mark.parametrize("options", [(), ("--resume",)], ids=["plain", "resume"])
 @pytest.mark.parametrize("finished", [False, True], ids=["new", "finished"])
-@pytest.mark.parametrize("name", _links(RunLayout(Path(), "s", 500)))
+@pytest.mark.parametrize("name", _links(Layout(Path(), "s", 500)))
 def test_no_link_is_followed(
     call: Callable,
     source: Path,
@@ -156,7 +156,7 @@ def test_no_link_is_followed(
     arguments = ("predict", source, "-o", out, *TOY)
     if finished:
         check_accepted(call(*arguments))
-    link = _links(RunLayout(out, "sample", 500))[name]
+    link = _links(Layout(out, "sample", 500))[name]
     link.parent.mkdir(parents=True, exist_ok=True)
     is_folder = link.is_dir() or name in ("folder of features", "merged", "state") or "of" in name
     if link.is_dir():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.legacy_run import make_input, make_legacy, predict
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
 
@@ -254,5 +254,5 @@ def test_no_run_there(call: Callable, tmp_path: Path, name: str) -> None:
 
 def test_an_earlier_run_moved_aside_is_none_of_the_runs(call: Callable, folder: Path) -> None:
     predict(folder / "in.fa", folder / "done", force=True)
-    assert RunLayout(folder / "done", "in", 200).previous.exists()
+    assert Layout(folder / "done", "in", 200).previous.exists()
     assert _run(call, folder / "done")["state"] == "finished"

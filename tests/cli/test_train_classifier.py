@@ -16,7 +16,6 @@ from tests.training_data import LENGTH, embed_toy, genome, make_dataset
 from tests.unit.encoders.small import fair_model, save_fair
 from virnucpro.classifier.files import inspect_classifier, load_classifier
 from virnucpro.store.features import load_features
-from virnucpro.training.data.dataset import PARTS
 from virnucpro.training.savepoint import load_savepoint
 
 QUICK = ("--hidden", 16, "--epochs", 3, "--learning-rate", 0.01)
@@ -78,8 +77,9 @@ def test_the_card_says_what_is_so(train, dataset, tmp_path):
     assert train(output, *QUICK).code == 0
     card = output.with_suffix(".md").read_text()
     facts = dataset.description["parts"]
-    for part in PARTS:
-        assert f"({facts[part]['frames']})" in card
+    assert f"| train frames | {facts['train']['frames']} |" in card
+    held_out = (f"{facts[part]['frames']:,}" for part in ("validation", "test"))
+    assert f"| frames | {' | '.join(held_out)} |" in card
     classifier = load_classifier(output)
     layout = dataset.layout("test")
     features = [
@@ -115,7 +115,7 @@ def test_what_cannot_be_trained(call, train, dataset, tmp_path):
     toy = ("--model-type", "toy", "--device", "cpu")
     assert call("train", "embed", raw.root, *toy).code == 0
     assert call(*command, *QUICK).code == 0
-    assert "The test part was empty" in (tmp_path / "a.md").read_text()
+    assert "The test part was\nempty" in (tmp_path / "a.md").read_text()
     raw.description_file.write_text(raw.description_file.read_text() + "\n")  # prepared again
     assert call(*command, *QUICK, "--force").code == 64
     none = make_dataset(tmp_path / "none", genomes=(2, 0, 1), codons=300)

@@ -45,10 +45,10 @@ def test_a_data_set_its_summary_and_the_second_run(
     again = call(*command)
     assert again.code == 0
     assert "is finished" in again.out
-    assert call(*command, "--no-balance").code == 3
-    forced = call(*command, "--no-balance", "--force", "--quiet")
+    assert call(*command, "--relatives", 1).code == 3
+    forced = call(*command, "--relatives", 1, "--force", "--quiet")
     assert (forced.code, forced.out) == (0, "")
-    assert (dataset.previous / "dataset.json").exists()
+    assert (dataset.lock.with_suffix(".previous") / "dataset.json").exists()
 
 
 def test_whole_records(call: Callable, table: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from tests.contract.counting import Counting
 from virnucpro.contracts import TaskResult
 from virnucpro.events import Event
 from virnucpro.executors.executor import Executor
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Layout
 from virnucpro.store.ledger import Ledger
 
 
@@ -44,7 +44,7 @@ def run_stage(
     see: Callable[[Event], None] = lambda event: None,
 ) -> tuple[list[TaskResult], list[Event]]:
     """Do what is stale, accept what comes back; ``see`` gets each event as it happens."""
-    ledger = Ledger(RunLayout(folder, "x", 500))
+    ledger = Ledger(Layout(folder, "x", 500))
     todo = [task for task in stage.plan() if ledger.check(task)]
     for task in todo:
         ledger.reopen(task)

@@ -14,7 +14,7 @@ from benchmarks.tolerances import TOLERANCES
 from tests.faults.processes import family, running, until
 from virnucpro.cli.demo import SOURCE
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import Layout, RunLayout
+from virnucpro.layout import Layout
 from virnucpro.precision import PRECISIONS
 
 
@@ -47,7 +47,7 @@ def contents(layout: Layout) -> dict[str, bytes]:
 @pytest.fixture(scope="session")
 def on_cpu(tiny: Pair, tmp_path_factory) -> Layout:
     """The example of the repository, classified in fp32 on the CPU."""
-    layout = RunLayout(tmp_path_factory.mktemp("cpu"), SOURCE.stem, 500)
+    layout = Layout(tmp_path_factory.mktemp("cpu"), SOURCE.stem, 500)
     command = [sys.executable, "-m", "virnucpro", "predict", str(SOURCE), "-o", str(layout.root)]
     subprocess.run([*command, *tiny.options, "--device", "cpu"], check=True, capture_output=True)
     return layout
@@ -61,7 +61,7 @@ def test_killed_and_resumed_it_is_the_same_to_the_byte(
     records = 4000 if device == "cuda" else 800
     source = write_contigs(tmp_path / "contigs.fa", records)
     options = [*tiny.options, *where, "--compile", compile, "-k", "--no-progress"]
-    whole, killed = (RunLayout(tmp_path / name, "contigs", 500) for name in ("whole", "killed"))
+    whole, killed = (Layout(tmp_path / name, "contigs", 500) for name in ("whole", "killed"))
 
     def start(layout: Layout, *more: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "virnucpro", "predict", str(source), "-o"]
@@ -96,7 +96,7 @@ def test_the_calls_of_the_cpu(
     done = shell("predict", SOURCE, "-o", tmp_path, *tiny.options, *where,
                  "--precision", precision, "--compile", compile)  # fmt: skip
     assert done.code == 0, done.err
-    layout = RunLayout(tmp_path, SOURCE.stem, 500)
+    layout = Layout(tmp_path, SOURCE.stem, 500)
     expected, found = predictions(on_cpu), predictions(layout)
     assert list(found) == list(expected)
     near = TOLERANCES[precision].score

@@ -20,7 +20,7 @@ from virnucpro.events import Event, Notice, WorkerReport
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.processes import ProcessPool
 from virnucpro.io.fasta import fasta_bytes
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Layout
 from virnucpro.stages.embedding import EmbeddingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
@@ -124,7 +124,7 @@ def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tm
     size = "2x256x4"
     exact = models.open("esm2", size, "cpu", "fp32").encode(proteins, quiet)
     source = locate(str(models.path("esm2", size)), "protein")
-    layout = RunLayout(tmp_path, "x", 500)
+    layout = Layout(tmp_path, "x", 500)
     stage = Tight(layout, Disk(), "protein", source, "fp32", 1024, 32768, spare=128 * MIB)
     where = visible_gpus()[0] if device == "cuda" else Device("cpu")
     events: list[Event] = []

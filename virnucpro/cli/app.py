@@ -62,7 +62,7 @@ train = LazyGroup(
     help="Train a classifier, or small encoders, on your genomes.",
     epilog=TRAIN_EPILOG,
 )
-RCL_COMMANDS = ("predict", "embed", "train", "evaluate", "plot", "profile", "validate")
+RCL_COMMANDS = ("predict", "embed", "train", "evaluate", "validate", "plot", "profile")
 rcl = LazyGroup(
     "rcl",
     modules=dict.fromkeys(RCL_COMMANDS, "rcl"),

@@ -13,12 +13,6 @@ from virnucpro.errors import UsageError
 from virnucpro.formatting import aligned, byte_size
 from virnucpro.models.catalogue import KNOWN, SETS, HubModel, model_named, models_for
 
-OUTCOMES = {
-    "fetched": "fetched, and its checksum is right",
-    "verified": "already here, and its checksum is right",
-    "recorded": "already here, and its checksum is recorded now",
-}
-
 
 @command(name="list", common="json")
 def list_models(as_json: bool) -> None:
@@ -79,7 +73,7 @@ def fetch(names: tuple[str, ...], update: bool) -> None:
     for model in dict.fromkeys(model for name in names for model in models_for(name)):
         shared.say(f"{model.name}: {model.address}")
         path, outcome = fetch_model(model, update=update)
-        click.echo(f"{model.name}: {OUTCOMES[outcome]}: {path}")
+        click.echo(f"{model.name}: {outcome}, and its checksum is right: {path}")
 
 
 @command(argument("name"))

@@ -13,7 +13,7 @@ import virnucpro.cli.shared as shared
 from virnucpro.cli.shared import FILE, FOLDER, argument, command, option
 from virnucpro.cli.train import TRAINING_DEVICES, training_machine
 from virnucpro.errors import EXIT_OK, InputError, UsageError
-from virnucpro.formatting import aligned, counted, printable
+from virnucpro.formatting import counted, printable
 from virnucpro.settings import Count, Share
 
 if TYPE_CHECKING:
@@ -327,7 +327,6 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
         SEQUENCE_METRICS,
         proteins_to_measure,
         run_rcl_evaluation,
-        text_table,
     )
     from virnucpro.rcl.finders import open_finder
     from virnucpro.training.data.dataset import Part
@@ -346,8 +345,12 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
             finders, proteins, facts, output_dir, screen.show, screen, force=options["force"]
         )
     shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
-    table = aligned(text_table(metrics, shown))
-    shared.tell(*table, f"The tables are in {output_dir}.")
+    table = metrics["value"].unstack("model").loc[list(shown)].rename_axis(index=None, columns=None)
+    table.index = table.index.str.replace("_", " ")
+    shared.tell(
+        table.to_string(na_rep="NA", float_format="{:.4f}".format),
+        f"The tables, with intervals, are in {output_dir}.",
+    )
 
 
 @command(argument("tables", FILE, nargs=-1, required=True, metavar="TABLE..."))
@@ -363,9 +366,10 @@ def validate(tables: tuple[Path, ...]) -> int:
     """
     from virnucpro.rcl.proteins import check_tables
 
-    lines, wrong = check_tables(tables)
-    click.echo(printable("\n".join(lines)))
-    return InputError.exit_code if wrong else EXIT_OK
+    errors, repeated = check_tables(tables)
+    totals = (counted(len(errors), "error"), counted(len(repeated), "warning"))
+    click.echo(printable("\n".join([*errors, *repeated, *totals])))
+    return InputError.exit_code if errors else EXIT_OK
 
 
 @command(

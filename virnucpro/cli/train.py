@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import click
 from msgspec import Meta
@@ -16,9 +16,6 @@ from virnucpro.cli.shared import FILE, FOLDER, ListType, NumberType, argument, c
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, OutputError, UsageError
 from virnucpro.formatting import counted
 from virnucpro.settings import MOST, Bases, Count, MachineSettings, Share
-
-if TYPE_CHECKING:
-    from virnucpro.training.data.refseq import Format
 
 Rate = Annotated[float, Meta(gt=0)]
 Batch = Annotated[int, Meta(ge=2, le=MOST)]
@@ -50,16 +47,12 @@ def training_machine(threads: int | None, options: Mapping[str, Any]) -> Machine
     option("-o --output-dir", FOLDER, "Folder of the files.", default=Path("refseq")),
     option("--mirror URL", str, "Copy of the release to fetch from.", default=REFSEQ),
     option("--max-files", shared.CountOrZero, "Most files per group; 0 takes all.", default=4),
-    option("--format form", ("genbank", "fasta"), "Format of the files.", default="genbank"),
-    option("--dry-run", bool, "List what would be fetched, and fetch nothing."),
 )
 def download(
     release_groups: tuple[str, ...],
     output_dir: Path,
     mirror: str,
     max_files: int,
-    form: Format,
-    dry_run: bool,
 ) -> int:
     """Fetch genomes of the current RefSeq release.
 
@@ -88,15 +81,12 @@ def download(
     shared.say(f"RefSeq release {number}")
     files: dict[str, str] = {}
     for group in release_groups:
-        of_group = files_of_group(listing, group, form)
+        of_group = files_of_group(listing, group)
         chosen = list(of_group)[: max_files or None]
         hint = "" if len(chosen) == len(of_group) else " (--max-files 0 takes all)"
         shared.say(f"{group}: {len(chosen):,} of {counted(len(of_group), 'file')}{hint}")
         files |= {path: of_group[path] for path in chosen}
-    if dry_run:
-        click.echo("\n".join(f"{mirror}/{path}" for path in files))
-        return EXIT_OK
-    table, text, failed = output_dir / "refseq.tsv", table_of(files, form).encode(), 0
+    table, text, failed = output_dir / "refseq.tsv", table_of(files).encode(), 0
     pooch.get_logger().setLevel("ERROR")
     # A file has its name when it is complete: one that differs is not ours, or of another release.
     release = pooch.create(
@@ -143,7 +133,6 @@ def download(
     option("--validation", Share, "Fraction of the genomes for validation.", default=0.1),
     option("--test", Share, "Fraction of the genomes for the test.", default=0.1),
     option("--relatives", Share, "Largest share of 31-mers in held-out genomes.", default=0.05),
-    option("--balance/--no-balance", bool, "Take as many frames of either label.", default=True),
     common="seed force",
 )
 def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any) -> None:
@@ -223,7 +212,7 @@ def embed(dataset: Path, **options: Any) -> int:
     named = {name: options[name] for name in ("nucleotide_model", "protein_model") if options[name]}
     data = Dataset(dataset.absolute())
     with shared.dashboard(settings, data.layout("train")) as screen:
-        results = embedding.embed(
+        lines, failed = embedding.embed(
             data,
             replace(settings.analysis.resolved(), **named),
             settings.machine,
@@ -233,20 +222,13 @@ def embed(dataset: Path, **options: Any) -> int:
             force=options["force"],
             command=shared.command_line(),
         )
-    lines = []
-    if not any(result.computed for result in results):
-        lines.append("Nothing to compute: all features are there and intact.")
-    for result in results:
-        failed = f", {result.failed:,} of them failed" if result.failed else ""
-        lines.append(f"{result.part}: {counted(result.frames, 'frame')} embedded{failed}")
-    incomplete = any(result.failed for result in results)
-    if incomplete:
+    if failed:
         lines.append(
             "Failed frames are left out of the training: see failed_files.txt; the same command "
             "tries them again."
         )
     shared.tell(*lines, f"Next: virnucpro train classifier {dataset} --output my.safetensors")
-    return EXIT_PARTIAL if incomplete else EXIT_OK
+    return EXIT_PARTIAL if failed else EXIT_OK
 
 
 @command(
@@ -276,7 +258,6 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     """
     settings = shared.configuration({name: options[name] for name in ("threads", "no_progress")})
     from virnucpro.devices import choose_devices, visible_gpus
-    from virnucpro.metrics.classification import metric_text
     from virnucpro.precision import choose_precision
     from virnucpro.training.classifier.fitting import fit_classifier
     from virnucpro.training.classifier.trainer import TrainingSettings
@@ -293,25 +274,11 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
         )
     choices = {name: options[name] for name in ("resume", "force")}
     with shared.steps(settings) as screen:
-        report = fit_classifier(
+        lines = fit_classifier(
             dataset, output, training, devices, screen.show, screen.interruption, **choices
         )
-    if report is None:
-        shared.tell(f"Nothing to do: {output} was already trained with these data and settings.")
-        return
-    point = report.point
-    measured = (
-        f"{part}: {metrics['frames']:,} frames, AUROC {metric_text(metrics['auroc'])}, "
-        f"accuracy {metric_text(metrics['accuracy'])}, F1 {metric_text(metrics['f1'])}"
-        for part, metrics in report.metrics.items()
-    )
-    shared.tell(
-        f"Trained for {counted(point.epoch, 'epoch')}; kept epoch {point.best_epoch}.",
-        *measured,
-        f"Scores are calibrated with a temperature of {report.temperature:.4g}.",
-        f"Classifier: {output}; model card: {output.with_suffix('.md')}",
-        "Next: " + "\n".join(report.use(output)),
-    )
+    done = [f"Nothing to do: {output} was already trained with these data and settings."]
+    shared.tell(*(done if lines is None else lines))
 
 
 @command(

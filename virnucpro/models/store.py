@@ -94,12 +94,6 @@ def read_model_records() -> dict[str, ModelRecord]:
     return document.models
 
 
-def torch_folder() -> Path:
-    """Return the folder in which torch hub, and so fair-esm, keeps checkpoints."""
-    home = Path(os.environ.get("TORCH_HOME") or cache_folder() / "torch").expanduser()
-    return home / "hub" / "checkpoints"
-
-
 def hub_folder() -> Path:
     """Return the folder of the Hugging Face cache."""
     home = Path(os.environ.get("HF_HOME") or cache_folder() / "huggingface").expanduser()
@@ -117,7 +111,11 @@ def download_path(model: Model) -> Path:
     """Return where a fetch puts the model (on the hub: the folder of its snapshots)."""
     if isinstance(model, HubModel):
         return hub_folder() / f"models--{model.name.replace('/', '--')}" / "snapshots"
-    return (torch_folder() if model.twin else own_folder()) / model.file
+    if not model.twin:
+        return own_folder() / model.file
+    # The folder in which torch hub, and so fair-esm, keeps checkpoints.
+    home = Path(os.environ.get("TORCH_HOME") or cache_folder() / "torch").expanduser()
+    return home / "hub" / "checkpoints" / model.file
 
 
 def manual_path(model: Model) -> Path:
@@ -164,13 +162,8 @@ def require_model(model: Model) -> tuple[Model, Path]:
 
 def manual_route(model: Model) -> str:
     """Return instructions for a machine without internet."""
-    if isinstance(model, HubModel):
-        needs = ", ".join([*model.needs, "model.safetensors or pytorch_model.bin"])
-        steps = f"take {needs} of {model.address} and put them into the folder {manual_path(model)}"
-    else:
-        steps = f"take {model.address} and put it at {manual_path(model)}"
     reason = "HF_HUB_OFFLINE is set: " if is_offline() else ""
-    return f"{reason}on a machine with internet {steps} on this one"
+    return f"{reason}fetch {model.address} elsewhere, and put it at {manual_path(model)} here"
 
 
 def model_files(model: Model, path: Path) -> dict[str, Path]:

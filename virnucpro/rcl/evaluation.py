@@ -199,16 +199,3 @@ def run_rcl_evaluation(
         for name, content in zip(EVALUATION_FILES, contents, strict=True):
             disk.save(report.with_name(name), content)
     return metrics
-
-
-def text_table(metrics: DataFrame, names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return a table for people: a row per metric, a column per model."""
-    models = metrics.index.unique("model")
-    rows = [("", *models)]
-    for name in names:
-        cells = []
-        for value, low, high in (metrics.loc[model, name] for model in models):
-            middle = f" ({low:.4f}-{high:.4f})" if low == low else ""
-            cells.append(f"{value:.4f}{middle}" if value == value else "NA")
-        rows.append((name.replace("_", " "), *cells))
-    return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,35 +12,32 @@ from msgspec import to_builtins
 
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
-from virnucpro.events import Notice, StepProgress
+from virnucpro.events import Emit, Notice, StepProgress
 from virnucpro.executors.signals import Interruption
-from virnucpro.formatting import byte_size, counted
 from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.rcl.features import ProteinFeatures, StoredFeatures
 from virnucpro.rcl.models import RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
+from virnucpro.rcl.plots import draw_curve, keep_scalars
 from virnucpro.rcl.proteins import read_proteins
 from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.rcl.splits import divided, split_of_table, split_text
 from virnucpro.rcl.training import METRICS, RclTrainingPlan
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
-from virnucpro.training.curves import draw_curve, keep_scalars
-from virnucpro.training.data.dataset import PARTS, Part
-from virnucpro.training.progress import ReportEvent, TrainingEvent
+from virnucpro.training.data.dataset import PARTS
 from virnucpro.training.run import run_training
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 from virnucpro.version import __version__
 
 RUN = re.compile(r"run_(\d{3,})")
-Show = Callable[[Notice | TrainingEvent], None]
 
 
 def fit_rcl(
     settings: RclTrainingSettings,
     features: ProteinFeatures,
     devices: Sequence[Device],
-    show: Show,
+    show: Emit,
     progress: StepProgress,
     interruption: Interruption,
     *,
@@ -51,7 +48,7 @@ def fit_rcl(
     There is a process per device. ``show`` is told of notices and epochs, ``progress`` of the steps
     before the training. Returned are the folder and the state after the last epoch.
     """
-    disk, tensorboard = Disk(), settings.logging.use_tensorboard
+    disk = Disk()
     if settings.training.batch_size < 2 * len(devices):
         raise UsageError("--batch-size must be two proteins or more for each process or GPU")
     proteins, warnings = read_proteins(*settings.tables, settings.data.max_length)
@@ -84,12 +81,12 @@ def fit_rcl(
             if isinstance(features, StoredFeatures):
                 features.check([protein.sequence for protein in used[part]])
         plan = RclTrainingPlan(settings, used["train"], used["validation"], features, savepoint)
-        for line in (f"the training is written to {folder}", *_announcement(plan, parts, devices)):
-            show(Notice("info", line))
-        if point.begun:
-            show(Notice("info", f"going on in epoch {point.epoch + 1}"))
-        report: ReportEvent = show
-        if tensorboard:
+        place = ", ".join(device.name for device in devices)
+        show(Notice("info", f"training on {place} in {settings.precision}, written to {folder}"))
+        sizes = ", ".join(f"{part} {parts.count(part):,}" for part in PARTS)
+        show(Notice("info", f"proteins: {sizes}"))
+        report = show
+        if settings.logging.use_tensorboard:
             report = keep_scalars(folder / "tensorboard", point.history, show)
         point = run_training(plan, devices, report, interruption)
         _write_results(folder, plan, point, disk)
@@ -106,7 +103,7 @@ def run_folder(
     settings: RclTrainingSettings,
     identity: Mapping[str, Json],
     stack: ExitStack,
-    show: Show,
+    show: Emit,
     disk: Disk,
     *,
     force: bool,
@@ -165,20 +162,6 @@ def _identity(settings: RclTrainingSettings, features: ProteinFeatures) -> dict[
         "train_split": data.train_split,
         **to_builtins(settings.training),
     }
-
-
-def _announcement(
-    plan: RclTrainingPlan, parts: Sequence[Part], devices: Sequence[Device]
-) -> Iterator[str]:
-    """Yield what is said before the first epoch: devices, batch, network, and proteins."""
-    settings, count = plan.settings, len(devices)
-    yield f"training on {counted(count, 'worker')}:"
-    for device in devices:
-        yield f"  {device.name}" + f", {byte_size(device.memory)}" * (device.kind == "cuda")
-    share = settings.training.batch_size / count
-    each = f" ({share:g} proteins for each of {count} processes)" if count > 1 else ""
-    yield f"batch size {settings.training.batch_size}{each}, in {settings.precision}"
-    yield "proteins: " + ", ".join(f"{part} {parts.count(part):,}" for part in PARTS)
 
 
 def _write_results(folder: Path, plan: RclTrainingPlan, point: Savepoint, disk: Disk) -> None:

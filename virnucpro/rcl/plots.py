@@ -1,20 +1,34 @@
-"""Pictures of predictions: the probability along a protein, its RCL, and the residues there."""
+"""Pictures of predictions along a protein, and the history of a training: curves, TensorBoard."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
+from pathlib import Path
 
 import numpy as np
 
 from virnucpro.errors import UsageError
-from virnucpro.metrics.plots import BLUE, GREY, ORANGE, image_of
+from virnucpro.events import Emit, EpochEnded, Event
+from virnucpro.metrics.plots import (
+    BLACK,
+    BLUE,
+    GREY,
+    ORANGE,
+    OTHERS,
+    image_of,
+    plain_axes,
+    png_of,
+)
 from virnucpro.results import RclRun
 from virnucpro.tables import RclResidueRow, RclRow
 
 FLANK = 12  # residues that are shown on both sides of the RCL
 LETTERS = 60  # residues that fit under the lower panel; of a longer RCL the first ones are shown
+# Titles in TensorBoard; another metric of the validation part has the title validation/NAME.
+TITLES = {"loss": "loss/train", "rate": "learning_rate", "validation_loss": "loss/validation"}
+NOT_SHOWN = ("epoch", "epochs", "seconds")
 
 
 def read_predictions(
@@ -73,3 +87,44 @@ def draw_protein(
         axes.set(ylim=(0, 1.02), ylabel="probability of RCL")
         axes.spines[["top", "right"]].set_visible(False)
     return image_of(figure, suffix)
+
+
+def keep_scalars(folder: Path, history: Sequence[Mapping[str, float]], report: Emit) -> Emit:
+    """Return a function that reports every event, and writes each epoch for TensorBoard."""
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+    # The history takes the place of what an earlier start wrote, or was killed before it could.
+    writer = SummaryWriter(str(folder), purge_step=1)
+
+    def write(row: Mapping[str, float]) -> None:
+        for name, value in row.items():
+            if name not in NOT_SHOWN:
+                title = TITLES.get(name, f"validation/{name}")
+                writer.add_scalar(title, value, row["epoch"])
+        writer.flush()
+
+    def report_and_write(event: Event) -> None:
+        report(event)
+        if isinstance(event, EpochEnded):
+            write(event.row)
+
+    for row in history:
+        write(row)
+    return report_and_write
+
+
+def draw_curve(
+    history: Sequence[Mapping[str, float]], best_epoch: int, names: Mapping[str, str], title: str
+) -> bytes:
+    """Return a PNG of columns of the history by epoch; ``names`` gives the column of each label."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = plain_axes(figure.subplots())
+    epochs = [row["epoch"] for row in history]
+    for (label, name), colour in zip(names.items(), (*OTHERS, BLACK), strict=False):
+        axes.plot(epochs, [row[name] for row in history], ".-", color=colour, label=label)
+    axes.axvline(best_epoch, color="#999999", linestyle=":", label=f"best epoch {best_epoch}")
+    axes.set(xlabel="epoch", ylabel=title)
+    axes.legend(frameon=False, fontsize="small")
+    return png_of(figure)

@@ -6,8 +6,7 @@ A table is a CSV file with the columns ``id`` and ``Sequence``; a table of serpi
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,8 +59,9 @@ def read_proteins(
             continue
         used = len(proteins)
         skipped: dict[str, list[str]] = {}
-        for line, row in table_rows(path, (*COLUMNS, *(REGION_COLUMNS if with_rcl else ()))):
-            if problem := row_problem(row, with_rcl=with_rcl, max_length=max_length):
+        needed = (*COLUMNS, *(REGION_COLUMNS if with_rcl else ()))
+        for line, row in enumerate(_rows(path, needed), 2):
+            if problem := row_problem(row, max_length, with_rcl=with_rcl):
                 skipped.setdefault(problem, []).append(str(line))
                 continue
             ends = (int(float(row[name])) for name in REGION_COLUMNS) if with_rcl else ()
@@ -78,20 +78,35 @@ def read_proteins(
     return proteins, warnings
 
 
-def table_rows(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the number of the last line of each row of a CSV table, and its cells by column."""
+def _rows(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
+    import pandas
+
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, restkey="", restval="")
-            if missing := [name for name in needed if name not in (reader.fieldnames or ())]:
-                raise InputError(
-                    f"{path} has no column {' and no column '.join(missing)}: expected a CSV table "
-                    f"with the columns {', '.join(needed)}"
-                )
-            for row in reader:
-                yield reader.line_num, row
-    except (OSError, UnicodeError, csv.Error) as error:
+        table = pandas.read_csv(path, dtype=str, na_filter=False, encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as a CSV table in UTF-8 ({error})") from error
+    if not set(needed) <= set(table):
+        raise InputError(f"{path} needs the columns {', '.join(needed)}, between commas")
+    rows: list[dict[str, str]] = table.to_dict("records")
+    return rows
+
+
+def check_tables(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """Return errors in the rows of tables, and ids and sequences that occur more than once.
+
+    Coordinates are checked where the table has them. Duplicates are found over all tables.
+    """
+    errors, repeated = [], []
+    firsts: dict[tuple[str, str], str] = {}
+    for path in paths:
+        for line, row in enumerate(_rows(path, COLUMNS), 2):
+            place = f"{path}, line {line}: {row['id']}"
+            if problem := row_problem(row, LONGEST, with_rcl=set(REGION_COLUMNS) <= row.keys()):
+                errors.append(f"error: {place}: a row {problem}")
+            for what, text in (("id", row["id"].strip()), ("sequence", residues_of(row).upper())):
+                if text and (first := firsts.setdefault((what, text), place)) != place:
+                    repeated.append(f"warning: {place}: the {what} occurs in {first}")
+    return errors, repeated
 
 
 def residues_of(row: Mapping[str, str]) -> str:
@@ -99,7 +114,7 @@ def residues_of(row: Mapping[str, str]) -> str:
     return "".join(row["Sequence"].split()).rstrip("*")
 
 
-def row_problem(row: Mapping[str, str], *, with_rcl: bool, max_length: int = LONGEST) -> str | None:
+def row_problem(row: Mapping[str, str], max_length: int, *, with_rcl: bool) -> str | None:
     """Return why a row cannot be used, as a phrase; ``with_rcl`` asks for coordinates, too."""
     sequence = residues_of(row)
     if not row["id"].strip():
@@ -122,30 +137,3 @@ def row_problem(row: Mapping[str, str], *, with_rcl: bool, max_length: int = LON
     if annotated and annotated != sequence[int(start) - 1 : int(end)].upper():
         return "whose rcl_seq is not the sequence at its coordinates"
     return None
-
-
-def check_tables(paths: Iterable[Path]) -> tuple[list[str], bool]:
-    """Return a report on the rows of tables as lines of text, and whether a row is wrong.
-
-    ``rcl_start``, ``rcl_end`` and ``rcl_seq`` are checked where they are. Ids and sequences that
-    occur more than once are found over all tables together.
-    """
-    counts: list[str] = []
-    errors: list[str] = []
-    repeated: list[str] = []
-    firsts: dict[tuple[str, str], str] = {}
-    for path in paths:
-        rows = annotated = 0
-        for line, row in table_rows(path, COLUMNS):
-            with_rcl, place = set(REGION_COLUMNS) <= row.keys(), f"{path}, line {line}"
-            name, problem = row["id"].strip(), row_problem(row, with_rcl=with_rcl)
-            rows += 1
-            annotated += with_rcl and problem is None
-            if problem:
-                errors.append(f"error: {place}: {name or 'a row'} {problem}")
-            for what, text in (("id", name), ("sequence", residues_of(row).upper())):
-                if text and (first := firsts.setdefault((what, text), place)) != place:
-                    repeated.append(f"warning: {place}: the {what} of {name} occurs in {first}")
-        counts.append(f"{path}: {counted(rows, 'row')}, {annotated:,} with an RCL")
-    totals = (counted(len(errors), "error"), counted(len(repeated), "warning"))
-    return [*counts, *errors, *repeated, *totals], bool(errors)

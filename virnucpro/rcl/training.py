@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,15 +44,10 @@ class RclTrainingPlan:
         return RclLoop(self, group)
 
 
-class RclBatch(NamedTuple):
-    """The proteins of a batch that this process takes, and the residues of all processes.
+RclBatch = tuple[torch.Tensor, torch.Tensor, int]
+"""The proteins of a batch that this process takes, their labels, and the residues of all processes.
 
-    ``x`` is float32 ``[B, L, width]`` with zeros behind the end, where ``labels`` are ``IGNORED``.
-    """
-
-    x: torch.Tensor
-    labels: torch.Tensor
-    residues: int
+Proteins are float32 ``[B, L, width]`` with zeros behind the end, where labels are ``IGNORED``."""
 
 
 class RclLoop(TrainingLoop):
@@ -120,15 +114,16 @@ class RclLoop(TrainingLoop):
             protein, window = proteins[rows[place]], windows[place]
             x[number, : lengths[place]] = self._plan.features.encode(protein.sequence)[window]
             labels[number, : lengths[place]] = protein.labels()[window]
-        return RclBatch(torch.from_numpy(x), torch.from_numpy(labels), sum(lengths))
+        return torch.from_numpy(x), torch.from_numpy(labels), sum(lengths)
 
     def step(self, number: int, content: RclBatch) -> torch.Tensor:
         """Train on one batch, and return the share of this process in its loss."""
         seed = random_seed(self._seed, self.savepoint.epoch, number, self.group.rank)
         torch.manual_seed(seed)
-        labels = content.labels.to(self.group.device)
-        logits = self._logits(self.model, content.x, labels)
-        loss = self._loss_sum(logits, labels) / content.residues
+        x, labels, residues = content
+        labels = labels.to(self.group.device)
+        logits = self._logits(self.model, x, labels)
+        loss = self._loss_sum(logits, labels) / residues
         self.descend(loss)
         return loss.detach().double()
 
@@ -174,12 +169,12 @@ class RclLoop(TrainingLoop):
             batches = np.split(order, range(size, len(order), size))
             for rows in batches:
                 windows = [slice(0, int(lengths[row])) for row in rows]
-                batch = self._batch(proteins, rows, windows)
-                if not len(batch.x):
+                x, labels, residues = self._batch(proteins, rows, windows)
+                if not len(x):
                     continue
-                labels = batch.labels.to(group.device)
-                logits = self._logits(network, batch.x, labels)
-                losses[0] += self._loss_sum(logits, labels).double() / batch.residues
+                labels = labels.to(group.device)
+                logits = self._logits(network, x, labels)
+                losses[0] += self._loss_sum(logits, labels).double() / residues
                 for row, row_logits in zip(rows[group.rank :: group.world], logits, strict=True):
                     values = row_logits[: lengths[row], RCL] - row_logits[: lengths[row], 1 - RCL]
                     margins[int(starts[row]) : int(starts[row + 1])] = values.double()

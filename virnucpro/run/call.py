@@ -18,7 +18,7 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Emit, Notice, StepProgress
 from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.pairs import InputFiles
-from virnucpro.layout import STDIN, Layout, RunLayout
+from virnucpro.layout import STDIN, Layout
 from virnucpro.report.writing import report_problem
 from virnucpro.results import INCOMPLETE, open_run
 from virnucpro.run.engine import carry_out_stage
@@ -40,7 +40,7 @@ class CalledRun(NamedTuple):
     ``noun`` says what gets a call: ``record`` or ``pair``.
     """
 
-    layout: RunLayout
+    layout: Layout
     figures: OutputFigures
     changed: bool
     noun: str
@@ -108,7 +108,7 @@ def _called(
         state = read_state(place)
         if state is None:
             raise ValueError("its state is missing or damaged")
-        layout = RunLayout(place.root, place.stem, int(state.analysis["chunk length"]))
+        layout = Layout(place.root, place.stem, int(state.analysis["chunk length"]))
         record = dict(open_run(layout.root, layout.stem).record)
         before, counts = dict(record["settings"]), dict(record["counts"])
         receipt = Ledger(layout).read(layout.receipt("output"), OutputFigures)

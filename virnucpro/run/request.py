@@ -15,7 +15,7 @@ from pathlib import Path
 from virnucpro.encoders.registry import check_on_disk
 from virnucpro.errors import ModelError, OutputError, UsageError
 from virnucpro.io.pairs import InputFiles
-from virnucpro.layout import MOLECULES, STDIN, Layout, RunLayout, stem_of
+from virnucpro.layout import MOLECULES, STDIN, Layout, stem_of
 from virnucpro.models.store import find_model
 from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
 from virnucpro.store import legacy
@@ -45,7 +45,7 @@ class PredictionRequest:
     interleaved: bool = False
 
     @cached_property
-    def layout(self) -> RunLayout:
+    def layout(self) -> Layout:
         """Where everything goes; the default output directory is ``STEM_predictions``.
 
         A run of version 1 keeps its STEM, also after this version has taken it over.
@@ -53,7 +53,7 @@ class PredictionRequest:
         length = self.analysis.resolved().chunk_length
         assert length is not None
         present, earlier = (
-            RunLayout((self.output_dir or Path(f"{stem}_predictions")).absolute(), stem, length)
+            Layout((self.output_dir or Path(f"{stem}_predictions")).absolute(), stem, length)
             for stem in (stem_of(self.source), stem_of(self.source, version_1=True))
         )
         if earlier.stem != present.stem and legacy.has_run(earlier):

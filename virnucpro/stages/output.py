@@ -22,7 +22,7 @@ from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskFigure
 from virnucpro.io.frames import record_spans
 from virnucpro.io.pairs import InputFiles, mate_headers
 from virnucpro.io.records import Record, holds_qualities
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Layout
 from virnucpro.results import INCOMPLETE
 from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
 from virnucpro.stages.base import HostStage
@@ -290,7 +290,7 @@ class OutputStage(HostStage):
     # 8: topology and kind of viruses
     version: ClassVar[int] = 8
 
-    layout: RunLayout
+    layout: Layout
     source: InputFiles
     seen: Sequence[HashedFile]
     calibrated: bool

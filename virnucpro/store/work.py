@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice
-from virnucpro.layout import Layout, RunLayout, checkpoint_folder, existing_paths
+from virnucpro.layout import Layout, checkpoint_folder, existing_paths
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, is_own_file, refuse_links
 from virnucpro.store.documents import parse_json, read_kept, sealed, stamped
@@ -252,7 +252,7 @@ def check_run(
     return state
 
 
-def refuse_early(layout: RunLayout, *, resume: bool) -> None:
+def refuse_early(layout: Layout, *, resume: bool) -> None:
     """Refuse files that are in the way of a run, as :func:`check_run` will, but at once.
 
     Nothing is refused where another process works on the run, because files come and go.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import NamedTuple
 
 from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.encoders.family import EncoderSource
@@ -30,15 +29,6 @@ from virnucpro.store.work import RunState, check_run
 from virnucpro.training.data.dataset import PARTS, Dataset
 
 
-class EmbeddedPart(NamedTuple):
-    """What became of a part: frames, those among them that failed, and tasks of this start."""
-
-    part: str
-    frames: int
-    failed: int
-    computed: int
-
-
 def embed(
     dataset: Dataset,
     analysis: AnalysisSettings,
@@ -50,8 +40,10 @@ def embed(
     force: bool = False,
     resume: bool = False,
     command: Sequence[str] = (),
-) -> list[EmbeddedPart]:
+) -> tuple[list[str], int]:
     """Embed all parts of a data set that have frames, or what is missing of them.
+
+    Returns what became of the parts, in sentences, and the number of frames that failed.
 
     ``executor`` carries out the tasks; None is that of the chosen devices.
     """
@@ -73,7 +65,7 @@ def embed(
     encoders = EncoderSetup(sources, precision, analysis.truncation)
     for layout in layouts.values():
         check_writable(layout)
-    results = []
+    lines, failures, computed = [], 0, 0
     with ExitStack() as stack:
         for layout in layouts.values():
             stack.enter_context(locked(layout.lock))
@@ -105,5 +97,8 @@ def embed(
                 "counts": {"shards": shards, "frames": frames, "failed": failed},
             }
             write_record(run, encoders, devices, command, details)
-            results.append(EmbeddedPart(part, frames, failed, run.computed.total()))
-    return results
+            failures, computed = failures + failed, computed + run.computed.total()
+            lines.append(f"{part}: {counted(frames, 'frame')} embedded, {failed:,} of them failed")
+    if not computed:
+        lines.insert(0, "Nothing to compute: all features are there and intact.")
+    return lines, failures

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -18,10 +18,11 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from virnucpro.compute.threads import call_mkl_functions_once
+from virnucpro.contracts import Device
 from virnucpro.errors import DeviceError, InputError
+from virnucpro.events import Emit, EpochEnded, EpochProgress
 from virnucpro.store.disk import Disk
 from virnucpro.training.group import TrainingGroup, sum_over_processes
-from virnucpro.training.progress import EpochEnded, EpochProgress, ReportEvent, StopRequested
 from virnucpro.training.savepoint import AVERAGE, load_savepoint, save_savepoint
 
 CHECK_BATCHES = 16  # batches between two agreements on whether to stop or save: each costs messages
@@ -42,9 +43,16 @@ class Trainable(Protocol):
 
 
 def train_network(
-    plan: Trainable, group: TrainingGroup, report: ReportEvent, stop_requested: StopRequested
+    plan: Trainable,
+    rank: int,
+    world: int,
+    device: Device,
+    report: Emit,
+    stop_requested: Callable[[], bool],
 ) -> bool:
     """Train from the savepoint, and return whether the training is finished or was stopped."""
+    # A process sees only its own GPU.
+    group = TrainingGroup(rank, world, torch.device("cpu" if device.kind == "cpu" else "cuda:0"))
     call_mkl_functions_once()
     try:
         return plan.loop(group).train(report, stop_requested)
@@ -161,7 +169,7 @@ class TrainingLoop(ABC):
         if self.average is not None:
             self.average.update_parameters(self.network)
 
-    def train(self, report: ReportEvent, stop_requested: StopRequested) -> bool:
+    def train(self, report: Emit, stop_requested: Callable[[], bool]) -> bool:
         """Train epoch after epoch, and return whether the training is finished."""
         while not self.savepoint.finished:
             started = time.perf_counter()
@@ -174,7 +182,7 @@ class TrainingLoop(ABC):
         return True
 
     def _train_epoch(
-        self, plan: EpochPlan, report: ReportEvent, stop_requested: StopRequested
+        self, plan: EpochPlan, report: Emit, stop_requested: Callable[[], bool]
     ) -> bool:
         """Train on the remaining batches of an epoch. Return False if a stop was requested."""
         savepoint, total, reported = self.savepoint, sum(plan.sizes), 0.0

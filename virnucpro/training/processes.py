@@ -21,8 +21,8 @@ from virnucpro.executors.processes import ChildProcess, settle_on_device
 from virnucpro.executors.signals import Interruption
 
 if TYPE_CHECKING:
+    from virnucpro.events import Emit
     from virnucpro.training.loop import Trainable
-    from virnucpro.training.progress import ReportEvent, StopRequested
 
 HOST = "127.0.0.1"
 END_SECONDS = 10.0  # for the others to end, after one process has failed
@@ -34,12 +34,15 @@ TrainingEnd = bool | VirNucProError
 
 
 def train_on(
-    plan: Trainable, devices: Sequence[Device], report: ReportEvent, interruption: Interruption
+    plan: Trainable, devices: Sequence[Device], report: Emit, interruption: Interruption
 ) -> bool:
     """Train on one process per device, a single one being this; return whether it is finished."""
     if len(devices) == 1:
         settle_on_device(devices[0], tokenizer_threads=1)
-        return _trained(plan, 0, 1, devices[0], report, lambda: interruption.number is not None)
+        from virnucpro.training.loop import train_network
+
+        alone = (plan, 0, 1, devices[0])
+        return train_network(*alone, report, lambda: interruption.number is not None)
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     # This process only holds the store; it does not belong to the process group.
@@ -66,28 +69,10 @@ def train_on(
     return all(ends.values())
 
 
-def _trained(
-    plan: Trainable,
-    rank: int,
-    world: int,
-    device: Device,
-    report: ReportEvent,
-    stop_requested: StopRequested,
-) -> bool:
-    import torch
-
-    from virnucpro.training.group import TrainingGroup
-    from virnucpro.training.loop import train_network
-
-    # A process sees only its own GPU.
-    group = TrainingGroup(rank, world, torch.device("cpu" if device.kind == "cpu" else "cuda:0"))
-    return train_network(plan, group, report, stop_requested)
-
-
 def _ends(
     children: Sequence[ChildProcess],
     devices: Sequence[Device],
-    report: ReportEvent,
+    report: Emit,
     interruption: Interruption,
 ) -> dict[int, TrainingEnd]:
     """Pass on what the first process reports until all have ended; return how, in their order."""
@@ -125,6 +110,8 @@ def run_training_process(
     import torch.distributed as dist
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
+    from virnucpro.training.loop import train_network
+
     end: TrainingEnd
     try:
         plan: Trainable = connection.recv()
@@ -132,7 +119,7 @@ def run_training_process(
         store = TCPStore(HOST, port, is_master=False)
         backend = "nccl" if device.kind == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=world)
-        end = _trained(plan, rank, world, device, connection.send, connection.poll)
+        end = train_network(plan, rank, world, device, connection.send, connection.poll)
     except VirNucProError as error:
         end = error
     except Exception:  # noqa: BLE001 - the edge of a process: the parent reports it

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, ResumeRefusedError
-from virnucpro.events import Notice
+from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import Disk
 from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 from virnucpro.training.loop import Trainable
 from virnucpro.training.processes import train_on
-from virnucpro.training.progress import ReportEvent
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 
 
@@ -24,8 +23,7 @@ from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoi
 class TrainingFiles:
     """Where a training writes; where all ``results`` exist, the training is finished.
 
-    ``label`` is the training in words, ``previous`` the folder that takes what ``--force`` moves
-    aside, and ``option`` what names another place on the command line.
+    ``label`` is the training in words, and ``option`` what names another place on the command line.
     """
 
     label: str
@@ -33,7 +31,6 @@ class TrainingFiles:
     results: Sequence[Path]
     savepoint: Path
     lock: Path
-    previous: Path
     option: str = "--output-dir"
 
 
@@ -42,7 +39,7 @@ def begin_training(
     identity: Mapping[str, Json],
     finished: Mapping[str, Json] | None,
     disk: Disk,
-    show: Callable[[Notice], None],
+    show: Emit,
     *,
     resume: bool = False,
     force: bool = False,
@@ -71,7 +68,7 @@ def begin_training(
         own, known, is_over = results, finished, len(results) == len(files.results)
     existing = ExistingWork(
         files.place,
-        files.previous,
+        files.lock.with_suffix(".previous"),
         own,
         [path for path in results if path not in own],
         WorkIdentity(files.label, known) if known is not None else None,
@@ -93,10 +90,12 @@ def begin_training(
 def run_training(
     plan: Trainable,
     devices: Sequence[Device],
-    report: ReportEvent,
+    report: Emit,
     interruption: Interruption,
 ) -> Savepoint:
     """Train to the end on one process per device, and return the finished savepoint."""
+    if (point := load_savepoint(plan.savepoint)).epoch or point.batch:
+        report(Notice("info", f"going on in epoch {point.epoch + 1}"))
     with interruption.held():  # leaving it raises, after the savepoint is written
         finished = train_on(plan, devices, report, interruption)
     assert finished

@@ -51,11 +51,6 @@ class Savepoint:
     history: list[dict[str, float]] = field(default_factory=list)
     finished: bool = False
 
-    @property
-    def begun(self) -> bool:
-        """Whether any batch was trained on."""
-        return self.epoch > 0 or self.batch > 0
-
     def last_network(self) -> dict[str, torch.Tensor]:
         """Return the state of the network after the last batch, averaged if there is a mean."""
         if AVERAGE not in self.extra:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.text import Text
 
-from virnucpro.events import Event, Notice, Progressed
+from virnucpro.events import EpochEnded, EpochProgress, Event, Notice, Progressed
 from virnucpro.formatting import clock_time, percent
-from virnucpro.training.progress import EpochEnded, EpochProgress, TrainingEvent
 from virnucpro.ui.terminal import LINE_SECONDS, ProgressScreen, bar_line
 
 EARLIEST = 1.0  # seconds; before that, no time is forecast
@@ -35,7 +34,7 @@ class StepScreen(ProgressScreen):
         with self.lock:
             self._amount += amount
 
-    def show(self, event: Event | TrainingEvent) -> None:
+    def show(self, event: Event) -> None:
         """Show a notice, the records of a report that is written, or the epochs of a training."""
         match event:
             case Notice():

@@ -20,7 +20,7 @@ from virnucpro.compute.budget import Bounds, Budget, find_budget
 from virnucpro.contracts import Device, SessionFigures
 from virnucpro.encoders.registry import locate
 from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Layout
 from virnucpro.run.run import Run
 from virnucpro.run.workers import WorkerTable
 from virnucpro.stages import embedding
@@ -121,7 +121,7 @@ def test_samples_are_batches_of_about_the_budget(models, molecule):
 
 def _stage(tmp_path: Path, path: Path, kept=None, budget=None) -> EmbeddingStage:
     source = locate(str(path), "protein")
-    layout = RunLayout(tmp_path, "sample", 500)
+    layout = Layout(tmp_path, "sample", 500)
     stage = EmbeddingStage(layout, Disk(), "protein", source, "fp32", 1024, budget)
     return replace(stage, kept=kept or {})
 
@@ -153,7 +153,7 @@ def _ready(worker: int, device: Device, budget: int, found: str = "measured") ->
 
 def test_measured_budgets_are_kept_one_a_kind_of_device(tmp_path):
     seen: list[Event] = []
-    run = Run(RunLayout(tmp_path, "in", 500), Disk(), [], RunState("in.fa", {}))
+    run = Run(Layout(tmp_path, "in", 500), Disk(), [], RunState("in.fa", {}))
     workers = WorkerTable([run], seen.append)
     small, large = budget_key("protein_embeddings", GPU), budget_key("protein_embeddings", LARGE)
     workers.show(_ready(0, GPU, 8192))

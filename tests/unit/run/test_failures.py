@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Layout
 from virnucpro.run.record import update_failure_table
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import FileFailure
@@ -16,7 +16,7 @@ FAILURE = FileFailure("NumericalError", "not finite", ("r1_chunk_1F1",), "mergin
 
 @pytest.mark.parametrize("text", ["", "mine\n", "mine\nand mine\n"])
 def test_a_file_that_is_not_such_a_table_is_never_removed(tmp_path: Path, text: str) -> None:
-    layout = RunLayout(tmp_path, "s", 500)
+    layout = Layout(tmp_path, "s", 500)
     layout.failed_table.write_text(text)
     update_failure_table(layout, Disk(), "s.fa", [])
     assert layout.failed_table.read_text() == text

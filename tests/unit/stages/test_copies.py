@@ -10,7 +10,7 @@ import pytest
 import virnucpro.stages.prediction as prediction
 from virnucpro.contracts import OutputFile, TaskResult
 from virnucpro.io.fasta import fasta_bytes, read_fasta
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Layout
 from virnucpro.stages.prediction import with_copies
 from virnucpro.stages.splitting import MOST_FILES, SplittingStage, frames_per_file
 from virnucpro.store.disk import Disk
@@ -31,15 +31,15 @@ class Translated:
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> RunLayout:
-    layout = RunLayout(tmp_path, "in", 500)
+def layout(tmp_path: Path) -> Layout:
+    layout = Layout(tmp_path, "in", 500)
     for molecule, texts in (("nucleotide", NUCLEOTIDES), ("protein", PROTEINS)):
         pairs = [(f"f{n}", text) for n, text in enumerate(texts, 1)]
         Disk().save(layout.frames(molecule), fasta_bytes(pairs))
     return layout
 
 
-def _split(layout: RunLayout, *, dedup: bool) -> TaskResult:
+def _split(layout: Layout, *, dedup: bool) -> TaskResult:
     stage = SplittingStage(layout, Disk(), 2, dedup=dedup)
     (task,) = stage.plan(Translated(len(PROTEINS)))  # type: ignore[arg-type]
     reported: list[int] = []
@@ -48,13 +48,13 @@ def _split(layout: RunLayout, *, dedup: bool) -> TaskResult:
     return result
 
 
-def _embedded(layout: RunLayout) -> list[str]:
+def _embedded(layout: Layout) -> list[str]:
     files = sorted(layout.folder("protein").iterdir())
     assert len(files) == len(list(layout.folder("nucleotide").iterdir()))
     return [name for file in files for name, _ in read_fasta(file)]
 
 
-def test_a_frame_is_left_out_where_both_sequences_are_the_same(layout: RunLayout) -> None:
+def test_a_frame_is_left_out_where_both_sequences_are_the_same(layout: Layout) -> None:
     result = _split(layout, dedup=True)
     assert _embedded(layout) == ["f1", "f3", "f4", "f6"]
     table = [list(row) for row in COPIES.read(layout.copies_table, "frame", "first")]
@@ -64,7 +64,7 @@ def test_a_frame_is_left_out_where_both_sequences_are_the_same(layout: RunLayout
 
 @pytest.mark.parametrize("at_a_time", [1, 2, 4096])
 def test_copies_have_the_scores_of_the_first(
-    layout: RunLayout, monkeypatch: pytest.MonkeyPatch, at_a_time: int
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, at_a_time: int
 ) -> None:
     monkeypatch.setattr(prediction, "FRAMES_AT_A_TIME", at_a_time)
     _split(layout, dedup=True)

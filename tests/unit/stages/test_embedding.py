@@ -15,7 +15,7 @@ from virnucpro.errors import DeviceError
 from virnucpro.events import Event, SequencesFailed
 from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.fasta import fasta_bytes, read_fasta
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Layout
 from virnucpro.stages.embedding import EmbeddingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
@@ -25,7 +25,7 @@ COUNT = 620
 
 @pytest.fixture
 def stage(tmp_path: Path) -> EmbeddingStage:
-    layout = RunLayout(tmp_path, "in", 500)
+    layout = Layout(tmp_path, "in", 500)
     source = locate("toy", "protein")
     return EmbeddingStage(layout, Disk(), "protein", source, "fp32", 1024, None)
 

@@ -13,7 +13,7 @@ from virnucpro.contracts import Device, ReportProgress, Task, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.fasta import fasta_bytes
-from virnucpro.layout import Layout, RunLayout
+from virnucpro.layout import Layout
 from virnucpro.stages.prediction import MergingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import Features, encode_features, load_features
@@ -49,7 +49,7 @@ def _merged(layout: Layout, task: Task, *failed: str) -> Features:
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return RunLayout(tmp_path, "in", 500)
+    return Layout(tmp_path, "in", 500)
 
 
 @pytest.mark.parametrize("order", [IDS, IDS[::-1], [*IDS[3:], *IDS[:3]]])

@@ -12,7 +12,7 @@ from virnucpro.classifier.files import (
     load_classifier,
 )
 from virnucpro.contracts import Task
-from virnucpro.layout import Layout, RunLayout
+from virnucpro.layout import Layout
 from virnucpro.stages.prediction import PredictionStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import DamagedFeaturesError, Features, encode_features
@@ -24,7 +24,7 @@ ROWS = (3 * INNER_BATCH + 17, 5, 2 * INNER_BATCH, 700)  # of each file
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     """Merged files and a classifier."""
-    layout = RunLayout(tmp_path_factory.mktemp("run"), "in", 500)
+    layout = Layout(tmp_path_factory.mktemp("run"), "in", 500)
     random = torch.Generator().manual_seed(3)
     for number, count in enumerate(ROWS, 1):
         rows = torch.randn(count, WIDTH, generator=random)

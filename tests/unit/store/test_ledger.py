@@ -10,7 +10,7 @@ import pytest
 
 from virnucpro.contracts import FailedSequences, Task, TaskFigures, TaskResult
 from virnucpro.errors import ResumeRefusedError
-from virnucpro.layout import Layout, RunLayout
+from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.ledger import UNFINISHED, Ledger, fingerprint
@@ -18,7 +18,7 @@ from virnucpro.store.ledger import UNFINISHED, Ledger, fingerprint
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return RunLayout(tmp_path, "s", 500)
+    return Layout(tmp_path, "s", 500)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import torch
 from tests.legacy_run import make_legacy, predict, results, write_old
 from virnucpro.errors import NothingToResumeError, OutputError, ResumeRefusedError, UsageError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
-from virnucpro.layout import Layout, RunLayout
+from virnucpro.layout import Layout
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import Features, load_features
@@ -44,7 +44,7 @@ def complete(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Layout]:
 
 def _copied(made: Path, folder: Path) -> tuple[Path, Layout]:
     shutil.copytree(made, folder, dirs_exist_ok=True)
-    return folder / "in.fa", RunLayout(folder / "old", "in", 200)
+    return folder / "in.fa", Layout(folder / "old", "in", 200)
 
 
 class Failing(Disk):
@@ -61,7 +61,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory, made: tuple[Path, Path]) 
     """Results of a run of this version on the same input."""
     folder = tmp_path_factory.mktemp("ours")
     predict(made[0] / "in.fa", folder / "out")
-    return results(RunLayout(folder / "out", "in", 200))
+    return results(Layout(folder / "out", "in", 200))
 
 
 def _origins(layout: Layout) -> dict[str, str]:

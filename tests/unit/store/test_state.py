@@ -8,7 +8,7 @@ import pytest
 
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Event, Notice
-from virnucpro.layout import Layout, RunLayout
+from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.work import RunState, check_run, write_state
@@ -18,7 +18,7 @@ STATE = RunState("/data/s.fa", {"input": "a" * 64, "chunk length": 500, "precisi
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return RunLayout(tmp_path, "s", 500)
+    return Layout(tmp_path, "s", 500)
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from virnucpro.contracts import Device
+from virnucpro.events import EpochEnded
 from virnucpro.training.group import TrainingGroup
 from virnucpro.training.loop import train_network
-from virnucpro.training.progress import EpochEnded
 
 ALONE = TrainingGroup(0, 1, torch.device("cpu"))
 
@@ -15,7 +16,7 @@ def run(plan, stop=lambda: False):
     """Train; returns whether it came to its end, and its epochs."""
     events = []
     torch.set_num_threads(1)
-    finished = train_network(plan, ALONE, events.append, stop)
+    finished = train_network(plan, 0, 1, Device("cpu"), events.append, stop)
     return finished, [event for event in events if isinstance(event, EpochEnded)]
 
 

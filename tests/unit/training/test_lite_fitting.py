@@ -17,6 +17,7 @@ from tests.unit.training.test_lite_trainer import SETTINGS as SHORT
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import InputError, ResumeRefusedError, RunInterruptedError, UsageError
+from virnucpro.events import EpochProgress
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import sha256_of
 from virnucpro.tables import REGIONS
@@ -24,7 +25,6 @@ from virnucpro.training.data.dataset import Dataset
 from virnucpro.training.lite import trainer
 from virnucpro.training.lite.fitting import fit_lite, training_files
 from virnucpro.training.lite.genomes import read_mask
-from virnucpro.training.progress import EpochProgress
 
 SETTINGS = replace(SHORT, steps=5)
 NAMES = (

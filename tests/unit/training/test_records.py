@@ -91,7 +91,7 @@ def test_records_and_frames_do_not_take_each_other_for_their_own(
     with pytest.raises(ResumeRefusedError, match="content: was records, is frames"):
         prepare_dataset(frames, dataset, RecordedProgress())
     assert "--force" in prepare_dataset(frames, dataset, RecordedProgress(), force=True)[1]
-    assert (dataset.previous / "train_records.fa").exists()
+    assert (dataset.lock.with_suffix(".previous") / "train_records.fa").exists()
     assert not list(dataset.root.glob("*_records.fa"))
     # A file of the user under a name that only the other content has.
     fresh = Dataset(dataset.root)

@@ -19,7 +19,7 @@ def files(tmp_path):
     results = (tmp_path / "report.json", tmp_path / "model")
     state = checkpoint_folder(tmp_path)
     lock = lock_file(tmp_path, "model")
-    return TrainingFiles("it", tmp_path, results, state / "it.pt", lock, state / "it.previous")
+    return TrainingFiles("it", tmp_path, results, state / "it.pt", lock)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def write(files, text="mine"):
 
 
 def moved(files):
-    folder = files.previous.parent
+    folder = files.lock.with_suffix(".previous").parent
     return [path.read_text() for path in folder.rglob("model") if path.is_file()]
 
 
@@ -57,7 +57,7 @@ def test_an_unfinished_training_goes_on_and_another_one_does_not(files, begin):
     assert load_savepoint(files.savepoint).epoch == 3
     point, _ = begin(IDENTITY | {"seed": 2}, force=True)
     assert (point.identity["seed"], point.epoch) == (2, 0)
-    assert (files.previous / files.savepoint.name).exists()
+    assert (files.lock.with_suffix(".previous") / files.savepoint.name).exists()
 
 
 def test_results_belong_to_a_training_that_is_over_only(files, begin):
@@ -90,7 +90,10 @@ def test_files_of_somebody_else_are_never_overwritten(files, begin, number):
     assert files.results[number].read_text() == "mine"
     for _ in range(2):
         begin(force=True)
-    kept = [path.read_text() for path in files.previous.parent.rglob(files.results[number].name)]
+    kept = [
+        path.read_text()
+        for path in files.lock.with_suffix(".previous").parent.rglob(files.results[number].name)
+    ]
     assert kept == ["mine"]
 
 
@@ -109,4 +112,4 @@ def test_savepoints_that_cannot_be_read(files, begin, document, error):
         torch.save(document, files.savepoint)
     with pytest.raises(error, match="start over with --force"):
         begin()
-    assert not begin(force=True)[0].begun
+    assert not begin(force=True)[0].epoch > 0

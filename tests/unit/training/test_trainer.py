@@ -11,12 +11,12 @@ import torch
 from tests.unit.training.loops import in_pieces, run, same
 from virnucpro.contracts import Device
 from virnucpro.errors import InputError
+from virnucpro.events import EpochEnded
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import Disk
 from virnucpro.training.classifier.features import find_features
 from virnucpro.training.classifier.trainer import TrainingPlan, TrainingSettings
 from virnucpro.training.processes import train_on
-from virnucpro.training.progress import EpochEnded
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 
 SMALL = TrainingSettings(hidden=16, epochs=3, batch_size=4)

@@ -33,7 +33,7 @@ from virnucpro.events import (
     WorkerDied,
     WorkerReady,
 )
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Layout
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.dashboard import RunScreen
 
@@ -62,7 +62,7 @@ def shown(tmp_path: Path) -> Shown:
         ticks: tuple[float, ...] = (),
         **display: object,
     ) -> tuple[str, str]:
-        console, hand, layout = console or piped(), Hand(), RunLayout(tmp_path, "x", 500)
+        console, hand, layout = console or piped(), Hand(), Layout(tmp_path, "x", 500)
         shown = DisplaySettings(**display)  # type: ignore[arg-type]
         with RunScreen(shown, layout, console, lambda device: FULL, hand) as screen:
             for event in events:
@@ -113,7 +113,7 @@ def test_the_line_goes_to_the_log_whatever_is_shown(shown: Shown, kind: str) -> 
 
 
 def test_the_dashboard_is_drawn_without_events_and_leaves_the_terminal_fine(tmp_path: Path) -> None:
-    console, layout = terminal(), RunLayout(tmp_path, "x", 500)
+    console, layout = terminal(), Layout(tmp_path, "x", 500)
     before = threading.active_count()
 
     def interrupted() -> None:

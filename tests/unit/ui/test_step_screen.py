@@ -9,9 +9,8 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.unit.ui.simulated import Hand, Terminal
-from virnucpro.events import Notice
+from virnucpro.events import EpochEnded, EpochProgress, Notice
 from virnucpro.settings import DisplaySettings
-from virnucpro.training.progress import EpochEnded, EpochProgress
 from virnucpro.ui.step_screen import StepScreen
 
 

@@ -81,12 +81,12 @@ class FeatureReader:
         """Map the files; InputError where one has changed since it was checked."""
         try:
             self._files = [map_rows(path) for path in features.files]
+            if [len(file) for file in self._files] != list(features.rows):
+                raise DamagedFeaturesError("feature files have changed")
         except DamagedFeaturesError as error:
             raise InputError(f"{error}: was the data embedded again meanwhile?") from error
         self._starts = np.concatenate([[0], np.cumsum(features.rows)])
         self._width = features.width
-        if [len(file) for file in self._files] != list(features.rows):
-            raise InputError("feature files have changed: was the data embedded again meanwhile?")
 
     def take(self, rows: RowNumbers) -> torch.Tensor:
         """Return the given rows, in the given order: float32 ``[len(rows), width]``."""

@@ -13,20 +13,25 @@ from virnucpro.classifier.files import Classifier, classifier_to_bytes, inspect_
 from virnucpro.classifier.fit import entry_of
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, ModelError, UsageError
-from virnucpro.events import Notice
+from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
-from virnucpro.formatting import counted
+from virnucpro.formatting import counted, markdown_table, markdown_text
 from virnucpro.layout import MOLECULES, checkpoint_folder, lock_file
-from virnucpro.metrics.classification import auroc, call_metrics, fit_temperature, log_loss
+from virnucpro.metrics.classification import (
+    auroc,
+    call_metrics,
+    fit_temperature,
+    log_loss,
+    metric_text,
+)
+from virnucpro.settings import AnalysisSettings
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
-from virnucpro.training.classifier.card import TrainingReport, card_text
 from virnucpro.training.classifier.features import FeatureReader, PartFeatures, find_features
 from virnucpro.training.classifier.trainer import EPS, TrainingPlan, TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset, Part
-from virnucpro.training.progress import Show
-from virnucpro.training.run import TrainingFiles, begin_training, run_training
+from virnucpro.training.run import TrainingFiles, begin_training, how_to_predict, run_training
 from virnucpro.training.savepoint import Savepoint
 from virnucpro.version import __version__
 
@@ -36,15 +41,16 @@ def fit_classifier(
     output: Path,
     settings: TrainingSettings,
     devices: Sequence[Device],
-    show: Show,
+    show: Emit,
     interruption: Interruption,
     *,
     resume: bool = False,
     force: bool = False,
-) -> TrainingReport | None:
+) -> list[str] | None:
     """Train a classifier on the data set in ``folder``, or finish what an earlier start began.
 
-    There is one process per device. Returns None if an earlier start had finished it.
+    There is one process per device. Returns what came out, in sentences; None if an earlier start
+    had finished it.
     """
     if output.suffix != ".safetensors" or output.is_dir():
         raise UsageError(f"--output {output}: name a file whose name ends in .safetensors")
@@ -56,7 +62,6 @@ def fit_classifier(
         (output.with_suffix(".md"), output),
         checkpoint_folder(place) / f"{output.name}.training.pt",
         lock_file(place, output.name),
-        checkpoint_folder(place) / f"{output.name}.previous",
         option="--output",
     )
     records = _embedding_records(dataset)
@@ -72,7 +77,7 @@ def fit_classifier(
         },
         **{name.replace("_", " "): value for name, value in asdict(settings).items()},
     }
-    with locked(files.lock, "this classifier", state=[files.savepoint, files.previous]):
+    with locked(files.lock, "this classifier", state=[files.savepoint]):
         try:
             earlier = dict(parse_json(inspect_classifier(output).extra["training"]))
         except (ModelError, LookupError, ValueError, TypeError):
@@ -93,14 +98,10 @@ def fit_classifier(
         show(Notice("info", f"frames: {sizes}; {train.width:,} values each"))
         if left_out := sum(features.left_out for features in parts.values()):
             show(Notice("warning", f"left out: {counted(left_out, 'frame')} not embedded"))
-        if point.begun:
-            show(Notice("info", f"going on in epoch {point.epoch + 1}"))
         point = run_training(plan, devices, show, interruption)
-        report, classifier = _finished(point, plan, dataset, record, parts, devices)
-        disk.save(output.with_suffix(".md"), card_text(report, output.name).encode())
-        disk.save(output, classifier)
+        lines = _write_results(files, point, plan, dataset, record, parts, disk)
         disk.remove(files.savepoint)
-        return report
+        return lines
 
 
 def _embedding_records(dataset: Dataset) -> Mapping[str, Mapping[str, Json]]:
@@ -130,62 +131,117 @@ def _embedding_records(dataset: Dataset) -> Mapping[str, Mapping[str, Json]]:
     return records
 
 
-def _finished(
+def _write_results(
+    files: TrainingFiles,
     point: Savepoint,
     plan: TrainingPlan,
     dataset: Dataset,
     record: Mapping[str, Json],
     parts: Mapping[Part, PartFeatures],
-    devices: Sequence[Device],
-) -> tuple[TrainingReport, bytes]:
-    """Fit the temperature, measure, and return the report and the classifier file."""
-    settings, classifier = plan.settings, Classifier(point.best, EPS)
+    disk: Disk,
+) -> list[str]:
+    """Fit the temperature, measure, write model card and classifier, and say what came out."""
+    settings, network, (card, output) = plan.settings, Classifier(point.best, EPS), files.results
     margins = {}
     for part, features in parts.items():
         if part != "train":
             rows = FeatureReader(features).blocks(0, len(features))
-            blocks = [classifier.scores(block, softmax=False).numpy() for block in rows]
+            blocks = [network.scores(block, softmax=False).numpy() for block in rows]
             logits = np.concatenate(blocks)
             margins[part] = logits[:, 1].astype(np.float64) - logits[:, 0]
     temperature = fit_temperature(margins["validation"], parts["validation"].labels)
-    metrics: dict[str, dict[str, float | None]] = {}
+    metrics: dict[str, dict[str, str]] = {}
     for part, values in margins.items():
         virus = parts[part].labels == 1
         found, scaled = call_metrics(virus, values > 0), values / temperature
-        metrics[part] = {
-            "frames": found["rows"],
-            **{n: found[n] for n in ("virus", "accuracy", "precision", "recall", "f1")},
-            "auroc": auroc(virus, scaled),
-            "log_loss": log_loss(virus, scaled),
-        }
+        rates = {name: found[name] for name in ("accuracy", "precision", "recall", "f1")}
+        rates |= {"AUROC": auroc(virus, scaled), "log loss": log_loss(virus, scaled)}
+        counts = {"frames": f"{found['rows']:,}", "virus": f"{found['virus']:,}"}
+        metrics[part] = counts | {name: metric_text(rate) for name, rate in rates.items()}
     # Without a path: files made from the same data in the same way are the same to the byte.
-    options = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed")
-    words = " ".join(
-        f"--{name.replace('_', '-')} {getattr(settings, name)}" for name in (*options, "precision")
-    )
-    report = TrainingReport(
-        dataset,
-        record,
-        settings,
-        point,
-        f"virnucpro train classifier DATASET --output FILE.safetensors {words}",
-        [device.name for device in devices],
-        temperature,
-        sum(features.left_out for features in parts.values()),
-        metrics,
-    )
-    models = [record["models"][molecule] for molecule in MOLECULES]
+    options = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
+    words = [f"--{name.replace('_', '-')} {getattr(settings, name)}" for name in options]
+    command = f"virnucpro train classifier DATASET --output FILE.safetensors {' '.join(words)}"
+    encoders, models = {}, [record["models"][molecule] for molecule in MOLECULES]
+    usual = (AnalysisSettings.nucleotide_model, AnalysisSettings.protein_model)
+    for key, model, name in zip(("dnabert", "esm"), models, usual, strict=True):
+        if model["name"] != name:
+            encoders[key] = model["path"] if Path(model["name"]).exists() else model["name"]
+    facts = {
+        "command": command,
+        "nucleotide encoder": models[0]["name"],
+        "protein encoder": models[1]["name"],
+        **point.identity,
+        "chunk lengths": ", ".join(map(str, dataset.lengths())),
+        "kept epoch": f"{point.best_epoch} of {point.epoch}",
+        "temperature of the scores": f"{temperature:.4g}",
+    }
+    use = how_to_predict(Path(output.name), dataset.lengths()[0], encoders)
+    text = _card(output.name, use, facts, metrics)
+    disk.save(card, text.encode())
     content = classifier_to_bytes(
         point.best,
         encoders=[entry_of(model["name"], model["family"]) for model in models],
         chunk_lengths=dataset.lengths(),
         extra={
             "made_by": f"virnucpro {__version__}",
-            "command": report.command,
+            "command": command,
             "seed": str(settings.seed),
             "data_set": record["data_set"],
             "training": json.dumps(point.identity, sort_keys=True),
         },
         temperature=temperature,
     )
-    return report, content
+    disk.save(output, content)
+    return [
+        f"Trained for {counted(point.epoch, 'epoch')}; kept epoch {point.best_epoch}.",
+        *(
+            f"{part}: frames {row['frames']}, AUROC {row['AUROC']}, accuracy {row['accuracy']}, "
+            f"F1 {row['f1']}"
+            for part, row in metrics.items()
+        ),
+        f"Scores are calibrated with a temperature of {temperature:.4g}.",
+        f"Classifier: {output}; model card: {card}",
+        "Next: " + "\n".join(how_to_predict(output, dataset.lengths()[0], encoders)),
+    ]
+
+
+def _card(
+    file: str, use: Sequence[str], facts: Mapping[str, Json], metrics: Mapping[str, dict[str, str]]
+) -> str:
+    """Return the model card of the classifier ``file``, in Markdown."""
+    rows = [
+        (metric, *(row[metric] for row in metrics.values())) for metric in metrics["validation"]
+    ]
+    command = "\n".join(f"    {line}" for line in use)
+    return f"""# {markdown_text(file)}
+
+Scores open reading frames of DNA as viral or not, from two embeddings of each frame. It was made by
+virnucpro {__version__}. Use:
+
+{command}
+
+## Training
+
+{markdown_table(("what", "value"), facts.items())}
+
+The file genomes.tsv of the data set says which genome is in which part, and none is in two.
+
+## How good it is
+
+The metrics are those of single frames, each called as the likelier class, and not those of records,
+which `virnucpro predict` calls by all of their chunks.
+
+{markdown_table(("", *metrics), rows)}
+
+The validation part chose the epoch and the temperature of the scores (Guo et al. 2017), so its
+metrics are somewhat too good. The test part was
+{"used for nothing but this table" if "test" in metrics else "empty"}.
+
+## Limits
+
+- Nothing is known about chunks of other lengths, and only those with an open reading frame get a
+  score.
+- Groups of organisms that are not in the data set were not seen in training.
+- A sample with another share of viral frames than the validation part shifts the scores.
+"""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -104,12 +103,8 @@ class TrainingPlan:
         return ClassifierLoop(self, group)
 
 
-class FrameBatch(NamedTuple):
-    """The rows of a batch over all processes, and features and labels of this process."""
-
-    rows: int
-    features: torch.Tensor
-    labels: torch.Tensor
+FrameBatch = tuple[int, torch.Tensor, torch.Tensor]
+"""The rows of a batch over all processes, and features and labels of this process."""
 
 
 class ClassifierLoop(TrainingLoop):
@@ -155,7 +150,7 @@ class ClassifierLoop(TrainingLoop):
             parts = torch.split(features, [len(own_rows) for own_rows in own_batches])
             for batch, own_rows, part in zip(batches, own_batches, parts, strict=True):
                 labels = torch.from_numpy(self._plan.train.labels[own_rows])
-                yield FrameBatch(len(batch), part, labels)
+                yield len(batch), part, labels
 
     def rate(self, epochs: float) -> float:
         """Return the learning rate after so many epochs."""
@@ -163,12 +158,12 @@ class ClassifierLoop(TrainingLoop):
 
     def step(self, number: int, content: FrameBatch) -> torch.Tensor:
         """Train on one batch, and return the sum of the losses of this process."""
-        group, rows = self.group, content.rows
+        group, (rows, features, labels) = self.group, content
         mask = dropout_mask(rows, self._settings, self.savepoint.epoch, number)
         with self.autocast():
-            x = content.features.to(group.device)
+            x = features.to(group.device)
             logits = self.model(x, mask[group.own_rows(rows)].to(group.device))
-        loss = F.cross_entropy(logits, content.labels.to(group.device), reduction="sum")
+        loss = F.cross_entropy(logits, labels.to(group.device), reduction="sum")
         self.descend(loss / rows)
         return loss.detach()
 

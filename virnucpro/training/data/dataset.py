@@ -69,7 +69,6 @@ class Dataset:
         self.genomes_table = root / GENOMES.path
         self.lock = lock_file(root, self.description_file.name)
         self.begun_file = checkpoint_folder(root) / "dataset.begun.json"
-        self.previous = checkpoint_folder(root) / "dataset.previous"
 
     def frames_table(self, part: Part) -> Path:
         """Return the path of the table with one row per frame of ``part``."""

@@ -16,7 +16,7 @@ from virnucpro.layout import MOLECULES, Layout
 from virnucpro.metrics.classification import Floats
 from virnucpro.stages.splitting import frames_per_file
 from virnucpro.store.disk import Disk
-from virnucpro.tables import GENOMES, LABELLED_FRAMES
+from virnucpro.tables import LABELLED_FRAMES
 from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.training.data.genbank import GenomeRecord
 
@@ -132,11 +132,3 @@ def write_records(
             out.write(b"\n", 1)
             progress.advance(len(record.sequence))
     return sizes
-
-
-def write_genomes_table(dataset: Dataset, records: pd.DataFrame, disk: Disk) -> None:
-    """Write the table that says where every record went."""
-    with disk.create(dataset.genomes_table) as table:
-        table.write(GENOMES.header.encode())
-        for row in records[list(GENOMES.names)].to_dict("records"):
-            table.write(GENOMES.line(**row).encode(), 1)

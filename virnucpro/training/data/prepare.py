@@ -19,12 +19,12 @@ from virnucpro.store.disk import Disk, HashedFile, explain_write_errors
 from virnucpro.store.documents import SCHEMAS, read_kept, sealed, stamped
 from virnucpro.store.lock import locked
 from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
+from virnucpro.tables import GENOMES
 from virnucpro.training.data.dataset import PARTS, Content, Dataset
 from virnucpro.training.data.genomes import cut_genomes, records_of_parts, survey_genomes
 from virnucpro.training.data.parts import (
     balanced,
     write_frames,
-    write_genomes_table,
     write_records,
 )
 from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
@@ -46,7 +46,6 @@ class DatasetSettings:
         content: whether the parts hold the open frames of chunks, or whole records.
         validation, test: the fractions of the genomes that go to these parts.
         relatives: the largest fraction of its 31-mers that a genome may share with held-out ones.
-        balance: whether train and validation get the same number of frames of each label.
         seed: the seed of the parts, of the choice of frames and of their order.
     """
 
@@ -57,7 +56,6 @@ class DatasetSettings:
     validation: float = 0.1
     test: float = 0.1
     relatives: float = 0.05
-    balance: bool = True
     seed: int = 0
 
 
@@ -82,8 +80,7 @@ def prepare_dataset(
         raise UsageError(f"--output-dir {dataset.root} is a file: name a folder")
     rows = read_genome_table(settings.table, settings.folder)
     disk.make_folder(dataset.lock.parent)
-    state = [dataset.begun_file, dataset.previous]
-    with locked(dataset.lock, "this data set", state=state):
+    with locked(dataset.lock, "this data set", state=[dataset.begun_file]):
         files: dict[Path, list[SourceRow]] = {}
         for row in rows:
             files.setdefault(row.path, []).append(row)
@@ -93,8 +90,7 @@ def prepare_dataset(
             sources.append(hashed_input(path))
             progress.advance(1)
         row_text = json.dumps([row.identity() for row in rows])
-        names = ["content", "validation", "test", "relatives", "seed"]
-        names += ["balance"] if settings.content == "frames" else []
+        names = ("content", "validation", "test", "relatives", "seed")
         identity: dict[str, Json] = {
             **{name: getattr(settings, name) for name in names},
             "lengths": list(settings.lengths),
@@ -108,7 +104,14 @@ def prepare_dataset(
         decision, notice = check_work(wanted, existing, disk, force=force)
         if decision == "finished":
             return Dataset(dataset.root).description, notice
-        records = _divided(settings, files, progress)
+        records = survey_genomes(settings.table, files, progress)
+        check_genomes(settings.table, records)
+        shares = {"test": settings.test, "validation": settings.validation}
+        assign_parts(records, **shares, seed=settings.seed)
+        drop_relatives(records, settings.relatives)
+        del records["sketch"]  # they are large, and not needed any more
+        if not records.loc[records["part"].isin(PARTS), "bases"].any():
+            raise InputError(f"{settings.table}: no record of the genome files has any bases")
         # What an interrupted run left is made anew in minutes.
         for path in existing.own_files:
             disk.remove_tree(path)
@@ -126,20 +129,6 @@ def prepare_dataset(
         disk.save(dataset.description_file, (json.dumps(description, indent=1) + "\n").encode())
         disk.remove(dataset.begun_file)
     return description, notice
-
-
-def _divided(
-    settings: DatasetSettings, files: Mapping[Path, Sequence[SourceRow]], progress: StepProgress
-) -> pd.DataFrame:
-    """Return all records with their parts."""
-    records = survey_genomes(settings.table, files, progress)
-    check_genomes(settings.table, records)
-    assign_parts(records, test=settings.test, validation=settings.validation, seed=settings.seed)
-    drop_relatives(records, settings.relatives)
-    del records["sketch"]  # they are large, and not needed any more
-    if not records.loc[records["part"].isin(PARTS), "bases"].any():
-        raise InputError(f"{settings.table}: no record of the genome files has any bases")
-    return records
 
 
 def _written(
@@ -168,12 +157,14 @@ def _written(
             owners = records.loc[frames["number"], ["part", "group", "label"]]
             frames[["part", "group"]] = owners[["part", "group"]].to_numpy()
             frames["virus"] = owners["label"].to_numpy() == "virus"
-            if settings.balance:
-                frames = frames[balanced(frames, settings.seed)]
+            frames = frames[balanced(frames, settings.seed)]
             counts = frames["number"].value_counts()
             records["frames"] = counts.reindex(records.index, fill_value=0)
             sizes = write_frames(dataset, records, frames, spool, settings.seed, disk, progress)
-    write_genomes_table(dataset, records, disk)
+    with disk.create(dataset.genomes_table) as table:
+        table.write(GENOMES.header.encode())
+        for row in records[list(GENOMES.names)].to_dict("records"):
+            table.write(GENOMES.line(**row).encode(), 1)
     groups = records.groupby(["part", "label"])
     counts = groups[["bases", "frames"]].sum()
     counts.insert(0, "genomes", groups["genome"].nunique())
@@ -216,5 +207,5 @@ def _existing_work(
     elif begun := read_kept("work", dataset.begun_file, WorkIdentity):
         own_files = _own_files(dataset, begun.settings["content"])
     foreign_files = [path for path in _own_files(dataset, content) if path not in own_files]
-    previous = dataset.previous
+    previous = dataset.lock.with_suffix(".previous")
     return ExistingWork(dataset.root, previous, own_files, foreign_files, known, finished=finished)

@@ -9,18 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Literal
 
 from virnucpro.errors import UsageError
 
-Format = Literal["genbank", "fasta"]
-_SUFFIX: dict[Format, str] = {"genbank": "genomic.gbff.gz", "fasta": "genomic.fna.gz"}
-# The organism, which stands at the end of what GenBank headers are read as; of a FASTA header the
-# accession, of which contigs of one assembly (NZ_ABCD01000007.1) share the first part.
-_GENOME: dict[Format, str] = {
-    "genbank": r"\[([^\[\]]*)\]$",
-    "fasta": r"^(N[TWZ]_[A-Z]{4,6}\d{2}|\S+)",
-}
+# The organism, which stands at the end of what GenBank headers are read as.
+_GENOME = r"\[([^\[\]]*)\]$"
 TIMEOUT = 60  # seconds without a byte
 
 
@@ -40,25 +33,22 @@ def read_release(mirror: str) -> tuple[int, str]:
         raise UsageError(f"no release of RefSeq can be read from {mirror}: {error}") from error
 
 
-def files_of_group(listing: str, group: str, form: Format) -> dict[str, str]:
+def files_of_group(listing: str, group: str) -> dict[str, str]:
     """Return path and MD5 of the genome files of ``group`` in the order of their numbers."""
     # Names become paths, so only letters, numbers and suffix are allowed.
-    name = rf"{re.sub('[^a-z_]', '', group)}((?:\.\d{{1,9}}){{1,9}})\.{re.escape(_SUFFIX[form])}"
+    name = rf"{re.sub('[^a-z_]', '', group)}((?:\.\d{{1,9}}){{1,9}})\.genomic\.gbff\.gz"
     found = re.findall(rf"(?m)^([0-9a-f]{{32}})\s+({name})$", listing, re.ASCII)
     if not found:
-        raise UsageError(
-            f"RefSeq lists no {form} files of {group!r}: choose another --format, or a group that "
-            f"the help names"
-        )
+        raise UsageError(f"RefSeq lists no files of {group!r}: choose a group that the help names")
     found.sort(key=lambda file: [int(number) for number in file[2].split(".")[1:]])
     return {f"{group}/{name}": md5 for md5, name, _ in found}
 
 
-def table_of(paths: Iterable[str], form: Format) -> str:
+def table_of(paths: Iterable[str]) -> str:
     """Return a table for ``train prepare`` that labels the group ``viral`` as virus."""
     lines = ["file\tlabel\tgroup\tsplit\tgenome"]
     for path in paths:
         group = path.partition("/")[0]
         label = "virus" if group == "viral" else "others"
-        lines.append(f"{path}\t{label}\tRefSeq {group}\tauto\t{_GENOME[form]}")
+        lines.append(f"{path}\t{label}\tRefSeq {group}\tauto\t{_GENOME}")
     return "\n".join(lines) + "\n"

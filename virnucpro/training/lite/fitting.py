@@ -17,9 +17,9 @@ from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.contracts import Device
 from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
 from virnucpro.errors import ResumeRefusedError
-from virnucpro.events import StepProgress
+from virnucpro.events import Emit, StepProgress
 from virnucpro.executors.signals import Interruption
-from virnucpro.layout import checkpoint_folder, lock_file
+from virnucpro.layout import lock_file
 from virnucpro.metrics.classification import auroc, fit_temperature
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import SCHEMAS, parse_json, upgraded
@@ -32,7 +32,6 @@ from virnucpro.training.lite.trainer import (
     LiteTrainingSettings,
     window_margins,
 )
-from virnucpro.training.progress import Show
 from virnucpro.training.run import TrainingFiles, begin_training, run_training
 from virnucpro.version import __version__
 
@@ -50,7 +49,6 @@ def training_files(root: Path) -> TrainingFiles:
         tuple(root / name for name in names),
         root / "lite.savepoint.pt",
         lock_file(root, "lite.json"),
-        checkpoint_folder(root) / "lite.previous",
     )
 
 
@@ -58,7 +56,7 @@ def fit_lite(
     dataset: Dataset,
     root: Path,
     settings: LiteTrainingSettings,
-    show: Show,
+    show: Emit,
     progress: StepProgress,
     interruption: Interruption,
     *,
@@ -87,7 +85,7 @@ def fit_lite(
     identity = {"settings": facts, "data_set": digest, "threads": threads}
     identity = json.loads(json.dumps(identity))  # as it is read again: lists, not tuples
     disk.make_folder(files.place)
-    with locked(files.lock, "this encoder", state=[files.savepoint, files.previous]):
+    with locked(files.lock, "this encoder", state=[files.savepoint]):
         try:
             # A finished training is the same one with any number of threads.
             report = upgraded("lite training", parse_json(files.results[1].read_bytes()), root)
