@@ -173,8 +173,9 @@ def tiles_section(content: Content) -> Iterator[str]:
             remark = "called nonvirus or undecided; the bases are those of the regions"
         yield (
             f'<button type="button" class="tile {kind}" data-kind="{kind}" data-total="{total}">'
-            f'<span>{name}</span><span class="number">{records:,}</span>'
-            f"<span>{noun if records == 1 else f'{noun}s'}, {counted(bases, 'base')}</span>"
+            f'<span>{name}</span><span class="number"><b>{records:,}</b> '
+            f"{noun if records == 1 else f'{noun}s'}</span>"
+            f'<span class="number">{counted(bases, "base")}</span>'
             f'<span class="muted">{remark}</span></button>'
         )
     yield "</div>"

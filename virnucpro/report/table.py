@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 from itertools import islice
+from operator import itemgetter
 
 from virnucpro.report.content import Content
 from virnucpro.report.document import KINDS, file_link
@@ -13,7 +14,18 @@ from virnucpro.tables import CONTIGS, REGIONS, VIRUS
 
 MOST_ROWS = 5000
 MOST_REGION_ROWS = 1000  # of these, where more viruses were found than there are rows
-HEADS = ("id", "kind", "length", "score", "fdr", "tier", "chunks scored", "share scored", "remark")
+HEADS = {
+    "id": "the first word of the header, or the id of a viral region",
+    "kind": "what the record is classified as; a region is the viral part of a record",
+    "length": "in bases",
+    "score": "from -1 (not viral) to 1 (viral)",
+    "fdr": "estimated share of errors if this record and all more certain ones are called viral",
+    "tier": "high where the score is clear, at least two chunks were scored, and fdr is small",
+    "chunks scored": "the pieces of the record that have a score",
+    "share scored": "the part of the record with a score, from 0 to 1",
+    "remark": "where a region is, and how weak the evidence is",
+}
+_EXPLAINED = ("score", "fdr", "tier", "share scored")  # also in the legend
 _NUMERIC = {"length", "score", "fdr", "chunks scored", "share scored"}
 _CONTROLS = """\
 <div class="controls" id="controls" hidden>
@@ -41,28 +53,32 @@ def table_section(content: Content) -> Iterator[str]:
         f"<p>The whole tables are {virus}, {regions} and, with every record, "
         f"{file_link(CONTIGS.place(stem))}.</p>"
     )
-    rows = list(_rows(content))
+    rows = sorted(_rows(content), key=itemgetter(0), reverse=True)
     if not rows:
         yield "<p>There are no records.</p>"
     if len(rows) < content.records + content.counts["regions"]:
         yield (
-            f'<p class="muted">This page has {len(rows):,} rows: the surest viruses first, then '
-            f"regions, then some of the other records. It holds at most {MOST_ROWS:,}.</p>"
+            f'<p class="muted">This page has {len(rows):,} rows: the most certain viruses, '
+            f"regions, and some of the other records. It holds at most {MOST_ROWS:,}.</p>"
         )
     name = escape(f"{stem}_rows.tsv")
     yield _CONTROLS.format(name=name, fdr=_FDR if content.calibrated else "")
+    legend = (f"<b>{head}</b>: {HEADS[head]}" for head in _EXPLAINED)
+    yield f'<p class="muted">{"; ".join(legend)}.</p>'
     yield '<div class="wide long" tabindex="0" role="region" aria-label="Table">'
     yield '<table id="rows"><thead><tr>'
-    for head in HEADS:
-        yield f'<th scope="col"{" class=n" if head in _NUMERIC else ""}>{head}</th>'
+    for head, words in HEADS.items():
+        order = "descending" if head == "score" else "none"
+        kind = " class=n" if head in _NUMERIC else ""
+        yield f'<th scope="col" title="{words}" aria-sort="{order}"{kind}>{head}</th>'
     yield "</tr></thead><tbody>"
-    yield from rows
+    yield from (row for _, row in rows)
     yield "</tbody></table></div>"
     yield '<button type="button" class="plain" id="all" hidden>Show all matching rows</button>'
 
 
-def _rows(content: Content) -> Iterator[str]:
-    """Yield at most ``MOST_ROWS`` rows: viruses, regions, and other records."""
+def _rows(content: Content) -> Iterator[tuple[float, str]]:
+    """Yield at most ``MOST_ROWS`` rows with their scores: viruses, regions, and other records."""
     room = MOST_ROWS - len(content.others)
     free = room - content.tallies["virus"].records
     regions = min(content.counts["regions"], max(MOST_REGION_ROWS, free))
@@ -98,12 +114,15 @@ def _row(
     scored: int,
     coverage: float,
     remark: str,
-) -> str:
-    shown = "" if rate is None else f"{rate:.0e}" if 0 < rate < 0.0001 else f"{rate:.4f}"
-    return (
+) -> tuple[float, str]:
+    """Return the place of a row in the table, and the row; a title has what is not shown."""
+    fdr = f'<td class="n">{"" if rate is None else f"{rate:.3f}"}</td>'
+    if rate is not None and rate < 0.001:
+        fdr = f'<td class="n" title="{rate:.6f}">&lt;0.001</td>'
+    return -2 if score is None else score, (
         f'<tr data-kind="{kind}"><td class="id" tabindex="-1">{escape(id)}</td>'
         f'<td class="kind {kind}">{"region" if kind == "region" else KINDS[kind]}</td>'
         f'<td class="n">{length:,}</td><td class="n">{"" if score is None else f"{score:.3f}"}</td>'
-        f'<td class="n">{shown}</td><td>{escape(tier or "")}</td><td class="n">{scored:,}</td>'
+        f'{fdr}<td>{escape(tier or "")}</td><td class="n">{scored:,}</td>'
         f'<td class="n">{coverage:.2f}</td><td class="remark">{escape(remark)}</td></tr>'
     )
