@@ -153,7 +153,6 @@ DAMAGE = (
     *(("truncated", _cut, file) for file in (NUCLEOTIDE, PROTEIN, CLASSIFIER)),
     *(("hostile", _hostile, file) for file in (NUCLEOTIDE, PROTEIN, CLASSIFIER)),
     ("parts of several types", _mixed_weight_map, NUCLEOTIDE),
-    ("a hundred million marks", _replaced(b"(" * 100_000_000), CLASSIFIER),
     ("packed marks", _marks, PROTEIN),
     ("endless nesting", _replaced(b"[" * 200_000), CONFIG),
     ("ten million layers", _edited(num_hidden_layers=10_000_000), CONFIG),

@@ -92,7 +92,7 @@ def test_linked_state_is_refused_before_anything_is_written(
     link.parent.mkdir(parents=True)
     link.symlink_to(elsewhere)
     before = _snapshot(tmp_path)
-    assert call(*commands[name], *force.split()).code == 3
+    assert call(*commands[name], *force.split()).code in (3, 6)
     assert _snapshot(tmp_path) == before
     assert link.is_symlink()
 
