@@ -68,8 +68,7 @@ function table() {
     const here = rows.filter((row) => row.kind === kind).length;
     const left = tile && here < Number(tile.dataset.total)
       ? `. This page has ${here.toLocaleString("en")} of ${Number(tile.dataset.total).toLocaleString("en")}; the files have all` : "";
-    const match = shown.length === 1 ? "row matches" : "rows match";
-    byId("count").textContent = `${shown.length.toLocaleString("en")} ${match}${more}${left}.`;
+    byId("count").textContent = `${shown.length.toLocaleString("en")} rows match${more}${left}.`;
     byId("all").hidden = drawn.length === shown.length;
     tiles.forEach((each) => each.setAttribute("aria-pressed", String(each.dataset.kind === kind)));
   }

@@ -34,11 +34,13 @@ def overview_page(samples: NamedRuns, folder: Path) -> str:
         report = os.path.relpath(Layout(run.folder, run.stem).report, folder)
         rows.append([file_link(report, name), str(model), *(f"{n:,}" for n in found)])
     body = [
-        "<main><h1>VirNucPro: overview</h1>",
+        "<main>",
+        "<h1>VirNucPro: overview</h1>",
         f"<p>{counted(len(samples), 'sample')}. Each name leads to the report of the sample.</p>",
         grid(heads, rows, numeric=2),
         '<p class="muted">With regions: records that are not called virus and hold viral '
-        "regions.</p></main>",
+        "regions.</p>",
+        "</main>",
     ]
     return page("VirNucPro: overview", body)
 
