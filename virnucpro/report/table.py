@@ -19,7 +19,7 @@ HEADS = {
     "kind": "what the record is classified as; a region is the viral part of a record",
     "length": "in bases",
     "score": "from -1 (not viral) to 1 (viral)",
-    "fdr": "estimated share of errors if this record and all more certain ones are called viral",
+    "fdr": "estimated share of errors among this record and all more certain ones",
     "tier": "high where the score is clear, at least two chunks were scored, and fdr is small",
     "chunks scored": "the pieces of the record that have a score",
     "share scored": "the part of the record with a score, from 0 to 1",
