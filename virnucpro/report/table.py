@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 from itertools import islice
-from operator import itemgetter
 
 from virnucpro.report.content import Content
 from virnucpro.report.document import KINDS, file_link
@@ -25,6 +24,7 @@ HEADS = {
     "share scored": "the part of the record with a score, from 0 to 1",
     "remark": "where a region is, and how weak the evidence is",
 }
+_Row = tuple[str, str, int, float | None, float | None, str | None, int, float, str]  # as HEADS
 _EXPLAINED = ("score", "fdr", "tier", "share scored")  # also in the legend
 _NUMERIC = {"length", "score", "fdr", "chunks scored", "share scored"}
 _CONTROLS = """\
@@ -53,7 +53,7 @@ def table_section(content: Content) -> Iterator[str]:
         f"<p>The whole tables are {virus}, {regions} and, with every record, "
         f"{file_link(CONTIGS.place(stem))}.</p>"
     )
-    rows = sorted(_rows(content), key=itemgetter(0), reverse=True)
+    rows = sorted(_rows(content), key=lambda row: -2 if row[3] is None else row[3], reverse=True)
     if not rows:
         yield "<p>There are no records.</p>"
     if len(rows) < content.records + content.counts["regions"]:
@@ -72,26 +72,37 @@ def table_section(content: Content) -> Iterator[str]:
         kind = " class=n" if head in _NUMERIC else ""
         yield f'<th scope="col" title="{words}" aria-sort="{order}"{kind}>{head}</th>'
     yield "</tr></thead><tbody>"
-    yield from (row for _, row in rows)
+    for id, kind, length, score, rate, tier, scored, coverage, remark in rows:
+        fdr = f'<td class="n">{"" if rate is None else f"{rate:.3f}"}</td>'
+        if rate is not None and rate < 0.001:  # the title has what is not shown
+            fdr = f'<td class="n" title="{rate:.6f}">&lt;0.001</td>'
+        yield (
+            f'<tr data-kind="{kind}"><td class="id" tabindex="-1">{escape(id)}</td>'
+            f'<td class="kind {kind}">{"region" if kind == "region" else KINDS[kind]}</td>'
+            f'<td class="n">{length:,}</td>'
+            f'<td class="n">{"" if score is None else f"{score:.3f}"}</td>'
+            f'{fdr}<td>{escape(tier or "")}</td><td class="n">{scored:,}</td>'
+            f'<td class="n">{coverage:.2f}</td><td class="remark">{escape(remark)}</td></tr>'
+        )
     yield "</tbody></table></div>"
     yield '<button type="button" class="plain" id="all" hidden>Show all matching rows</button>'
 
 
-def _rows(content: Content) -> Iterator[tuple[float, str]]:
-    """Yield at most ``MOST_ROWS`` rows with their scores: viruses, regions, and other records."""
+def _rows(content: Content) -> Iterator[_Row]:
+    """Yield at most ``MOST_ROWS`` rows: viruses, regions, and other records."""
     room = MOST_ROWS - len(content.others)
     free = room - content.tallies["virus"].records
     regions = min(content.counts["regions"], max(MOST_REGION_ROWS, free))
     for v in islice(content.run.virus(), room - regions):
         remark = "" if v.evidence == "ok" else v.evidence
         shares = v.chunks_scored, v.coverage
-        yield _row(v.record, "virus", v.length, v.score, v.fdr, v.tier, *shares, remark)
+        yield v.record, "virus", v.length, v.score, v.fdr, v.tier, *shares, remark
     for r in islice(content.run.regions(), regions):
         flanks = "" if r.flank_score is None else f"; flanks {r.flank_score:.2f}"
         edge = "; reaches the end of the record" if r.at_edge else ""
         remark = f"bases {r.start:,} to {r.end:,}{flanks}{edge}"
         shares = r.chunks_scored, r.chunks_scored / r.chunks
-        yield _row(r.region, "region", r.length, r.score, None, None, *shares, remark)
+        yield r.region, "region", r.length, r.score, None, None, *shares, remark
     for c in content.others:
         remark = "one chunk" if c.chunks_scored == 1 else "little scored"
         if c.call == "unscored":
@@ -101,28 +112,4 @@ def _rows(content: Content) -> Iterator[tuple[float, str]]:
         elif c.chunks_scored > 1 and c.coverage >= LITTLE:
             remark = ""
         shares = c.chunks_scored, c.coverage
-        yield _row(c.record, c.call, c.length, c.virus_score, c.fdr, c.tier, *shares, remark)
-
-
-def _row(
-    id: str,
-    kind: str,
-    length: int,
-    score: float | None,
-    rate: float | None,
-    tier: str | None,
-    scored: int,
-    coverage: float,
-    remark: str,
-) -> tuple[float, str]:
-    """Return the place of a row in the table, and the row; a title has what is not shown."""
-    fdr = f'<td class="n">{"" if rate is None else f"{rate:.3f}"}</td>'
-    if rate is not None and rate < 0.001:
-        fdr = f'<td class="n" title="{rate:.6f}">&lt;0.001</td>'
-    return -2 if score is None else score, (
-        f'<tr data-kind="{kind}"><td class="id" tabindex="-1">{escape(id)}</td>'
-        f'<td class="kind {kind}">{"region" if kind == "region" else KINDS[kind]}</td>'
-        f'<td class="n">{length:,}</td><td class="n">{"" if score is None else f"{score:.3f}"}</td>'
-        f'{fdr}<td>{escape(tier or "")}</td><td class="n">{scored:,}</td>'
-        f'<td class="n">{coverage:.2f}</td><td class="remark">{escape(remark)}</td></tr>'
-    )
+        yield c.record, c.call, c.length, c.virus_score, c.fdr, c.tier, *shares, remark
