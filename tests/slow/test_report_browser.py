@@ -78,8 +78,12 @@ def test_a_click_on_a_heading_sorts_by_it(page: Browser) -> None:
     assert page.run(CELL.format(2)) == "5,000"
     page.run(head.format(2))
     assert page.run(CELL.format(2)) == "500"
+    page.run(head.format(4))
+    page.run(head.format(4))
+    assert page.run(CELL.format(4)) == "<0.001", "the smallest, and not text"
     page.run(head.format(0))
-    assert page.run(CELL.format(0)) == "ж"
+    page.run(head.format(0))
+    assert page.run(CELL.format(0)) == "ж", "text begins with A, and then with the last letter"
     sorted_by = "return document.querySelectorAll('th[aria-sort=descending]').length"
     assert page.run(sorted_by) == 1
 
@@ -128,6 +132,17 @@ def test_it_is_readable_in_light_and_dark_and_on_a_phone(page: Browser) -> None:
         "svg.getBoundingClientRect().width > 250 && svg.getBoundingClientRect().height > 80)"
     )
     assert page.run(drawn)
+
+
+def test_a_print_has_the_first_rows_and_tracks(page: Browser, tmp_path: Path) -> None:
+    write_run(tmp_path, mixed(60))
+    (tmp_path / "s_report.html").write_text(report_page(open_run(tmp_path)), encoding="utf-8")
+    page.open(tmp_path / "s_report.html")
+    page.devtools("Emulation.setEmulatedMedia", media="print")
+    shown = "return [...document.querySelectorAll('{}')].filter((e) => e.offsetHeight).length"
+    numbers = [page.run(shown.format(name)) for name in ("#rows tbody tr", ".track-box")]
+    assert numbers == [50, 10]
+    page.devtools("Emulation.setEmulatedMedia", media="")
 
 
 def test_without_javascript_tiles_and_table_are_there(page: Browser) -> None:

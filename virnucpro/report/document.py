@@ -82,7 +82,7 @@ def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], numeric: int = 1) 
         lines.append(f"<tr>{''.join(cells)}</tr>")
     head, *body = lines
     table = "\n".join([f"<table><thead>{head}</thead><tbody>", *body, "</tbody></table>"])
-    return f'<div class="wide">{table}</div>'
+    return f'<div class="wide" tabindex="0">{table}</div>'
 
 
 def flat(values: Mapping[str, Json], start: str = "") -> list[tuple[str, str]]:

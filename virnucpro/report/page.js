@@ -36,7 +36,7 @@ function table() {
   const body = document.querySelector("#rows tbody");
   const heads = [...document.querySelectorAll("#rows thead th")];
   const rows = [...body.rows].map((row) => {
-    const cells = [...row.cells].map((cell) => cell.textContent);
+    const cells = [...row.cells].map((cell) => cell.title || cell.textContent);
     return { row, cells, kind: row.dataset.kind, text: cells[0].toLowerCase(),
       length: number(cells[2]), score: number(cells[3]), fdr: number(cells[4]) };
   });
@@ -74,10 +74,11 @@ function table() {
   }
 
   function sort(place) {
-    const down = heads[place].getAttribute("aria-sort") !== "descending";
+    const numeric = heads[place].classList.contains("n");
+    const before = heads[place].getAttribute("aria-sort");
+    const down = before === "none" ? numeric : before === "ascending";
     heads.forEach((head) => head.setAttribute("aria-sort", "none"));
     heads[place].setAttribute("aria-sort", down ? "descending" : "ascending");
-    const numeric = heads[place].classList.contains("n");
     const sign = down ? -1 : 1;
     rows.sort((a, b) => {
       const [x, y] = [a.cells[place], b.cells[place]];
@@ -95,7 +96,6 @@ function table() {
     button.textContent = head.textContent;
     button.addEventListener("click", () => sort(place));
     head.replaceChildren(button);
-    head.setAttribute("aria-sort", "none");
   });
   tiles.forEach((tile) => tile.addEventListener("click", () => {
     kind = kind === tile.dataset.kind ? null : tile.dataset.kind;

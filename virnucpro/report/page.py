@@ -176,8 +176,9 @@ def tiles_section(content: Content) -> Iterator[str]:
             remark += "bases of these regions only"
         yield (
             f'<button type="button" class="tile {kind}" data-kind="{kind}" data-total="{total}">'
-            f'<span>{name}</span><span class="number">{records:,}</span>'
-            f"<span>{noun if records == 1 else f'{noun}s'}, {counted(bases, 'base')}</span>"
+            f'<span>{name}</span><span class="number"><b>{records:,}</b> '
+            f"{noun if records == 1 else f'{noun}s'}</span>"
+            f'<span class="number">{counted(bases, "base")}</span>'
             f'<span class="muted">{remark}</span></button>'
         )
     yield "</div>"

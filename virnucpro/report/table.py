@@ -14,7 +14,19 @@ from virnucpro.tables import CONTIGS, REGIONS, VIRUS
 
 MOST_ROWS = 5000
 MOST_REGION_ROWS = 1000  # of these, where more viruses were found than there are rows
-HEADS = ("id", "kind", "length", "score", "fdr", "tier", "chunks scored", "share scored", "remark")
+HEADS = {
+    "id": "the first word of the header, or the id of a viral region",
+    "kind": "what the record is classified as; a region is the viral part of a record",
+    "length": "in bases",
+    "score": "from -1 (not viral) to 1 (viral)",
+    "fdr": "estimated share of errors among this record and all more certain ones",
+    "tier": "high where the score is clear, at least two chunks were scored, and fdr is small",
+    "chunks scored": "the pieces of the record that have a score",
+    "share scored": "the part of the record with a score, from 0 to 1",
+    "remark": "where a region is, and how weak the evidence is",
+}
+_Row = tuple[str, str, int, float | None, float | None, str | None, int, float, str]  # as HEADS
+_EXPLAINED = ("score", "fdr", "tier", "share scored")  # also in the legend
 _NUMERIC = {"length", "score", "fdr", "chunks scored", "share scored"}
 _CONTROLS = """\
 <div class="controls" id="controls" hidden>
@@ -42,28 +54,42 @@ def table_section(content: Content) -> Iterator[str]:
         f"<p>The whole tables are {virus}, {regions} and, with every record, "
         f"{file_link(CONTIGS.place(stem))}.</p>"
     )
-    rows = list(_rows(content))
+    rows = sorted(_rows(content), key=lambda row: -2 if row[3] is None else row[3], reverse=True)
     if not rows:
         yield "<p>There are no records.</p>"
     if len(rows) < content.records + content.counts["regions"]:
         yield (
-            f'<p class="muted">This page has {counted(len(rows), "row")}: the most certain viruses '
-            f"first, then regions, then some of the other records. It holds at most "
-            f"{MOST_ROWS:,}.</p>"
+            f'<p class="muted">This page has {counted(len(rows), "row")}: the most certain '
+            f"viruses, regions, and some of the other records. It holds at most {MOST_ROWS:,}.</p>"
         )
     name = escape(f"{stem}_rows.tsv")
     yield _CONTROLS.format(name=name, fdr=_FDR if content.calibrated else "")
+    legend = (f"<b>{head}</b>: {HEADS[head]}" for head in _EXPLAINED)
+    yield f'<p class="muted">{"; ".join(legend)}.</p>'
     yield '<div class="wide long" tabindex="0" role="region" aria-label="Table">'
     yield '<table id="rows"><thead><tr>'
-    for head in HEADS:
-        yield f'<th scope="col"{" class=n" if head in _NUMERIC else ""}>{head}</th>'
+    for head, words in HEADS.items():
+        order = "descending" if head == "score" else "none"
+        kind = " class=n" if head in _NUMERIC else ""
+        yield f'<th scope="col" title="{words}" aria-sort="{order}"{kind}>{head}</th>'
     yield "</tr></thead><tbody>"
-    yield from rows
+    for id, kind, length, score, rate, tier, scored, coverage, remark in rows:
+        fdr = f'<td class="n">{"" if rate is None else f"{rate:.3f}"}</td>'
+        if rate is not None and rate < 0.001:  # the title has what is not shown
+            fdr = f'<td class="n" title="{rate:.6f}">&lt;0.001</td>'
+        yield (
+            f'<tr data-kind="{kind}"><td class="id" tabindex="-1">{escape(id)}</td>'
+            f'<td class="kind {kind}">{"region" if kind == "region" else KINDS[kind]}</td>'
+            f'<td class="n">{length:,}</td>'
+            f'<td class="n">{"" if score is None else f"{score:.3f}"}</td>'
+            f'{fdr}<td>{escape(tier or "")}</td><td class="n">{scored:,}</td>'
+            f'<td class="n">{coverage:.2f}</td><td class="remark">{escape(remark)}</td></tr>'
+        )
     yield "</tbody></table></div>"
     yield '<button type="button" class="plain" id="all" hidden>Show all matching rows</button>'
 
 
-def _rows(content: Content) -> Iterator[str]:
+def _rows(content: Content) -> Iterator[_Row]:
     """Yield at most ``MOST_ROWS`` rows: viruses, regions, and other records."""
     room = MOST_ROWS - len(content.others)
     free = room - content.tallies["virus"].records
@@ -71,13 +97,13 @@ def _rows(content: Content) -> Iterator[str]:
     for v in islice(content.run.virus(), room - regions):
         remark = "" if v.evidence == "ok" else v.evidence
         shares = v.chunks_scored, v.coverage
-        yield _row(v.record, "virus", v.length, v.score, v.fdr, v.tier, *shares, remark)
+        yield v.record, "virus", v.length, v.score, v.fdr, v.tier, *shares, remark
     for r in islice(content.run.regions(), regions):
         flanks = "" if r.flank_score is None else f"; flanks {r.flank_score:.2f}"
         edge = "; reaches the end of the record" if r.at_edge else ""
         remark = f"bases {r.start:,} to {r.end:,}{flanks}{edge}"
         shares = r.chunks_scored, r.chunks_scored / r.chunks
-        yield _row(r.region, "region", r.length, r.score, None, None, *shares, remark)
+        yield r.region, "region", r.length, r.score, None, None, *shares, remark
     for c in content.others:
         remark = "one chunk" if c.chunks_scored == 1 else "little scored"
         if c.call == "unscored":
@@ -87,25 +113,4 @@ def _rows(content: Content) -> Iterator[str]:
         elif c.chunks_scored > 1 and c.coverage >= LITTLE:
             remark = ""
         shares = c.chunks_scored, c.coverage
-        yield _row(c.record, c.call, c.length, c.virus_score, c.fdr, c.tier, *shares, remark)
-
-
-def _row(
-    id: str,
-    kind: str,
-    length: int,
-    score: float | None,
-    rate: float | None,
-    tier: str | None,
-    scored: int,
-    coverage: float,
-    remark: str,
-) -> str:
-    shown = "" if rate is None else f"{rate:.0e}" if 0 < rate < 0.0001 else f"{rate:.4f}"
-    return (
-        f'<tr data-kind="{kind}"><td class="id" tabindex="-1">{escape(id)}</td>'
-        f'<td class="kind {kind}">{"region" if kind == "region" else KINDS[kind]}</td>'
-        f'<td class="n">{length:,}</td><td class="n">{"" if score is None else f"{score:.3f}"}</td>'
-        f'<td class="n">{shown}</td><td>{escape(tier or "")}</td><td class="n">{scored:,}</td>'
-        f'<td class="n">{coverage:.2f}</td><td class="remark">{escape(remark)}</td></tr>'
-    )
+        yield c.record, c.call, c.length, c.virus_score, c.fdr, c.tier, *shares, remark

@@ -34,6 +34,7 @@ def overview_page(samples: NamedRuns, failed: Sequence[tuple[str, str]], folder:
         report = os.path.relpath(Layout(run.folder, run.stem).report, folder)
         rows.append([file_link(report, name), str(model), *(f"{n:,}" for n in found)])
     body = [
+        "<main>",
         "<h1>VirNucPro: overview</h1>",
         f"<p>{counted(len(samples), 'sample')}. Each name leads to the report of the sample.</p>",
         grid(heads, rows, numeric=2),
@@ -42,7 +43,7 @@ def overview_page(samples: NamedRuns, failed: Sequence[tuple[str, str]], folder:
     ]
     if failed:
         body += ["<h2>Samples that failed</h2>", grid(["sample", "why"], failed, numeric=2)]
-    return page("VirNucPro: overview", body)
+    return page("VirNucPro: overview", [*body, "</main>"])
 
 
 _LAST_LINE = "<!-- made from "

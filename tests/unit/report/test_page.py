@@ -12,6 +12,7 @@ import pytest
 from tests.report_data import Shown, mixed, write_run
 from virnucpro.errors import InputError
 from virnucpro.report.page import report_page
+from virnucpro.report.table import HEADS
 from virnucpro.results import open_run
 
 VOID = {"meta", "link", "br", "input", "img", "hr"}
@@ -67,7 +68,9 @@ def test_sections_tiles_and_rows_are_in_order(page: Page) -> None:
         "40 of 83 records are classified as viral, 40 with high confidence; these are 80,000 of ",
         "1 viral region in 1 record not classified as viral.",
         "&lt;b&gt;s.fa",
-        '<span class="number">40</span><span>records, 80,000 bases</span>',
+        '<span class="number"><b>40</b> records</span><span class="number">80,000 bases</span>',
+        '<td class="n" title="0.000000">&lt;0.001</td>',
+        '<td class="n">0.039</td>',
         "host|region_10001_15000",
         "bases 10,001 to 15,000; flanks -0.80",
         "Viral regions: bases 10,001 to 15,000.",
@@ -76,11 +79,11 @@ def test_sections_tiles_and_rows_are_in_order(page: Page) -> None:
     calls = ["virus", "region", "undecided", "nonvirus", "unscored"]
     assert page.values("data-kind", "button") == calls
     assert page.values("data-total") == ["40", "1", "1", "41", "1"]
-    rows = ["virus"] * 40 + ["region"] + ["undecided"] + ["nonvirus"] * 41 + ["unscored"]
+    rows = ["region"] + ["virus"] * 40 + ["undecided"] + ["nonvirus"] * 41 + ["unscored"]
     assert page.values("data-kind", "tr") == rows
 
 
-def test_regions_come_before_length_and_length_before_the_order_of_the_input(
+def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(
     tmp_path: Path,
 ) -> None:
     records = [Shown(name, "nonvirus", [0.1] * 4, 0.5) for name in ("first", "second", "third")]
@@ -89,7 +92,11 @@ def test_regions_come_before_length_and_length_before_the_order_of_the_input(
     page = page_of(tmp_path, records)
     names = ["host", "long", "first", "second", "third"]
     assert page.texts["h3"][:5] == names
-    assert [cell for cell in page.texts["td"] if cell in names] == ["long", "host", *names[2:]]
+    assert [cell for cell in page.texts["td"] if cell in names] == names
+    sorted_by = [a["title"] for _, a in page.elements if a.get("aria-sort") == "descending"]
+    assert sorted_by == [HEADS["score"]]
+    assert page.values("title", "th") == list(HEADS.values())
+    assert page.text.count(str(HEADS["fdr"])) == 2, "in the legend, too"
 
 
 def test_nothing_is_loaded_and_only_the_own_script_may_run(page: Page) -> None:
