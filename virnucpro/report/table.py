@@ -23,7 +23,7 @@ HEADS = {
     "tier": "high where the score is clear, at least two chunks were scored, and fdr is small",
     "chunks scored": "the pieces of the record that have a score",
     "share scored": "the part of the record with a score, from 0 to 1",
-    "remark": "where a region is, and how weak the evidence is",
+    "remark": "kind and terminal repeats of a virus, place of a region, and weak evidence",
 }
 _Row = tuple[str, str, int, float | None, float | None, str | None, int, float, str]  # as HEADS
 _EXPLAINED = ("score", "fdr", "tier", "share scored")  # also in the legend
@@ -95,7 +95,8 @@ def _rows(content: Content) -> Iterator[_Row]:
     free = room - content.tallies["virus"].records
     regions = min(content.counts["regions"], max(MOST_REGION_ROWS, free))
     for v in islice(content.run.virus(), room - regions):
-        remark = "" if v.evidence == "ok" else v.evidence
+        facts = (v.virus_kind, v.topology.replace("linear", ""), v.evidence.replace("ok", ""))
+        remark = "; ".join(filter(None, facts))
         shares = v.chunks_scored, v.coverage
         yield v.record, "virus", v.length, v.score, v.fdr, v.tier, *shares, remark
     for r in islice(content.run.regions(), regions):
