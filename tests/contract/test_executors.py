@@ -15,10 +15,7 @@ from tests.contract.running import failed_ids, fasta, fastas, run_stage, written
 from virnucpro.contracts import Device, Session
 from virnucpro.errors import DeviceError
 from virnucpro.events import (
-    Event,
     Progressed,
-    SequencesFailed,
-    TaskStarted,
     WorkerDied,
     WorkerReady,
     WorkerReport,
@@ -100,23 +97,6 @@ def test_only_the_wrong_sequence_is_lost(
     (failed,) = outcomes[0].figures.failures
     assert (failed.ids, failed.error) == ((word,), error)
     assert written(tmp_path) == [i for i in ids if i != word]
-
-
-@pytest.mark.parametrize("kind", ANY_POOL)
-def test_a_device_that_computes_nothing_right_ends_the_run_at_once(
-    tmp_path: Path, kind: str
-) -> None:
-    """Its tasks are not divided down to the last sequence."""
-    stage = Counting((fasta(tmp_path, "f.fa", [f"a{n}" for n in range(40)]),), tmp_path, wrong=0)
-    executor = Executor(POOLS[kind].make([Device("cpu", 0, threads=1)]), host_threads=1)
-    events: list[Event] = []
-    try:
-        with pytest.raises(DeviceError, match="even for a sequence that is known to be good"):
-            run_stage(stage, executor, tmp_path, events.append)
-    finally:
-        executor.close()
-    assert not any(isinstance(event, SequencesFailed) for event in events)
-    assert sum(isinstance(event, TaskStarted) for event in events) <= 2
 
 
 def test_a_device_that_computes_nothing_right_is_given_up(tmp_path: Path) -> None:

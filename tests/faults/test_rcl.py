@@ -82,7 +82,7 @@ def test_full_disks_and_ctrl_c_lose_nothing(call, inputs, tmp_path, command, mon
     assert _results(tmp_path / "out") == _results(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("command", [_train, _embed, _predict])
+@pytest.mark.parametrize("command", [_embed, _predict])
 def test_kills_lose_nothing(call, start, inputs, tmp_path, command):
     assert call(*command(inputs, tmp_path / "whole")).code == 0
     words = command(inputs, tmp_path / "out")

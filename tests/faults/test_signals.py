@@ -178,12 +178,3 @@ def test_a_whole_run_goes_on_where_it_was_ended(
     assert not (out / "many_contigs.tsv").exists()
     assert run_forked(*_predict(records, out, "--cpu-workers", 2, "--resume")[1:]).code == 0
     assert _results(out) == undisturbed
-
-
-def test_ctrl_c_without_workers(start: Start, records: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    process = start(*_predict(records, out))
-    until(lambda: _features(out))
-    process.send_signal(signal.SIGINT)
-    assert process.wait(200) == 130
-    assert b"run the same command again" in (tmp_path / "stderr").read_bytes()
