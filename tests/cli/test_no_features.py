@@ -208,20 +208,6 @@ def _computed(request: PredictionRequest) -> dict[str, int]:
     return todo
 
 
-def test_what_has_scores_is_not_embedded_again(source: Path, kept: Path, tmp_path: Path) -> None:
-    request = _request(source, tmp_path / "out")
-    _stopped_in(request, "protein_embeddings", 2)
-    (status,) = statuses(tmp_path / "out")
-    stages = {stage["stage"]: stage for stage in status["stages"]}
-    assert stages["merging"]["files_done"] == 3
-    assert stages["nucleotide_embeddings"]["files_done"] == 6
-    files = stages["merging"]["files"]
-    todo = _computed(request)
-    assert (todo["protein_embeddings"], todo["scoring"]) == (files - 3, files - 3)
-    assert todo["nucleotide_embeddings"] == files - 6
-    assert _results(tmp_path / "out") == _results(kept)
-
-
 @pytest.mark.parametrize("damage", ["scores", "receipt", "receipts", "split file"])
 def test_of_a_damaged_file_only_that_is_done_again(
     source: Path, kept: Path, tmp_path: Path, damage: str

@@ -110,13 +110,6 @@ def test_a_list_with_samples_that_fail(folder: Path, capsys: pytest.CaptureFixtu
     assert (folder / "out/samples_summary.tsv").read_bytes() == table
 
 
-def test_several_files_are_named_after_the_files(folder: Path) -> None:
-    assert _predict("in/a.fa", "in/b.fa", "in/c.fa", "-q") == 0
-    assert list(_rows(folder / "out")) == ["a", "b", "c"]
-    assert list(samples_of(folder / "out")) == list(GOOD)
-    _check_all(folder)
-
-
 @pytest.mark.parametrize(
     ("files", "mates"),
     [

@@ -43,14 +43,6 @@ def trained(dataset, tmp_path_factory):
 
 
 @pytest.fixture
-def train(call, dataset):
-    def _train(folder, *options):
-        return call("train", "lite", dataset.root, "--output-dir", folder, *QUICK, *options)
-
-    return _train
-
-
-@pytest.fixture
 def contigs(tmp_path):
     path = tmp_path / "contigs.fa"
     path.write_text(f">v\n{genome('virus', 400, 77)}\n")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.contract.counting import Counting
-from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS, pool_sizes
+from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS
 from tests.contract.running import failed_ids, fasta, fastas, run_stage, written
 from virnucpro.contracts import Device, Session
 from virnucpro.errors import DeviceError
@@ -24,26 +24,21 @@ from virnucpro.executors.executor import Executor
 from virnucpro.executors.pool import PoolEvent
 from virnucpro.executors.worker import TaskRunner
 
-SIZES = (1, 2, 4)
-
 
 def _executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    name, size = request.param
-    made = Executor(POOLS[name].make([Device("cpu", threads=1)] * size), host_threads=1)
+    made = Executor(POOLS[request.param].make([Device("cpu", threads=1)] * 2), host_threads=1)
     yield made
     made.close()
     assert not multiprocessing.active_children()
 
 
-@pytest.fixture(params=pool_sizes(ANY_POOL, SIZES), ids=lambda pool: f"{pool[0]}-{pool[1]}")
+@pytest.fixture(params=ANY_POOL)
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     """An executor over every pool."""
     yield from _executor(request)
 
 
-@pytest.fixture(
-    params=pool_sizes(SURVIVING_POOLS, SIZES[:2]), ids=lambda pool: f"{pool[0]}-{pool[1]}"
-)
+@pytest.fixture(params=SURVIVING_POOLS)
 def surviving_executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     """An executor over every pool whose workers may die."""
     yield from _executor(request)

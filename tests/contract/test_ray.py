@@ -60,12 +60,6 @@ def pool(started: RayPool) -> WorkerPool:
     return cast(WorkerPool, StartedOnce(started))
 
 
-@pytest.fixture
-def surviving_pool(pool: WorkerPool) -> WorkerPool:
-    """The same: its workers may die."""
-    return pool
-
-
 # Here the first of both workers is gone: a test above has removed it.
 def test_a_lost_worker_is_reported_and_its_successor_works(
     pool: WorkerPool, tmp_path: Path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -52,7 +51,6 @@ def _table(title: str) -> list[list[str]]:
 
 
 FILES = _table("file")
-SETTINGS = _table("setting")[2:]
 
 
 def save_classifier(path: Path, width: int, seed: int) -> Path:
@@ -174,12 +172,6 @@ def _rename_models(world: World) -> PredictionRequest:
     )
 
 
-def _move_input(world: World) -> PredictionRequest:
-    (world.home / "elsewhere").mkdir()
-    (world.home / "in.fa").rename(world.home / "elsewhere/in.fa")
-    return replace(world.request, source=str(world.home / "elsewhere/in.fa"))
-
-
 def _science(world: World, **changes: object) -> PredictionRequest:
     return replace(world.request, analysis=replace(world.request.analysis, **changes))  # type: ignore[arg-type]
 
@@ -195,51 +187,24 @@ def _other_protein_model(world: World) -> PredictionRequest:
 
 def _other_nucleotide_model(world: World) -> PredictionRequest:
     path = world.home / "dnabert/config.json"
-    path.write_text(re.sub(r"1e-12", "1e-11", path.read_text()))
+    path.write_text(path.read_text().replace("1e-12", "1e-11"))
     return world.request
 
 
-OTHER: dict[str, Callable[[World], PredictionRequest]] = {
-    "chunk length": lambda w: _science(w, chunk_length=300),
-    "sequences_per_file": lambda w: _science(w, sequences_per_file=30),
-    "nucleotide model": _other_nucleotide_model,
-    "protein model": _other_protein_model,
-    "classifier": lambda w: _science(w, classifier=str(w.home / "other.safetensors")),
-    "truncation": lambda w: _science(w, truncation=50),
-    "duplicate ids": lambda w: _science(w, duplicate_ids="rename"),
-    "--dedup` or `--no-dedup`, named": lambda w: _science(w, dedup=False),
-    "neither of them": lambda w: w.request,
-    "precision, named": lambda w: _science(w, precision="bf16"),
-    "precision `auto": lambda w: _science(w, precision="auto"),
-    "CPU workers": lambda w: _machine(w, device="auto", cpu_workers=1),
-    "batch sizes": lambda w: _machine(
-        w, protein_batch=64, nucleotide_batch=2, classifier_rows=3, tokenizer_threads=1
-    ),
-    "--compile": lambda w: _machine(w, compile="never"),
-    "threads": lambda w: _machine(w, threads=2),
-    "keep features": lambda w: _machine(w, remove_intermediate=True, no_features=True),
-    "keep intermediate": lambda w: _machine(w, remove_intermediate=True),
-    "models moved or renamed": _rename_models,
-    "input moved": _move_input,
-}
-
-
-@pytest.mark.parametrize("resume", [False, True])
-@pytest.mark.parametrize(("setting", "verdict"), SETTINGS)
-def test_changed_settings(
-    world: World, made: World, setting: str, verdict: str, resume: bool
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        (_other_nucleotide_model, "refused"),
+        (_other_protein_model, "refused"),
+        (_rename_models, "goes on"),
+    ],
+)
+def test_other_models(
+    world: World, made: World, change: Callable[[World], PredictionRequest], verdict: str
 ) -> None:
-    before = {p: p.stat().st_mtime_ns for p in world.out.iterdir() if p.is_file()}
-    request = replace(OTHER[setting](world), resume=resume)
-    assert _verdict(request) == verdict
+    """Every other setting is in ``tests/cli/test_changed_options.py``."""
+    assert _verdict(change(world)) == verdict
     assert _results(world.out) == _results(made.out)
-    if verdict == "refused":
-        assert before == {p: p.stat().st_mtime_ns for p in world.out.iterdir() if p.is_file()}
-
-
-def test_every_setting_that_changes_results_is_in_the_table() -> None:
-    documented = {name for name, verdict in SETTINGS if verdict == "refused"}
-    assert len(documented) == 9
 
 
 # Rows 86-100 of the list of bad inputs that are about files of an interrupted run

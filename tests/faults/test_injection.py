@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import resource
-import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
-from tests.forked import run_forked
 from tools.fault_sweep import make_input
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
@@ -20,7 +16,6 @@ from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 
 ROOT = Path(__file__).parents[2]
-TOY = ["--model-type", "toy", "--device", "cpu", "-e", "200"]
 
 
 def test_a_sample_of_stops_and_faults_is_survived(
@@ -94,40 +89,3 @@ def _molecule(name: str) -> str:
 
 def _ignore(event: object) -> None:
     """Nobody watches."""
-
-
-@pytest.fixture
-def undisturbed(tmp_path: Path) -> Path:
-    make_input(tmp_path / "in.fa")
-    out = tmp_path / "undisturbed"
-    assert run_forked("predict", tmp_path / "in.fa", "-o", out, *TOY).code == 0
-    return out
-
-
-def _same_results(a: Path, b: Path) -> bool:
-    # Record and report have the seconds of the run.
-    timed = ("in_run.json", "in_report.html")
-    names = [p.name for p in a.glob("in_*") if p.is_file() and p.name not in timed]
-    names += [f"in_merged/{p.name}" for p in (a / "in_merged").iterdir()]
-    return len(names) == 9 and all((a / n).read_bytes() == (b / n).read_bytes() for n in names)
-
-
-def _limited(size: int) -> Callable[[], None]:
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-
-    return limit
-
-
-def test_a_file_size_limit_is_an_output_error(
-    shell: Callable, tmp_path: Path, undisturbed: Path
-) -> None:
-    command = ("predict", tmp_path / "in.fa", "-o", tmp_path / "out", *TOY, "--resume")
-    for size in (100, 60_000):
-        done = shell(*command, preexec_fn=_limited(size))
-        assert done.code == 6, done.err
-        assert "Traceback" not in done.err
-    done = run_forked(*command)
-    assert done.code == 0, done.err
-    assert _same_results(undisturbed, tmp_path / "out")

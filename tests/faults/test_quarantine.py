@@ -11,8 +11,6 @@ from tests.contract.poisoned import PoisonedExecutor
 from tests.contract.pools import ENCODER_POOLS, POOLS
 from tests.faults.poisoned_run import POISON, ignore, make_request, poisoned_run
 from virnucpro.contracts import Device
-from virnucpro.errors import InputError
-from virnucpro.events import Event, StageFinished
 from virnucpro.io.fasta import read_fasta
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
@@ -75,19 +73,3 @@ def test_what_a_kill_left_of_the_table_of_failures_is_removed(
     stray.touch()
     run_prediction(request_, ignore)
     assert not stray.exists()
-
-
-def test_an_input_that_changes_before_its_failed_records_are_written(
-    request_: PredictionRequest, tmp_path: Path
-) -> None:
-    """It ends with a message, and nothing is taken from the new input."""
-    source = Path(request_.source)
-
-    def replace_input(event: Event) -> None:
-        if isinstance(event, StageFinished) and event.stage == "output":
-            source.write_text(">r3\nACGT\n")
-
-    executor = PoisonedExecutor(POOLS["local"].make(DEVICES), POISON)
-    with pytest.raises(InputError, match="changed while it was used"):
-        run_prediction(request_, replace_input, executor=executor)
-    assert not (tmp_path / "out/in_failed_sequences.fa").exists()

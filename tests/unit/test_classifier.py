@@ -123,18 +123,6 @@ def test_a_temperature_is_a_positive_number(value):
         with_temperature(TOY_CLASSIFIER, value)
 
 
-def test_scores_have_the_same_bits_on_any_number_of_threads(save_module):
-    # Of these sizes MKL computes the hidden layer in other ways on two threads than on one.
-    classifier = load_classifier(save_module(module(160, 24)))
-    x = torch.randn(INNER_BATCH + 17, 160)
-    scores = []
-    for threads in (1, 2, 3, 8):
-        torch.set_num_threads(threads)
-        scores.append(classifier.scores(x))
-        assert torch.get_num_threads() == threads
-    assert all(torch.equal(scores[0], others) for others in scores[1:])
-
-
 def test_scores_do_not_depend_on_grouping(save_module):
     classifier = load_classifier(save_module(module()))
     x = torch.randn(5 * INNER_BATCH + 17, 12)

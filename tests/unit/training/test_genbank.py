@@ -111,7 +111,7 @@ def test_a_record_that_only_refers_to_others_has_no_sequence(read):
     assert (name, sequence) == ("NC_000001.1", "")
 
 
-def test_damage(read, tmp_path):
+def test_damage(read):
     whole = genbank(sequence="ACGT")
     for text in (whole.replace("1 acgt", "1 aczt"), "LOCUS       x\nnonsense\n"):
         with pytest.raises(InputError, match="is damaged at its beginning"):

@@ -17,7 +17,7 @@ from tests.unit.training.made_genomes import (
     write_fasta,
     write_table,
 )
-from virnucpro.errors import InputError, ResumeRefusedError, UsageError
+from virnucpro.errors import InputError, UsageError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.io.frames import chunk_of, chunk_spans, open_frames, record_of
 from virnucpro.layout import MOLECULES
@@ -185,25 +185,6 @@ def test_the_same_command_gives_the_same_bytes_and_then_does_nothing(made, prepa
     found, _ = prepare()
     assert found == first
     assert {path: path.stat().st_mtime_ns for path in files} == before
-
-
-def test_another_recipe_is_refused_and_forced(made, prepare, tmp_path):
-    _, dataset = made
-    feature = dataset.layout("train").features("protein", 1)
-    feature.write_bytes(b"took a day")
-    with pytest.raises(ResumeRefusedError, match=r"seed: was 3, is 4"):
-        prepare(seed=4)
-    write_fasta(tmp_path / "in" / "held.fa", [("H1", coding(77, 2000))])
-    with pytest.raises(ResumeRefusedError) as error:
-        prepare(rows=ROWS[:3])
-    assert "rows of the table: was sha256" in str(error.value)
-    assert "genome file held.fa: was sha256" in str(error.value)
-    assert "is not set" in str(error.value).partition("genome file more.fa")[2].splitlines()[0]
-    assert feature.exists()
-    prepare(rows=ROWS[:3], force=True)
-    assert not feature.exists()
-    assert (dataset.previous / "train_protein" / feature.name).read_bytes() == b"took a day"
-    assert (dataset.previous / "dataset.json").exists()
 
 
 class Stopping(Disk):
