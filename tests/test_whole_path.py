@@ -79,7 +79,7 @@ def prepare(twice: Callable, home: Path, *, content: str = "frames") -> None:
     twice(
         f"train prepare genomes.tsv -o data -e {LENGTH} --content {content} --validation 0.25 "
         f"--test 0.25",
-        "has already made this data set",
+        "The data set is in data",
     )
     header, *lines = (home / "data/genomes.tsv").read_text().splitlines()
     rows = [dict(zip(header.split("\t"), line.split("\t"), strict=True)) for line in lines]

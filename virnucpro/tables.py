@@ -45,6 +45,8 @@ class VirusRow(NamedTuple):
     chunks_scored: int
     coverage: Share
     evidence: str
+    topology: str
+    virus_kind: str
 
 
 class RegionRow(NamedTuple):

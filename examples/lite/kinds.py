@@ -58,7 +58,7 @@ def print_figures(pieces: Path) -> None:
             row: Row = labels[record.id]
             if row["label"] == "virus" and not EITHER.search(row["group"]):
                 key = row["group"].startswith("outside"), bool(PHAGES.search(row["group"]))
-                answers.setdefault(key, []).append(asked.kind([record.sequence]))
+                answers.setdefault(key, []).append(asked.of([kinds.windows([record.sequence])])[0])
         for (outside, phage), found in sorted(answers.items()):
             right, wrong = (kinds.PHAGE, kinds.EUKARYOTIC)[:: 1 if phage else -1]
             shares = [found.count(kind) / len(found) for kind in (right, wrong, kinds.UNSURE)]

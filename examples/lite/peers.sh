@@ -3,8 +3,7 @@
 #   examples/lite/peers.sh PIECES PREDICTED WORK
 # PIECES was made by heldout.py. PREDICTED holds what `virnucpro predict` made of its files (train.sh
 # has the commands). WORK is a folder for the results. The first call installs geNomad and Jaeger from
-# the package index into WORK, which takes 5 GB; their networks are in the packages. On two cores
-# it takes an hour. A program that is installed already is run as it is.
+# the package index into WORK, which takes 6 GB; their networks are in the packages. A program that is installed already is run as it is.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 pieces="$1" predicted="$2"

@@ -127,10 +127,7 @@ def download(
             )
             return EXIT_PARTIAL
         if table.exists() and table.read_bytes() != text:
-            screen.warn(
-                f"{table} is not what this command would write and was left as it is; remove it "
-                f"to get a new one"
-            )
+            screen.warn(f"{table} was changed and is left as it is; remove it to get a new one")
         else:
             Disk().save(table, text)
     shared.say(f"{len(files):,} files are here; next: virnucpro train prepare {table} -o DATASET")

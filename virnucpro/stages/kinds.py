@@ -8,10 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-from safetensors import safe_open
-
-from virnucpro.encoders.lite import LITE, LiteEncoder, read_lite
 from virnucpro.errors import ModelError
 from virnucpro.io.frames import chunk_spans
 from virnucpro.settings import SHORTEST_WHOLE
@@ -29,6 +25,12 @@ class VirusKinds:
 
     def __init__(self) -> None:
         """Read both. Raises ModelError where they do not belong together."""
+        # Most commands that write results have no torch yet, and many find no virus.
+        import torch
+        from safetensors import safe_open
+
+        from virnucpro.encoders.lite import LITE, LiteEncoder, read_lite
+
         path = LITE.packaged()
         with safe_open(HEAD, "pt") as file:
             self._weights, self._bias = file.get_tensor("weights"), file.get_tensor("bias")
@@ -37,21 +39,25 @@ class VirusKinds:
             raise ModelError(f"{HEAD} is not of the encoder {path}: install virnucpro again")
         self._encoder = LiteEncoder(read_lite(path).fused(), torch.device("cpu"), "fp32")
 
-    def log_odds(self, sequences: Sequence[str]) -> torch.Tensor:
-        """Return the natural log odds of phage: float32 ``[n]``."""
-        embedded = self._encoder.encode(sequences, lambda *_: None)
-        return torch.addmv(self._bias, embedded, self._weights)
+    def of(self, records: Sequence[Sequence[str]]) -> list[str]:
+        """Return the kinds of records, each from its windows (:func:`windows`)."""
+        embedded = self._encoder.encode([each for own in records for each in own], lambda *_: None)
+        log_odds = (self._bias + embedded.mv(self._weights)).split([*map(len, records)])
+        return [_kind(float(own.mean())) if len(own) else UNSURE for own in log_odds]
 
-    def kind(self, sequences: Sequence[str]) -> str:
-        """Return the kind of a record, or of a pair, from its ``sequences``."""
-        windows = [
-            text[start:stop]
-            for text in sequences
-            for start, stop in chunk_spans(len(text), WINDOW)
-            if stop - start >= SHORTEST_WHOLE
-        ]
-        step = -(-len(windows) // MOST_WINDOWS) or 1
-        if not windows:
-            return UNSURE
-        mean = float(self.log_odds(windows[::step]).mean())
-        return UNSURE if abs(mean) < CERTAIN else PHAGE if mean > 0 else EUKARYOTIC
+
+def windows(sequences: Sequence[str]) -> list[str]:
+    """Return the windows of a record, or of both mates of a pair, that its kind follows from."""
+    found = [
+        text[start:stop]
+        for text in sequences
+        for start, stop in chunk_spans(len(text), WINDOW)
+        if stop - start >= SHORTEST_WHOLE
+    ]
+    return found[:: -(-len(found) // MOST_WINDOWS) or 1]
+
+
+def _kind(log_odds: float) -> str:
+    if abs(log_odds) < CERTAIN:
+        return UNSURE
+    return PHAGE if log_odds > 0 else EUKARYOTIC

@@ -28,7 +28,9 @@ from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Call, Chunk, call_record, contig_fdr, record_probabilities
 from virnucpro.stages.chunking import changed_input_error, refuse_changed_input
+from virnucpro.stages.kinds import VirusKinds, windows
 from virnucpro.stages.regions import Region, find_regions
+from virnucpro.stages.topology import topology
 from virnucpro.store.disk import HashedFile, OutputWriter, gzip_into
 from virnucpro.store.documents import parse_json
 from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, PAIRS, REGIONS, VIRUS
@@ -36,6 +38,7 @@ from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, PAIRS, REGIONS,
 PLAIN = 7  # outputs that are always there; then those of FASTQ reads and of pairs
 BASES_PER_LINE = 80  # of FASTA for people, as NCBI writes it
 BASES_AT_A_TIME = 8192 * BASES_PER_LINE  # are written together
+RECORDS_AT_A_TIME = 1000  # of those classified as viral get their kinds together
 # SO:0001041, the sequence of a virus: a region may be a provirus, or a viral part of a chimera.
 SEQUENCE_ONTOLOGY_TYPE = "viral_sequence"
 _chunk_line = CHUNKS.row_format(
@@ -100,6 +103,9 @@ class ResultFiles:
         self._bed, self._gff3, self._fasta, *self._mates = files[4:]
         self._fastq = fastq
         self._ranked: list[bytes] = []  # rows of STEM_virus.tsv, until all of them are known
+        self._kinds: list[str] = []  # their last column, as far as it is known
+        self._waiting: list[list[str]] = []  # windows of the rows that have no kind yet
+        self._asked: VirusKinds | None = None
         self._ranks = array("d")
         self._statuses: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
@@ -176,6 +182,9 @@ class ResultFiles:
         self._counts["more_regions"] += len(regions) * with_sequences
 
     def _add_virus(self, record: Record, name: str, length: int, call: Call) -> None:
+        # A read is no complete molecule.
+        assembled = record.mate is None and record.qualities is None
+        shape = topology(record.sequence) if assembled else "linear"
         row = VIRUS.line(
             record=name,
             length=length,
@@ -185,15 +194,22 @@ class ResultFiles:
             chunks_scored=call.chunks_scored,
             coverage=call.coverage,
             evidence=call.evidence,
+            topology=shape,
+            virus_kind="",
         )
-        self._ranked.append(row.encode())
+        self._ranked.append(row.rstrip("\n").encode())
+        mates = [record.sequence] + ([record.mate.sequence] if record.mate else [])
+        self._waiting.append(windows(mates))
+        if len(self._waiting) == RECORDS_AT_A_TIME:
+            self._find_kinds()
         self._ranks.extend((call.tier != "high", -(call.virus_score or 0.0), -length))
         self._counts["sure"] += call.tier == "high"
         if call.fdr is not None:
             self._counts["doubtful"] += call.fdr > DOUBTFUL
             self._highest_rate = max(self._highest_rate, call.fdr)
         if record.mate is None:
-            self._add_sequence(record, name, 0, length)
+            label = " [topology=circular]" if shape == "DTR" else ""
+            self._add_sequence(record, name, 0, length, label)
             return
         # Both mates as ``name/1`` and ``name/2``, and each with its header to its file.
         headers = mate_headers(record, name)
@@ -205,9 +221,17 @@ class ResultFiles:
             else:
                 _write_fastq(self._fastq[place], header, mate.sequence, mate.qualities)
 
-    def _add_sequence(self, record: Record, name: str, start: int, stop: int) -> None:
+    def _find_kinds(self) -> None:
+        if self._waiting:
+            self._asked = self._asked or VirusKinds()
+            self._kinds += self._asked.of(self._waiting)
+            self._waiting.clear()
+
+    def _add_sequence(
+        self, record: Record, name: str, start: int, stop: int, label: str = ""
+    ) -> None:
         """Write the bases ``start`` to ``stop`` (0-based, half-open) of a record as ``name``."""
-        header = record.header.replace(record.id, name, 1)  # renamed, or unchanged
+        header = record.header.replace(record.id, name, 1) + label  # renamed, or unchanged
         sequence = record.sequence[start:stop]
         _write_fasta(self._fasta, header, sequence)
         if record.qualities is not None:
@@ -216,8 +240,9 @@ class ResultFiles:
     def finish(self, cuts: Cuts, model: ContigModel | None, *, calibrated: bool) -> OutputFigures:
         """Write the ranked rows, by tier, score, length and place in the input; count all."""
         ranks = np.array(self._ranks).reshape(-1, 3)
+        self._find_kinds()
         for number in np.lexsort(ranks.T[::-1]).tolist():
-            self._virus.write(self._ranked[number], 1)
+            self._virus.write(self._ranked[number] + f"{self._kinds[number]}\n".encode(), 1)
         return OutputFigures(
             statuses=dict(sorted(self._statuses.items())),
             calls=dict(sorted(self._calls.items())),
@@ -255,8 +280,9 @@ class OutputStage(HostStage):
     name: ClassVar[str] = "output"
     reads_intermediate: ClassVar[bool] = False
     # 2: column fdr; 3: STEM_virus.tsv, regions, other tiers; 4: the share that contig models
-    # assume; 5: STEM_virus.fastq.gz; 7: rates from the tail of others, and that share again
-    version: ClassVar[int] = 7
+    # assume; 5: STEM_virus.fastq.gz; 7: rates from the tail of others, and that share again;
+    # 8: topology and kind of viruses
+    version: ClassVar[int] = 8
 
     layout: RunLayout
     source: InputFiles

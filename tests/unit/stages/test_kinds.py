@@ -40,15 +40,13 @@ def head(tmp_path, monkeypatch):
 )
 def test_kinds(head, bias, sequences, expected):
     head(bias)
-    assert kinds.VirusKinds().kind(sequences) == expected
+    # Beside other records.
+    asked = [[], kinds.windows(sequences), kinds.windows([BASES])]
+    assert kinds.VirusKinds().of(asked)[:2] == ["unsure", expected]
 
 
-def test_few_windows_of_a_long_record_are_read(head, monkeypatch):
-    head(2)
-    asked, seen = kinds.VirusKinds(), []
-    monkeypatch.setattr(asked, "log_odds", lambda texts: seen.extend(texts) or torch.ones(1))
-    asked.kind([BASES])
-    assert [BASES.find(text) for text in seen] == [n * 5 * 500 for n in range(8)]
+def test_few_windows_of_a_long_record_are_read():
+    assert [BASES.find(text) for text in kinds.windows([BASES])] == [n * 5 * 500 for n in range(8)]
 
 
 def test_another_encoder_is_refused(head):
@@ -58,4 +56,4 @@ def test_another_encoder_is_refused(head):
 
 
 def test_the_packaged_layer_belongs_to_the_packaged_encoder():
-    assert kinds.VirusKinds().log_odds([BASES[:500]]).shape == (1,)
+    assert len(kinds.VirusKinds().of([[BASES[:500]]])) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 from virnucpro.classifier.files import with_temperature
 from virnucpro.errors import UsageError
 from virnucpro.events import Event, StageStarted
-from virnucpro.io.records import Record
+from virnucpro.io.records import Record, read_records
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import (
@@ -23,7 +24,9 @@ from virnucpro.settings import (
     Cuts,
     MachineSettings,
 )
+from virnucpro.stages import output
 from virnucpro.stages.calls import Chunk, call_record, contig_fdr
+from virnucpro.stages.kinds import VirusKinds, windows
 from virnucpro.stages.output import ResultFiles
 from virnucpro.stages.regions import Region
 from virnucpro.store.disk import Disk
@@ -111,6 +114,26 @@ def test_the_ranked_table_has_the_surest_records_first_up_to_a_rate_that_is_aske
     kept = sorted(float(row["fdr"]) for row in _table(request.layout.virus_table))
     assert kept == [rate for rate in rates if rate <= most]
     assert len(kept) < RECORDS
+
+
+def test_terminal_repeats_and_kinds_of_viruses(
+    request_of: Callable[[Path], PredictionRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "RECORDS_AT_A_TIME", 2)
+    request = replace(request_of(TOY_CLASSIFIER), cuts=Cuts(min_score=-1.0))
+    whole = "".join(random.Random(2).choices(CODONS, k=400))
+    text = "".join(f">r{n} of five\n{whole}{whole[:40] if n == 2 else ''}\n" for n in range(5))
+    Path(request.source).write_text(text)
+    _computed(request)
+    rows = {row["record"]: row for row in _table(request.layout.virus_table)}
+    assert {name: row["topology"] for name, row in rows.items()} == {
+        f"r{n}": "DTR" if n == 2 else "linear" for n in range(5)
+    }
+    own = {name: VirusKinds().of([windows([whole])])[0] for name in rows}
+    assert {name: row["virus_kind"] for name, row in rows.items()} == own
+    headers = [r.header for r in read_records(request.layout.virus_fasta)]
+    assert headers[2] == "r2 of five [topology=circular]"
+    assert headers[3] == "r3 of five"
 
 
 def test_without_rates_a_rate_cannot_be_asked_for(
