@@ -7,6 +7,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,23 @@ def test_two_workers_and_the_option(source: Path, kept: Path, tmp_path: Path) ->
     assert "Nothing to compute" in again.out
     with pytest.raises(UsageError):
         _request(source, out, keep=True)
+
+
+def _cells(path: Path) -> list[str]:
+    return path.read_text().split()
+
+
+def test_copies_have_the_scores_of_a_run_that_embeds_each(
+    source: Path, kept: Path, tmp_path: Path
+) -> None:
+    request = _request(source, tmp_path / "out", no_features=False)
+    each = replace(request, analysis=replace(request.analysis, dedup=False))
+    summary = run_prediction(each, lambda _: None)
+    assert "identical_frames" not in summary.record["counts"]
+    for name in ("in_chunks.tsv", "in_contigs.tsv", "in_merged/prediction_results.txt"):
+        ours, theirs = _cells(kept / name), _cells(tmp_path / "out" / name)
+        for our, their in zip(ours, theirs, strict=True):
+            assert our == their or abs(float(our) - float(their)) < 1e-5
 
 
 class StoppingDisk(Disk):

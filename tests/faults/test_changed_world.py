@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.hostile import Evil
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
 from tests.unit.test_classifier import MLPClassifier
 from virnucpro.classifier.files import classifier_to_bytes
@@ -79,12 +80,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> World:
     analysis = AnalysisSettings("custom", str(classifier), 200, 25, str(nucleotide), str(protein))
     machine = MachineSettings(device="cpu", threads=1, remove_intermediate=False)
     request = PredictionRequest(str(home / "in.fa"), home / "out", analysis, machine)
-    run_prediction(request, _ignore)
+    run_prediction(request, lambda event: None)
     return World(home, request)
-
-
-def _ignore(event: Event) -> None:
-    """Nobody watches."""
 
 
 @pytest.fixture
@@ -223,14 +220,6 @@ def test_92_swapped_with_their_receipts(world: World, made: World) -> None:
     assert _results(world.out) == _results(made.out)
 
 
-class Evil:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, tuple[str, str]]:
-        return open, (str(self.path), "w")
-
-
 def test_97_a_malicious_feature_file_is_computed_again_and_not_run(world: World) -> None:
     path = world.file("STEM_protein/output_1_ESM.pt")
     torch.save({"proteins": [], "data": Evil(world.home / "pwned")}, path)
@@ -278,20 +267,6 @@ def test_a_finished_run_whose_features_are_gone_says_why_it_starts_again(
 # Files that are replaced while a run works: nothing is made from the new ones
 
 
-def _other_model(world: World) -> Path:
-    path = world.home / "other.pt"
-    save_fair(fair_model(token_dropout=False), path)
-    return path
-
-
-def _other_classifier(world: World) -> Path:
-    width = (
-        locate(str(world.home / "dnabert"), "nucleotide").dim
-        + locate(str(world.home / "esm.pt"), "protein").dim
-    )
-    return save_classifier(world.home / "new.safetensors", width, 7)
-
-
 def _run_with(world: World, change: Callable[[Event], None], **machine: object) -> None:
     request = replace(world.request, machine=replace(world.request.machine, **machine))
     run_prediction(request, change)
@@ -317,7 +292,7 @@ def test_a_replaced_model_ends_the_run_and_the_old_one_goes_on(
     model, kept = world.home / "esm.pt", world.home / "kept.pt"
     model.rename(kept)
     shutil.copy(kept, model)
-    other = _other_model(world)
+    other = Path(str(_other_protein_model(world).analysis.protein_model))
     machine = {} if workers is None else {"device": "auto", "cpu_workers": workers}
     with pytest.raises(ModelError, match=r"esm\.pt on \S+ is not the file"):
         _run_with(world, _when("protein_embeddings", lambda: other.replace(model), kind), **machine)
@@ -331,7 +306,7 @@ def test_a_replaced_classifier_makes_no_scores(world: World, made: World) -> Non
     shutil.rmtree(world.out)
     path, kept = world.home / "c.safetensors", world.home / "kept.safetensors"
     shutil.copy(path, kept)
-    other = _other_classifier(world)
+    other = world.home / "other.safetensors"
     with pytest.raises(ModelError, match="is not the file that the run began with"):
         _run_with(world, _when("prediction", lambda: other.replace(path)))
     assert not (world.out / "in_merged/prediction_results.txt").exists()

@@ -67,7 +67,7 @@ def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
     analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=1200)
     run_prediction(
         PredictionRequest(str(source), tmp_path / "out", analysis, MachineSettings(device="cpu")),
-        _ignore,
+        lambda event: None,
         disk,
     )
     order = disk.order
@@ -85,7 +85,3 @@ def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
 
 def _molecule(name: str) -> str:
     return "protein" if "ESM" in name else "nucleotide"
-
-
-def _ignore(event: object) -> None:
-    """Nobody watches."""

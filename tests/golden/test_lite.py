@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import random
 import runpy
 import subprocess
@@ -21,7 +20,6 @@ from virnucpro.io.records import read_records
 from virnucpro.settings import LITE_CLASSIFIER
 from virnucpro.store.disk import sha256_of
 from virnucpro.tables import CHUNKS, CONTIGS
-from virnucpro.training.data.table import read_genome_table
 
 ROOT = Path(__file__).parents[2]
 HELD_OUT = {
@@ -93,21 +91,3 @@ def test_held_out_groups(genomes: Path, tmp_path: Path, length: int, least: floa
     margins = [float(row["max_score_1"]) - float(row["max_score_0"]) for row in scored]
     found = roc_auc_score([virus[row["record"]] for row in scored], margins)
     assert found > least
-
-
-def test_the_table_of_the_small_model_covers_all_genomes(genomes: Path) -> None:
-    folder = genomes.parent
-    if not all((folder / name).is_dir() for name in ("genomes_more", "genomes_wide")):
-        pytest.skip("the further genomes are not here")
-    table = read_genome_table(ROOT / "examples/lite/genomes.tsv", folder)
-    labels = {"viral": "virus", "nonviral": "others", "other": "others"}
-    listed = {}
-    for name in ("genomes", "genomes_more", "genomes_wide"):
-        with (folder / name / "MANIFEST.tsv").open(newline="") as stream:
-            for row in csv.DictReader(stream, delimiter="\t"):
-                listed[f"{name}/{row['file']}"] = labels[row["label"]]
-    assert {row.file: row.label for row in table} == listed
-    held = {row.group for row in table if row.part == "test"}
-    assert len(held) == 18
-    outside = {row.part for row in table if row.group.startswith("outside ")}
-    assert outside == {"validation", "test"}

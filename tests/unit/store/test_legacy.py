@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.hostile import Evil
 from tests.legacy_run import make_legacy, predict, results, write_old
 from virnucpro.errors import NothingToResumeError, OutputError, ResumeRefusedError, UsageError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
@@ -100,16 +101,6 @@ def _features(change: Callable[[Features], Features]) -> Callable[[Path], None]:
 def _with_nan(features: Features) -> Features:
     features.data[3, 2] = float("nan")
     return features
-
-
-class Evil:
-    """Creates a file when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, tuple[str, str]]:
-        return open, (str(self.path), "w")
 
 
 def _evil(path: Path) -> None:
