@@ -80,13 +80,6 @@ def test_verify_without_models(invoke):
         invoke("verify", "--renew")
 
 
-def test_fetch_checks_what_is_here(invoke, checkpoint):
-    assert f"{ESM}: already here, and its checksum is recorded now: {checkpoint}" in invoke(
-        "fetch", ESM
-    )
-    assert f"{ESM}: already here, and its checksum is right: {checkpoint}" in invoke("fetch", ESM)
-
-
 def test_fetch_for_a_model_type_starts_with_its_first_model(invoke):
     with pytest.raises(ModelError, match="DNABERT-S cannot be fetched; HF_HUB_OFFLINE is set"):
         invoke("fetch", "500")

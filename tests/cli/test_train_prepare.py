@@ -77,11 +77,3 @@ def test_genomes_elsewhere(call: Callable, table: Path, tmp_path: Path) -> None:
 def test_refusals(call: Callable, table: Path, tmp_path: Path, options: str) -> None:
     assert call("train", "prepare", table, "-o", tmp_path / "data", *options.split()).code == 64
     assert not (tmp_path / "data").exists()
-
-
-def test_a_missing_package_is_named(
-    call: Callable, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    done = call("train", "prepare", table, "-o", tmp_path / "data")
-    assert (done.code, "pip install 'virnucpro[train]'" in done.err) == (64, True)

@@ -119,12 +119,6 @@ def test_batches_made_smaller_in_vain_grow_again(pool: Make, tmp_path: Path) -> 
     assert [event.figures.peak_memory for event in _of(events, WorkerReport)] == [8000]
 
 
-def test_a_model_that_loads_at_the_second_attempt(pool: Make, tmp_path: Path) -> None:
-    stage = Counting((fasta(tmp_path, "f.fa", ["a0"]),), tmp_path, opening="dies once")
-    outcomes, _ = run_stage(stage, pool(1), tmp_path)
-    _check(["a0"], [], outcomes, tmp_path)
-
-
 def test_a_device_that_never_opens_does_not_hold_up_the_others(pool: Make, tmp_path: Path) -> None:
     ids = [f"a{n}" for n in range(30)]
     stage, executor = Counting(fastas(tmp_path, ids, 5), tmp_path, opening="hangs on 1"), pool(2)

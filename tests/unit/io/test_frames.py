@@ -56,6 +56,7 @@ def test_same_as_codon_by_codon(chunks):
 
 def test_chunk_of():
     assert chunk_of("a_chunk_1F1_chunk_12R3") == "a_chunk_1F1_chunk_12"
+    assert chunk_of("c_chunk_3" + WHOLE_LABEL) == "c_chunk_3"
 
 
 CLOSED = "TAATTAGTTGACTAACTAGTCA" * 5  # a stop codon in every frame
@@ -81,7 +82,3 @@ def test_what_says_nothing_is_not_read():
         "too_short",
     ]
     assert whole_chunks([]) == []
-
-
-def test_the_chunk_of_its_id():
-    assert chunk_of("c_chunk_3" + WHOLE_LABEL) == "c_chunk_3"
