@@ -78,7 +78,7 @@ from virnucpro.tables import CONTIGS
 
 @dataclass(frozen=True)
 class ViralListStage(HostStage):
-    """Writes the ids of the records called virus, one per line."""
+    """Writes the ids of the records classified as viral, one per line."""
 
     name = "viral_list"
     reads_intermediate = False

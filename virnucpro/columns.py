@@ -34,7 +34,7 @@ class ResultTable:
     """A table that the program writes: tab-separated, UTF-8, each line ended by a line feed.
 
     Attributes:
-        path: where the table lies below the output directory; ``{stem}`` stands for the name of
+        path: where the table is below the output directory; ``{stem}`` stands for the name of
             the run, or of the part of a data set.
         row: a NamedTuple whose fields are the columns from left to right. An annotation such as
             ``Annotated[float, ".4f"] | None`` says how a value is written, and that it may miss.

@@ -87,7 +87,8 @@ def load_configuration(path: Path) -> Configuration:
         elif any(name == key or name.startswith(key + ".") for key in OBSOLETE_KEYS):
             obsolete.append(name)
         else:
-            close = difflib.get_close_matches(name, KEYS, n=1, cutoff=0.5)
+            known = {*KEYS, *(key.rpartition(".")[0] for key in KEYS)} - {name}
+            close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
             advice = f"did you mean {close[0]}?" if close else "see virnucpro utils generate-config"
             raise ConfigError(f"{path}: unknown key {name}; {advice}")
     text = f"{path}: these keys no longer have an effect: {', '.join(obsolete)}"

@@ -59,9 +59,16 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else f'{noun}s'}"
 
 
-def is_or_are(count: int) -> str:
-    """Return the verb of a sentence about ``count`` things."""
-    return "is" if count == 1 else "are"
+def part_of(count: int, total: int, noun: str) -> str:
+    """Return a part of a count with its noun and the verb: ``1 of 3 records is``."""
+    return f"{count:,} of {counted(total, noun)} {'is' if 1 in (count, total) else 'are'}"
+
+
+def regions_text(regions: int, outside: int, records: int) -> str:
+    """Tell of viral regions, ``outside`` of them in ``records`` not classified as viral."""
+    part = f", {outside:,} of them" if outside < regions else ""
+    place = f"in {counted(records, 'record')} not classified as viral"
+    return f"{counted(regions, 'viral region')}{part} {place}"
 
 
 def printable(text: str) -> str:

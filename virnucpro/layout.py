@@ -147,7 +147,7 @@ class Layout(OutputFolder):
         self.virus_table = root / VIRUS.place(stem)
         self._results = {suffix: root / f"{stem}_{suffix}" for suffix in RESULT_SUFFIXES}
         result = self._results
-        # The records called virus, and the viral regions of others. The input decides which exist.
+        # The records classified as viral, and the viral regions of others; the input decides which.
         self.virus_fasta = result["virus.fna"]
         self.virus_fastq = result["virus.fastq.gz"]
         self.virus_mates_fastq = result["virus_1.fastq.gz"], result["virus_2.fastq.gz"]

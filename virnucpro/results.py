@@ -31,14 +31,14 @@ INCOMPLETE = "incomplete"  # a key that the record of a run has while its tables
 class Rows(Iterable[Row], Generic[Row]):
     """The rows of one table; each iteration reads the file, as far as rows are asked for."""
 
-    def __init__(self, path: Path, table: ResultTable) -> None:
-        """Read ``table`` from ``path``.
+    def __init__(self, path: Path, table: ResultTable, *, empty: bool = False) -> None:
+        """Read ``table`` from ``path``, or nothing where it is ``empty``.
 
         Raises:
             InputError: the file does not exist.
         """
-        self.path, self.table = path, table
-        if not path.is_file():
+        self.path, self.table, self._empty = path, table, empty
+        if not (empty or path.is_file()):
             raise InputError(
                 f"{path} does not exist: this run did not write it; the same command writes it if "
                 f"it was lost"
@@ -50,6 +50,8 @@ class Rows(Iterable[Row], Generic[Row]):
         Raises:
             InputError: the file is not what the program wrote; the message names the line.
         """
+        if self._empty:
+            return
         optional = [column.optional for column in self.table.columns]
         line = 1  # the header
         try:
@@ -130,9 +132,9 @@ class RunResults:
     key: ClassVar[str]
     command: ClassVar[str]
 
-    def _rows(self, table: ResultTable) -> Rows[Any]:
+    def _rows(self, table: ResultTable, *, empty: bool = False) -> Rows[Any]:
         self._check_complete()
-        return Rows(self.folder / table.place(self.stem), table)
+        return Rows(self.folder / table.place(self.stem), table, empty=empty)
 
     def _check_complete(self) -> None:
         """Raise InputError if a command was stopped while it replaced the tables."""
@@ -170,17 +172,22 @@ class PredictionRun(RunResults):
             path = self.folder / f"{self.stem}{self.suffix}"
             raise InputError(f"{path} was changed: the same command writes it again") from error
 
+    @property
+    def paired(self) -> bool:
+        """Whether the records are pairs of reads."""
+        return bool({"mates", "interleaved"} & self.record["input"].keys())
+
     def contigs(self) -> Rows[tables.ContigRow]:
         """Return the records of the input with their calls; none of them is missing."""
         return self._rows(tables.CONTIGS)
 
     def virus(self) -> Rows[tables.VirusRow]:
-        """Return the records that are called virus, the surest first."""
+        """Return the records that are classified as viral, the most certain first."""
         return self._rows(tables.VIRUS)
 
     def regions(self) -> Rows[tables.RegionRow]:
-        """Return the viral regions of all records."""
-        return self._rows(tables.REGIONS)
+        """Return the viral regions of all records; pairs have none, and no file."""
+        return self._rows(tables.REGIONS, empty=self.paired)
 
     def chunks(self) -> Rows[tables.ChunkRow]:
         """Return the chunks of all records with their scores."""

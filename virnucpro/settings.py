@@ -4,7 +4,7 @@ From a declaration come the option of the command line, the key of the configura
 keyword of :func:`virnucpro.predict`, and the line in ``docs/usage.md``. The group of a setting says
 whether results depend on it. :class:`AnalysisSettings` do: they are part of the state of a run,
 and a run that was begun with others is not continued. :class:`Cuts` decide which records
-are called virus: they may change at any time, and only the tables are written again.
+are classified as viral: they may change at any time, and only the tables are written again.
 :class:`MachineSettings` decide no result: a run may be continued with other GPUs, batch sizes and
 threads. :class:`DisplaySettings` say what is shown and logged.
 The configuration file replaces defaults, and the command line replaces both.
@@ -80,17 +80,20 @@ def setting(
 class ShippedModels(NamedTuple):
     """A model type whose models come with this package; its encoders have the same name.
 
-    The ``notice`` is shown above the results, and written to ``STEM_run.json``.
+    The ``notice`` is shown above the results, and written to ``STEM_run.json``. The classifier
+    scores chunks of ``chunk_lengths``, or of any length where there are none.
     """
 
     classifier: Path
     notice: str
+    chunk_lengths: tuple[int, ...] = ()
 
 
 SHIPPED_MODELS = {
     "lite": ShippedModels(
         LITE_CLASSIFIER,
         "model type lite: a small model for a first look; the released ones are larger",
+        (150, 300, 500),
     ),
     "toy": ShippedModels(
         TOY_CLASSIFIER,
@@ -174,13 +177,19 @@ class AnalysisSettings:
         """Return the settings with what follows from the model type filled in.
 
         Raises:
-            UsageError: ``custom`` has no classifier or no chunk length.
+            UsageError: ``custom`` has no classifier or no chunk length, or ``lite`` another one.
         """
         if shipped := SHIPPED_MODELS.get(self.model_type):
+            lengths, length = shipped.chunk_lengths, self.chunk_length or 500
+            if lengths and length not in lengths and self.classifier is None:
+                raise UsageError(
+                    f"--expected-length {length}: model type {self.model_type} reads "
+                    f"{', '.join(map(str, lengths[:-1]))} or {lengths[-1]} bases per chunk"
+                )
             return replace(
                 self,
                 classifier=self.classifier or str(shipped.classifier),
-                chunk_length=self.chunk_length or 500,
+                chunk_length=length,
                 nucleotide_model=self.model_type,
                 protein_model=self.model_type,
             )
@@ -203,29 +212,29 @@ DOUBTFUL = 0.1  # a false discovery rate above this is not of a sure call, and p
 
 @dataclass(frozen=True)
 class Cuts:
-    """The settings that decide which of the scored records are called virus."""
+    """The settings that decide which of the scored records are classified as viral."""
 
     min_score: VirusScore = setting(
         0.3,
         "calls.min_score",
         "--min-score",
-        "Call a record virus where its virus score, -1 to 1, is above this.",
+        "Classify a record as viral where its virus score, -1 to 1, is above this.",
     )
     max_fdr: Share = setting(
         1.0,
         "calls.max_fdr",
         "--max-fdr",
-        "Call a record virus where its fdr, 0 to 1, is at most this, or not known.",
+        "Classify a record as viral where its fdr, 0 to 1, is at most this, or not known.",
     )
     min_length: Count = setting(
         1,
         "calls.min_length",
         "--min-length",
-        "Call a record virus where it has at least so many bases.",
+        "Classify a record as viral where it has at least so many bases.",
     )
 
     def met(self, length: int, score: float, fdr: float | None) -> bool:
-        """Return whether a record of ``length`` bases is called virus."""
+        """Return whether a record of ``length`` bases is classified as viral."""
         return (
             score > self.min_score
             and (fdr is None or fdr <= self.max_fdr)

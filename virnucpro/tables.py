@@ -1,4 +1,4 @@
-"""Every tab-separated table of the program: the columns of its rows, and where it lies.
+"""Every tab-separated table of the program: the columns of its rows, and where it is.
 
 ``docs/files.md`` says what the columns mean. To add one, add it to the class and give its value in
 the stage that computes it.
@@ -35,7 +35,7 @@ class ContigRow(NamedTuple):
 
 
 class VirusRow(NamedTuple):
-    """One row per record that is called virus, the surest first."""
+    """One row per record that is classified as viral, the most certain first."""
 
     record: str
     length: int

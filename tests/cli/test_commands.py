@@ -78,7 +78,7 @@ def test_predict_from_file_to_results(
     out = tmp_path / "example_predictions"
     assert done.code == 0
     assert "these scores mean nothing" in done.err
-    assert "of 45 records are called virus" in done.out
+    assert "of 45 records are classified as viral" in done.out
     document = json.loads((out / "example_run.json").read_text())
     assert "mean nothing" in document["notice"]
     assert document["counts"]["records"] == 45
@@ -126,6 +126,7 @@ def test_no_option_of_before_is_gone() -> None:
     [
         ("predct x.fa", "Did you mean 'predict'?"),
         ("predict x.fa --modle-type lite", "'--model-type'"),
+        ("predict x.fa -m lite -e 400", "400: model type lite reads 150, 300 or 500 bases"),
         ("train embed d -f --resume", ""),
         ("-v predict x.fa --quiet", ""),
     ],
@@ -145,7 +146,8 @@ def test_validate(call: Callable, example: Path) -> None:
     done = call("utils", "validate", example)
     assert done.code == 0
     assert "45 records" in done.out
-    assert call("utils", "validate", example, "-e", 3000).out.count("warning") == 1
+    for words, warnings in (("-e 3000", 1), ("-m 500", 1), ("-m lite", 0)):
+        assert call("utils", "validate", example, *words.split()).out.count("warning") == warnings
     example.write_text(">a\nACGT\n>b\n>c\n")  # empty records are no short reads
     assert "warning" not in call("utils", "validate", example).out
     example.write_text(">a\nACGT-\n")

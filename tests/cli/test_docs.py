@@ -33,7 +33,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 def _documented() -> list[tuple[str, str]]:
     found = []
     for page in PAGES:
-        for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
+        text = page.read_text().replace("\\\n", " ")
+        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
             for line in block.splitlines():
                 line = line.strip().removeprefix("exec ")
                 if line.startswith("virnucpro "):

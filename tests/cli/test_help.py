@@ -10,7 +10,7 @@ import pytest
 
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli.app import app
-from virnucpro.settings import LITE_CLASSIFIER
+from virnucpro.settings import LITE_CLASSIFIER, SHIPPED_MODELS
 
 # Turns that are hard to read: "a" where "per" is meant, and phrases that are not plain English.
 COUNTED = "bases|residues|letters|tokens|sequences|frames|rows|files|seconds|threads|epochs|times"
@@ -63,5 +63,6 @@ def test_every_command_and_option_is_explained(path: str) -> None:
 
 def test_predict_names_the_chunk_lengths_of_lite() -> None:
     *some, longest = sorted(inspect_classifier(LITE_CLASSIFIER).chunk_lengths)
+    assert SHIPPED_MODELS["lite"].chunk_lengths == (*some, longest)
     words = f"{', '.join(map(str, some))} or {longest} bases"
     assert words in str(OPTIONS["virnucpro predict -m"])

@@ -16,7 +16,7 @@ def row(name, start=101, end=128, loop=LOOP, seq=SEQUENCE):
     return f"{name},{start},{end},{loop},{seq}\n"
 
 
-OUTSIDE, NUMBER = "lies outside the sequence", "is not a whole number"
+OUTSIDE, NUMBER = "outside the sequence", "is not a whole number"
 BAD_ROWS = {
     row("", 101, 128): "without an id",
     row("a", seq=""): "is empty",
@@ -24,7 +24,7 @@ BAD_ROWS = {
     **{row("a", text): NUMBER for text in ("no start", "", "nan", "101.5", "inf")},
     **{row("a", start): OUTSIDE for start in (0, -3, 129, 1e300)},
     row("a", 101, 9999): OUTSIDE,
-    row("a", loop="GTEAS"): "is not what lies at its coordinates",
+    row("a", loop="GTEAS"): "rcl_seq is not",
     row("a", seq="-" + SEQUENCE[1:]): "other characters than letters",
 }
 

@@ -1,4 +1,4 @@
-"""Reads in FASTQ: those that are called virus come out with their headers and qualities."""
+"""Reads in FASTQ: those that are classified as viral come out with their headers and qualities."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -88,16 +89,19 @@ def test_an_interrupted_run(call: Callable, folder: Path) -> None:
     nucleotide = _stage(run, "nucleotide_embeddings")
     assert nucleotide["files_done"] == nucleotide["files"]
     esm = _stage(run, "protein_embeddings")
-    # The second file, which is the heaviest, is done; the first one has features and no receipt.
+    # The second file, which is the heaviest, is done; the first one has features and is not finished.
     assert (esm["files_done"], esm["files"]) == (1, 3)
     done = esm["sequences_done"]
     assert done == 25
-    assert esm["missing"] == [f"output_{n}_ESM.pt: no receipt" for n in (1, 3)]
+    assert esm["missing"] == [f"output_{n}_ESM.pt: not finished" for n in (1, 3)]
     later = ["protein_embeddings", "merging", "prediction", "consensus", "output"]
     assert run["resume"]["stages"] == later
     left = esm["sequences"] - done
     assert run["resume"]["seconds"] == pytest.approx(left * 50 / done, rel=0.02)
-    assert "in: interrupted" in call("status", folder / "cut").out
+    text = call("status", folder / "cut").out
+    embedded, total = nucleotide["sequences"] + done, nucleotide["sequences"] + esm["sequences"]
+    assert f"in: interrupted, {100 * embedded // total} % of the embedding is kept" in text
+    assert not re.search("receipt|_ESM|DNABERT", text)
 
 
 def test_it_writes_and_locks_nothing(call: Callable, folder: Path) -> None:
@@ -164,7 +168,7 @@ def test_what_failed_and_why(call: Callable, folder: Path) -> None:
     esm = _stage(run, "protein_embeddings")
     assert esm["sequences"] - esm["sequences_done"] == 2
     text = call("status", folder / "done").out
-    assert "failed: 2 sequences of output_2_ESM.pt: ValueError: no" in text
+    assert "failed: 2 sequences of Protein embeddings (toy): ValueError: no" in text
 
 
 def test_a_removed_file_that_is_needed_again(call: Callable, folder: Path) -> None:

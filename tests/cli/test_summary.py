@@ -46,13 +46,13 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
 
 
 USUAL = """\
-10 of 100 records are called virus, 7 of them surely (tier high).
-3 more records are not viral as a whole, but hold 4 viral regions, such as proviruses.
-75 records are called nonvirus, and 5 are undecided.
+10 of 100 records are classified as viral, 7 with high confidence.
+5 viral regions, 4 of them in 3 records not classified as viral.
+The others: 75 classified as nonviral, 5 undecided.
 10 records could not be judged, and may be viral:"""
 FILES = """
 Results in results; open the first file first:
-  a_virus.tsv  the records called virus, the surest first
+  a_virus.tsv  the records classified as viral, the most certain first
   a_merged/prediction_results.txt
   a_run.json   how the results were made"""
 
@@ -61,7 +61,11 @@ Results in results; open the first file first:
     ("changes", "said", "unsaid"),
     [
         ({}, [USUAL, "  8 unscored: no frame without a stop", FILES], "fdr"),
-        ({"highest_rate": 0.27, "doubtful": 6}, ["27 % are none", "leaves 4 of them"], "None"),
+        (
+            {"highest_rate": 0.27, "doubtful": 6},
+            ["27 % of these are probably not", "leaves 4 of them"],
+            "None",
+        ),
         ({"highest_rate": 0.0}, ["column fdr is NA"], "--max-fdr"),
         ({"highest_rate": 0.27}, ["call results --max-fdr 0.1\n"], "None"),
     ],

@@ -68,7 +68,7 @@ def test_tiles_search_and_sliders_filter_the_rows(page: Browser) -> None:
         page.run(set_value.format(name, value))
         assert page.run(ROWS) == rows, name
         page.run(set_value.format(name, back))
-    assert page.run("return document.getElementById('count').textContent") == "43 rows match."
+    assert page.run("return document.getElementById('count').textContent") == "Matching rows: 43."
     assert page.messages() == []
 
 

@@ -19,7 +19,10 @@ from virnucpro.formatting import printable
         ("short_number", {7: "7", 1692: "1,692", 61234: "61.2k", 489300: "489k", 1234567: "1.23M"}),
         ("percent", {0.123: "12 %", (0.123, 1): "12.3 %", None: "-"}),
         ("counted", {(1, "task"): "1 task", (2000, "a"): "2,000 as"}),
-        ("is_or_are", {1: "is", 0: "are"}),
+        (
+            "part_of",
+            {(0, 1, "a"): "0 of 1 a is", (1, 2, "a"): "1 of 2 as is", (0, 2, "a"): "0 of 2 as are"},
+        ),
     ],
 )
 def test_figures(function: str, cases: dict[object, str]) -> None:

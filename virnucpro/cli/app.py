@@ -20,7 +20,7 @@ MODULES = {
 EPILOG = """\b
 Examples:
   virnucpro demo
-  virnucpro predict reads.fq.gz
+  virnucpro predict contigs.fa -m lite
   virnucpro models list
 """
 TRAIN_EPILOG = """\b

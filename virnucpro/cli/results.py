@@ -23,11 +23,12 @@ FOLDERS = argument("folders", FOLDER, nargs=-1, required=True, metavar="DIR...")
     common=shared.CUTS,
 )
 def call(folders: tuple[Path, ...], **options: Any) -> None:
-    """Write the tables of finished runs with other cuts.
+    """Write the tables of finished runs with other thresholds.
 
     In every finished run in DIR, which may be that of several inputs, it is decided again which
-    records are called virus. The scores stay as they are and nothing is computed: tables, regions
-    and sequences are written again in seconds. Without options, the cuts are those of predict.
+    records are classified as viral. The scores stay as they are and nothing is computed: tables,
+    regions and sequences are written again in seconds. Without options, the thresholds are those of
+    predict.
 
     Examples:
       virnucpro call results --min-score 0.6
@@ -131,7 +132,7 @@ def plot(folder: Path, record: str, output: Path | None, **options: Any) -> None
     option("--labels", FILE, "Table of what the records are.", required=True),
     option("-o --output-dir", FOLDER, "Folder of the results.  [default: beside the predictions]"),
     option("--level", ("frame", "chunk", "contig"), "Unit that is measured.  [default: chunk]"),
-    option("--threshold", Share, "Score that is called virus.  [default: as predict called it]"),
+    option("--threshold", Share, "Least score of virus.  [default: the calls of predict]"),
     option("--calibrate CLASSIFIER", FILE, "Fit the temperature of the classifier that was used."),
     option("--output", FILE, "File of the calibrated classifier, with the suffix .safetensors."),
     common="force",

@@ -186,7 +186,7 @@ def command_line() -> tuple[str, ...]:
 
 
 def shown_path(path: Path) -> Path:
-    """Return a path relative to the current folder, where it lies below it."""
+    """Return a path relative to the current folder, where it is below it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 

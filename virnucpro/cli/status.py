@@ -11,9 +11,10 @@ import click
 from virnucpro.cli.shared import FOLDER, argument, command
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
-from virnucpro.formatting import is_or_are, printable
+from virnucpro.formatting import counted, part_of, printable
 from virnucpro.run.sample_list import Sample, samples_of
 from virnucpro.run.status import statuses
+from virnucpro.store.ledger import UNFINISHED
 from virnucpro.store.lock import LockOwner
 
 SHOWN = 3  # failures that are named
@@ -51,7 +52,7 @@ def status(output_dir: Path, as_json: bool) -> None:
         click.echo(printable(f"{sample['sample']}: {words}"))
     for run in runs:
         click.echo("\n  ".join([f"{run['stem']}: {_word(run)}", *_lines(run)]))
-    count = f"{finished:,} of {len(samples):,} samples {is_or_are(finished)} finished "
+    count = f"{part_of(finished, len(samples), 'sample')} finished "
     click.echo(f"{count if samples else ''}(checked by size; the same command checks contents)")
 
 
@@ -71,15 +72,18 @@ def _lines(run: Json) -> Iterator[str]:
     """Yield the stages, what failed, and what the same command would do."""
     width = max((len(stage["title"]) for stage in run["stages"]), default=0)
     for stage in run["stages"]:
-        text = f"{stage['files_done']:,} of {stage['files'] or 0:,} files"
+        text = f"{stage['files_done']:,} of {counted(stage['files'] or 0, 'file')}"
         if stage["files"] is None:
             text = "unknown: not split yet"
         elif stage["sequences"] is not None:
-            text += f", {stage['sequences_done']:,} of {stage['sequences']:,} sequences"
-        missing = f"  ({stage['missing'][0]})" if stage["missing"] else ""
-        yield f"{stage['title']:{width}} {text}{missing}"
+            text += f", {stage['sequences_done']:,} of {counted(stage['sequences'], 'sequence')}"
+        # Names of feature files are those of the released encoders: they stand in the JSON only.
+        if damaged := sum(not why.endswith(UNFINISHED) for why in stage["missing"]):
+            text += f"  ({damaged:,} missing, damaged or incomplete)"
+        yield f"{stage['title']:{width}} {text}"
+    titles = {stage["stage"]: stage["title"] for stage in run["stages"]}
     for failure in run["failed"][:SHOWN]:
-        count = f"{failure['sequences']:,} sequences of {failure['file']}"
+        count = f"{counted(failure['sequences'], 'sequence')} of {titles[failure['stage']]}"
         yield f"failed: {count}: {failure['error']}: {failure['message']}"
     if run["failed"]:
         yield "all that failed: failed_files.txt"
@@ -92,7 +96,12 @@ def _word(run: Json) -> str:
         return str(LockOwner(**run["owner"]))
     if state == "partial":
         count = sum(failure["sequences"] for failure in run["failed"])
-        return f"finished, but {count:,} sequences failed"
+        return f"finished, but {counted(count, 'sequence')} failed"
+    embedding = [stage for stage in run["stages"] if stage["sequences"]]
+    if state == "interrupted" and embedding:
+        done = sum(stage["sequences_done"] for stage in embedding)
+        share = 100 * done // sum(stage["sequences"] for stage in embedding)
+        return f"interrupted, {share} % of the embedding is kept"
     if state.startswith("legacy"):
         return f"{'finished ' if state.endswith('finished') else ''}run of version 1"
     return state

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import virnucpro.cli.shared as shared
-from virnucpro.formatting import counted, is_or_are, percent
+from virnucpro.formatting import counted, part_of, percent, regions_text
 from virnucpro.settings import DOUBTFUL
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ UNSCORED_REASONS = {
 }
 FILES = {
     "_report.html": "all of this as a page, with figures: open it in a browser",
-    "_virus.tsv": "the records called virus, the surest first",
+    "_virus.tsv": "the records classified as viral, the most certain first",
     "_virus.fna": "their sequences, and those of viral regions",
     "_virus.fastq.gz": "the same with qualities",
     "_virus_1.fastq.gz": "their first mates, with qualities",
     "_virus_2.fastq.gz": "their second mates, in the same order",
     "_virus_1.fna": "their first mates",
     "_virus_2.fna": "their second mates, in the same order",
-    "_regions.tsv": "the viral regions, with their places",
+    "_regions.tsv": "the viral regions, such as proviruses, with their places",
     "_regions.bed": "the same for genome browsers",
     "_regions.gff3": "the same for annotation programs",
     "_contigs.tsv": "every record, with its call and its score",
@@ -56,7 +56,7 @@ def outcome_text(outcome: Outcome, layout: Layout) -> list[str]:
         lines.append(f"{counted(total, noun)} could not be judged, and may be viral:")
         lines += [f"  {n:,} unscored: {UNSCORED_REASONS[r]}" for r, n in results.unscored.items()]
     if chunks := sum(results.chunks.values()):
-        lines.append(f"{results.chunks.get('scored', 0):,} of {chunks:,} chunks were scored.")
+        lines.append(f"{part_of(results.chunks.get('scored', 0), chunks, 'chunk')} scored.")
     if outcome.failed_records:
         lines.append(
             f"{counted(outcome.failed_records, noun)} could not be scored in full: see "
@@ -76,32 +76,26 @@ def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list
     """
     calls, records = results.calls, results.records
     if results.scored == 0:
-        return [f"None of the {counted(records, noun)} could be scored."]
+        return [f"{part_of(0, records, noun)} scored."]
     virus, nonvirus, undecided = (calls.get(c, 0) for c in ("virus", "nonvirus", "undecided"))
-    surely = f", {results.sure:,} of them surely (tier high)" if virus else ""
-    lines = [f"{virus:,} of {counted(records, noun)} {is_or_are(virus)} called virus{surely}."]
-    if more := results.with_regions:
-        lines.append(
-            f"{counted(more, 'more record')} {is_or_are(more)} not viral as a whole, but "
-            f"{'holds' if more == 1 else 'hold'} {counted(results.more_regions, 'viral region')}, "
-            f"such as proviruses."
-        )
-    lines.append(
-        f"{counted(nonvirus, noun)} {is_or_are(nonvirus)} called nonvirus, and "
-        f"{undecided:,} {is_or_are(undecided)} undecided."
-    )
+    sure = f", {results.sure:,} with high confidence" if virus else ""
+    lines = [f"{part_of(virus, records, noun)} classified as viral{sure}."]
     if virus and results.highest_rate > DOUBTFUL:
         lines.append(
-            f"Of the {noun}s called virus, an estimated {percent(results.highest_rate)} are none "
-            f"(column fdr). To keep this at {percent(DOUBTFUL)}, which leaves "
+            f"About {percent(results.highest_rate)} of these are probably not viruses (column "
+            f"fdr). To keep this at {percent(DOUBTFUL)}, which leaves "
             f"{virus - results.doubtful:,} of them: virnucpro call {shared.shown_path(root)} "
             f"--max-fdr {DOUBTFUL:g}"
         )
     elif virus and results.calibrated and not results.highest_rate:
         lines.append(
-            f"How many of these are none is not known (column fdr is NA): nearly all {noun}s look "
-            f"viral, so most are viruses, or their hosts are of an unknown kind."
+            f"How many of these are not viruses is not known (column fdr is NA): nearly all "
+            f"{noun}s look viral, so most are viruses, or their hosts are of an unknown kind."
         )
+    if results.regions:
+        numbers = (results.regions, results.more_regions, results.with_regions)
+        lines.append(f"{regions_text(*numbers)}.")
+    lines.append(f"The others: {nonvirus:,} classified as nonviral, {undecided:,} undecided.")
     return lines
 
 
@@ -113,7 +107,7 @@ def samples_text(samples: Sequence[Sample], folder: SamplesFolder, *, overview: 
     if outcomes and not any(outcome.computed for outcome in outcomes):
         lines.append("Nothing to compute: these runs were already finished.")
     finished = sum(sample.state == "finished" for sample in samples)
-    lines.append(f"{finished:,} of {len(samples):,} samples {is_or_are(finished)} finished.")
+    lines.append(f"{part_of(finished, len(samples), 'sample')} finished.")
     for sample in samples:
         if sample.state == "partial":
             lines.append(f"  {sample.name}: some records could not be scored in full")
@@ -122,7 +116,7 @@ def samples_text(samples: Sequence[Sample], folder: SamplesFolder, *, overview: 
     if outcomes:
         viral = sum(outcome.results.calls.get("virus", 0) for outcome in outcomes)
         records = sum(outcome.results.records for outcome in outcomes)
-        lines.append(f"{viral:,} of {counted(records, 'record')} {is_or_are(viral)} called virus.")
+        lines.append(f"{part_of(viral, records, 'record')} classified as viral.")
     lines.append(f"One row per sample: {shared.shown_path(folder.summary_table)}")
     if overview and folder.overview.exists():
         lines.append(f"All samples on one page: {shared.shown_path(folder.overview)}")

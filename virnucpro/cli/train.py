@@ -91,7 +91,7 @@ def download(
         of_group = files_of_group(listing, group, form)
         chosen = list(of_group)[: max_files or None]
         hint = "" if len(chosen) == len(of_group) else " (--max-files 0 takes all)"
-        shared.say(f"{group}: {len(chosen):,} of {len(of_group):,} files{hint}")
+        shared.say(f"{group}: {len(chosen):,} of {counted(len(of_group), 'file')}{hint}")
         files |= {path: of_group[path] for path in chosen}
     if dry_run:
         click.echo("\n".join(f"{mirror}/{path}" for path in files))
@@ -122,15 +122,15 @@ def download(
             screen.advance(1)
         if failed:
             screen.warn(
-                f"{failed:,} of {len(files):,} files could not be fetched; run the same command "
-                f"again, or try another --mirror; no table is written"
+                f"{failed:,} of {counted(len(files), 'file')} could not be fetched; run the same "
+                f"command again, or try another --mirror; no table is written"
             )
             return EXIT_PARTIAL
         if table.exists() and table.read_bytes() != text:
             screen.warn(f"{table} was changed and is left as it is; remove it to get a new one")
         else:
             Disk().save(table, text)
-    shared.say(f"{len(files):,} files are here; next: virnucpro train prepare {table} -o DATASET")
+    shared.say(f"{counted(len(files), 'file')}; next: virnucpro train prepare {table} -o DATASET")
     return EXIT_OK
 
 
@@ -238,7 +238,7 @@ def embed(dataset: Path, **options: Any) -> int:
         lines.append("Nothing to compute: all features are there and intact.")
     for result in results:
         failed = f", {result.failed:,} of them failed" if result.failed else ""
-        lines.append(f"{result.part}: {result.frames:,} frames embedded{failed}")
+        lines.append(f"{result.part}: {counted(result.frames, 'frame')} embedded{failed}")
     incomplete = any(result.failed for result in results)
     if incomplete:
         lines.append(
@@ -376,7 +376,7 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
         return
     lines = [
         f"{part}, {bases} bp: AUROC {'not defined' if row['auroc'] is None else row['auroc']} of "
-        f"{row['chunks']:,} chunks, {row['virus']:,} of them virus"
+        f"{counted(row['chunks'], 'chunk')}, {row['virus']:,} of virus"
         for part, lengths in report["chunk_auroc"].items()
         for bases, row in lengths.items()
     ]

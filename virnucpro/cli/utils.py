@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +15,7 @@ from virnucpro.cli.shared import FILE, FOLDER, argument, command, option
 from virnucpro.contracts import Json
 from virnucpro.errors import UsageError
 from virnucpro.formatting import counted, memory_size
-from virnucpro.settings import Bases
+from virnucpro.settings import SHIPPED_MODELS
 
 if TYPE_CHECKING:
     from virnucpro.results import PredictionRun
@@ -61,30 +61,34 @@ def list_devices(as_json: bool) -> None:
     argument("source", FILE, metavar="INPUT"),
     option("--input2 mates", FILE, "File of the second mates of pairs."),
     option("--interleaved", bool, "INPUT has both mates of pairs, one after the other."),
-    option("-e --expected-length", Bases, "Bases per chunk.", default=500),
+    common="model_type classifier chunk_length",
 )
-def validate(source: Path, mates: Path | None, interleaved: bool, expected_length: int) -> None:
+def validate(source: Path, mates: Path | None, interleaved: bool, **options: Any) -> None:
     """Say whether predict would accept an input.
 
     All of INPUT is read, and no file is written.
 
     Examples:
-      virnucpro utils validate R1.fq.gz --input2 R2.fq.gz
+      virnucpro utils validate R1.fq.gz --input2 R2.fq.gz -m lite
     """
     from virnucpro.io.input_summary import summarise_input
     from virnucpro.io.pairs import InputFiles
     from virnucpro.stages.chunking import duplicate_ids_error, input_notices
 
+    analysis = shared.configuration(options).analysis.resolved()
+    assert analysis.chunk_length is not None
+    shipped = SHIPPED_MODELS.get(analysis.model_type)
+    lengths = (shipped and shipped.chunk_lengths) or (analysis.chunk_length,)
     files = InputFiles(source, mates, interleaved=interleaved)
     summary = summarise_input(files)
     if summary.duplicates:
         raise duplicate_ids_error(files, summary)
     noun = "pair" if files.paired else "record"
     click.echo(
-        f"{files} can be used: {counted(summary.records, noun)}, {summary.bases:,} bases, "
+        f"{files} can be used: {counted(summary.records, noun)}, {counted(summary.bases, 'base')}, "
         f"median {summary.median_length:,}, longest {summary.longest:,}"
     )
-    for notice in input_notices(summary, expected_length):
+    for notice in input_notices(summary, min(lengths)):
         click.echo(f"warning: {notice}")
 
 

@@ -1,8 +1,8 @@
 """The network of the lite encoder: a chunk, both strands and all six frames, to one embedding.
 
-It reads words of six bases, at every place of both strands. One branch takes a word as six bases,
-the other one, frame by frame, as two codons. A word always has the same vector in a branch, so the
-first layer of a branch is a table, and the mean of three words goes on. Two convolutions follow,
+It reads k-mers of six bases, at every place of both strands. One branch takes a k-mer as six bases,
+the other one, frame by frame, as two codons. A k-mer always has the same vector in a branch, so the
+first layer of a branch is a table, and the mean of three of them goes on. Two convolutions follow,
 and then mostly means over all places. The design and the sizes follow DeepMicroClass (Hou et al.
 2024, NAR Genomics and Bioinformatics 6(2)), whose first layers are convolutions over bases and
 codons.

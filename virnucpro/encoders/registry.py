@@ -1,4 +1,4 @@
-"""Which encoder families there are, where a named encoder lies, and how to open it.
+"""Which encoder families there are, where a named encoder is, and how to open it.
 
 The command line imports this module, so torch is imported only when a family is: families are
 declared as ``module:object`` and imported when one of them is needed.

@@ -209,8 +209,16 @@ def assign(
     ``sources`` gives the stored names of each parameter; several are put one below the other.
 
     Raises:
-        ModelError: a name is missing, a shape differs, or a value is not finite in ``dtype``.
+        ModelError: a name is missing, a shape differs, a value is not finite in ``dtype``, or a
+            layer is stored that the module does not have.
     """
+    known = {key for keys in sources.values() for key in keys}
+    for key in weights.tensors:
+        if key not in known and re.sub(r"\.\d+\.", ".0.", key) in known:
+            raise ModelError(
+                f"{weights.place}: {key!r} is of a layer that its configuration does not have: the "
+                f"two do not belong together"
+            )
     state: dict[str, torch.Tensor] = {}
     for name, empty in module.state_dict().items():
         keys = sources[name]

@@ -9,6 +9,7 @@ import numpy as np
 
 from virnucpro.classifier.files import ClassifierInfo
 from virnucpro.errors import InputError, UsageError
+from virnucpro.formatting import counted
 from virnucpro.metrics.classification import calibration_error
 from virnucpro.metrics.temperature import HIGHEST, LOWEST, fit_temperature, log_loss
 from virnucpro.store.documents import parse_json
@@ -43,8 +44,8 @@ def fit_calibration(rows: DataFrame, before: float) -> Calibration:
     fewer = min(map(len, sides))
     if fewer < FEWEST_FRAMES:
         raise InputError(
-            f"{len(sides[0]):,} frames of virus and {len(sides[1]):,} of others are labelled and "
-            f"scored: calibration needs {FEWEST_FRAMES} of either"
+            f"labelled and scored: {counted(len(sides[0]), 'frame')} of virus and "
+            f"{len(sides[1]):,} of others; calibration needs {FEWEST_FRAMES} of either"
         )
     scores = np.concatenate([side[np.arange(fewer) * len(side) // fewer] for side in sides])
     margins = logit(np.clip(scores, NEAREST, 1 - NEAREST)) * before

@@ -9,6 +9,7 @@ import numpy as np
 
 from virnucpro.errors import InputError
 from virnucpro.evaluation.predictions import Predictions, read_table
+from virnucpro.formatting import counted
 from virnucpro.training.data.table import LABEL_WORDS
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ def join(predictions: Predictions, labels: DataFrame) -> Sample:
     scored = both.score.notna()
     if not scored.any():
         raise InputError(
-            f"none of the {len(rows):,} rows of {predictions.path} has a label and a score "
-            f"({len(rows) - len(both):,} have no label): check that the table labels the same "
+            f"{predictions.path}: of {counted(len(rows), 'row')} none has a label and a score "
+            f"({len(rows) - len(both):,} without a label): check that the table labels the same "
             f"records, by the first word of their headers"
         )
     classes = None

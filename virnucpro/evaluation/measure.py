@@ -103,8 +103,8 @@ class Evaluation(NamedTuple):
 def evaluate(sample: Sample, threshold: float | None) -> Evaluation:
     """Measure ``sample``, which has at least one row.
 
-    A row is called virus where its score is at least ``threshold``, or where ``predict`` called it
-    so if that is None.
+    A row is classified as viral where its score is at least ``threshold``, or, where that is None,
+    as ``predict`` did.
     """
     # With the highest score first, every slice is sorted, and its curves are quick.
     rows = sample.rows.sort_values("score", ascending=False, kind="stable", ignore_index=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from virnucpro.evaluation.measure import Evaluation, SliceResult
+from virnucpro.formatting import counted
 from virnucpro.metrics.classification import BINS, Bools, Floats
 from virnucpro.metrics.plots import BLACK, BLUE, GREY, ORANGE, OTHERS, plain_axes, png_of
 
@@ -68,7 +69,9 @@ def _roc(figure: Figure, evaluation: Evaluation) -> None:
     """Draw recall over the logarithm of the false positive rate: good models differ at its left."""
     from sklearn.metrics import roc_curve
 
-    axes = _axes(figure, "others called virus (false positive rate)", "viruses found (recall)")
+    axes = _axes(
+        figure, "others classified as viral (false positive rate)", "viruses found (recall)"
+    )
     least = 0.5 / int((~evaluation.sample.rows.virus).sum())  # half of a single false positive
     guessing = np.geomspace(least, 1, 200)
     axes.plot(guessing, guessing, color=GREY, linewidth=1, label="guessing 0.5")
@@ -83,7 +86,7 @@ def _roc(figure: Figure, evaluation: Evaluation) -> None:
 def _precision_recall(figure: Figure, evaluation: Evaluation) -> None:
     from sklearn.metrics import precision_recall_curve
 
-    axes = _axes(figure, "viruses found (recall)", "called virus and right (precision)")
+    axes = _axes(figure, "viruses found (recall)", "classified as viral and right (precision)")
     share = float(evaluation.sample.rows.virus.mean())
     axes.axhline(share, color=GREY, linewidth=1, label=f"guessing {share:.3f}")
     for result, virus, scores, style in _lines(evaluation):
@@ -118,7 +121,7 @@ def _scores(figure: Figure, evaluation: Evaluation) -> None:
         if len(scores):
             shares = np.histogram(scores, edges)[0] / len(scores)
             axes.stairs(shares, edges, fill=True, color=colour, alpha=0.25)
-            label = f"{name}, {len(scores):,} rows"
+            label = f"{name}, {counted(len(scores), 'row')}"
             axes.stairs(shares, edges, color=colour, linewidth=1.8, linestyle=dash, label=label)
     if evaluation.threshold is not None:
         label = f"threshold {evaluation.threshold:g}"

@@ -11,7 +11,7 @@ from virnucpro.contracts import Json
 from virnucpro.evaluation.calibration import Calibration
 from virnucpro.evaluation.measure import Evaluation, SliceResult
 from virnucpro.evaluation.predictions import SCORE_FORMULAS
-from virnucpro.formatting import markdown_table, markdown_text
+from virnucpro.formatting import counted, markdown_table, markdown_text
 from virnucpro.metrics.bootstrap import RESAMPLES
 from virnucpro.metrics.classification import metric_text
 from virnucpro.tables import EVALUATION
@@ -94,7 +94,7 @@ def as_terminal(evaluation: Evaluation, calibration: Calibration | None, folder:
     lines = [*_sentences(evaluation, calibration)]
     lines.append(pandas.DataFrame(rows[:SHOWN]).to_string(index=False, columns=_TERMINAL))
     if len(rows) > SHOWN:
-        lines.append(f"{len(rows) - SHOWN:,} more groups: evaluation.tsv")
+        lines.append(f"{counted(len(rows) - SHOWN, 'more group')}: evaluation.tsv")
     report = folder / "evaluation.md"
     return "\n".join([*lines, f"The report is {report}. Tables and plots are in the same folder."])
 
@@ -114,13 +114,13 @@ def _sentences(evaluation: Evaluation, calibration: Calibration | None) -> Itera
     """Yield sentences on what was measured, on what could not be measured, and why."""
     counts, metrics = evaluation.sample.counts, evaluation.overall.metrics
     yield (
-        f"{counts['used']:,} of {counts['rows']:,} rows have a label and a score, "
-        f"{counts['unlabelled']:,} have no label."
+        f"With a label and a score: {counts['used']:,} of {counted(counts['rows'], 'row')}; "
+        f"without a label: {counts['unlabelled']:,}."
     )
     for row in counts["unscored"]:
-        yield f"{row['rows']:,} rows of {row['label']} have no score: {row['status']}."
+        yield f"Without a score: {counted(row['rows'], 'row')} of {row['label']}, {row['status']}."
     for label, records in counts["labelled_records_without_a_row"].items():
-        yield f"{records:,} labelled records of {label} have no row in the predictions."
+        yield f"Not in the predictions: {counted(records, 'labelled record')} of {label}."
     if missed := len(evaluation.sample.missed):
         yield (
             f"Recall is {metric_text(metrics['recall'])} of the viruses with a score, and "
@@ -129,7 +129,7 @@ def _sentences(evaluation: Evaluation, calibration: Calibration | None) -> Itera
         )
     if trained := counts["rows_of_the_training_part"]:
         yield (
-            f"Note: {trained:,} of these rows are of records in the training part: a classifier "
+            f"Note: {counted(trained, 'row')} of records in the training part: a classifier "
             f"trained on them looks better than it is."
         )
     if c := calibration:
@@ -149,17 +149,17 @@ def as_markdown(
 ) -> str:
     """Return ``evaluation.md``. ``facts`` are the files, the level and the threshold."""
     level, threshold, overall = facts["level"], facts["threshold"], evaluation.overall
-    cut = "called as by `predict`" if threshold is None else f"called virus from {threshold:g} on"
+    rule = "classified as by `predict`" if threshold is None else f"viral from {threshold:g} on"
     m = overall.metrics
     confusion = [("virus", m["tp"], m["fn"]), ("others", m["fp"], m["tn"])]
     parts = [
         "# Evaluation",
         f"Predictions: {markdown_text(facts['predictions']['file'])}, one row per {level}.\n"
         f"Labels: {markdown_text(facts['labels']['file'])}.\n"
-        f"Score: `{SCORE_FORMULAS[level]}`; {cut}.",
+        f"Score: `{SCORE_FORMULAS[level]}`; {rule}.",
         "\n".join(f"- {line}" for line in _sentences(evaluation, calibration)),
         "## All rows",
-        markdown_table(("truth", "called virus", "called others"), confusion),
+        markdown_table(("truth", "classified as viral", "as others"), confusion),
         markdown_table(("metric", "value (95 %)"), _cells(overall).items()),
     ]
     for title, results in (

@@ -15,6 +15,7 @@ from virnucpro.evaluation.measure import evaluate
 from virnucpro.evaluation.plots import PLOTS, draw_plots
 from virnucpro.evaluation.predictions import Level, find_predictions
 from virnucpro.evaluation.report import as_json, as_markdown, as_terminal, as_tsv
+from virnucpro.formatting import counted
 from virnucpro.store.disk import sha256_of
 
 REPORT = "evaluation.json"
@@ -63,7 +64,7 @@ def run_evaluation(
         notify(f"reading {labels} and {predictions.path}; results go to {folder}")
         known = read_labels(labels)
         sample = join(predictions, known)
-        notify(f"measuring {len(sample.rows):,} rows, with intervals over genomes")
+        notify(f"measuring {counted(len(sample.rows), 'row')}, with intervals over genomes")
         evaluation = evaluate(sample, threshold)
         calibration, calibrated = None, b""
         if classifier is not None:

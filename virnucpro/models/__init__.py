@@ -1,1 +1,1 @@
-"""Models on disk: which there are, where they lie, how they get there, whether they are intact."""
+"""Models on disk: which there are, where they are, how they get there, whether they are intact."""

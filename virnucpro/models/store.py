@@ -1,4 +1,4 @@
-"""Where models lie, and whether they are unchanged since they were first seen.
+"""Where models are, and whether they are unchanged since they were first seen.
 
 They are looked up where existing users already have them: torch hub's folder, the Hugging Face
 cache, and ``~/.cache/virnucpro/models``. Folders follow the standard variables (``TORCH_HOME``,

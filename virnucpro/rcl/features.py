@@ -23,6 +23,7 @@ from virnucpro.compute.threads import one_thread
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import InputError, UsageError
+from virnucpro.formatting import counted
 from virnucpro.rcl.encodings import ResidueEncoding
 
 KEY = "virnucpro"  # of the metadata
@@ -41,7 +42,7 @@ class StoredFeatures:
         """Raise InputError where some of the ``sequences`` have no features."""
         missing = {sequence_key(sequence) for sequence in sequences} - _opened(self.files).keys()
         if missing:
-            raise InputError(f"{len(missing):,} proteins have no features: {AGAIN}")
+            raise InputError(f"without features: {counted(len(missing), 'protein')}; {AGAIN}")
 
     def encode(self, sequence: str) -> npt.NDArray[np.float32]:
         """Return the features of a protein, float32 ``[len(sequence), width]``."""

@@ -72,7 +72,7 @@ def read_proteins(
                 for reason, lines in skipped.items()
             ]
             count = sum(map(len, skipped.values()))
-            warnings.append(f"{path}: {count:,} rows are skipped: {'; '.join(texts)}")
+            warnings.append(f"{path}: skipped {counted(count, 'row')}: {'; '.join(texts)}")
         if len(proteins) == used:
             raise InputError(warnings[-1] if skipped else f"{path} has no rows below its header")
     return proteins, warnings
@@ -117,10 +117,10 @@ def row_problem(row: Mapping[str, str], *, with_rcl: bool, max_length: int = LON
     if not (start.is_integer() and end.is_integer()):
         return "without an RCL: rcl_start or rcl_end is not a whole number"
     if not 1 <= start <= end <= len(sequence):
-        return "whose RCL lies outside the sequence, or ends before it starts"
+        return "whose RCL is outside the sequence, or ends before it starts"
     annotated = "".join(row.get("rcl_seq", "").split()).upper()
     if annotated and annotated != sequence[int(start) - 1 : int(end)].upper():
-        return "whose rcl_seq is not what lies at its coordinates"
+        return "whose rcl_seq is not the sequence at its coordinates"
     return None
 
 

@@ -37,8 +37,8 @@ class Tally(NamedTuple):
 class Content:
     """Everything that a report shows of the table of records.
 
-    ``counts`` are the records of the tier high called virus (``sure``), ``regions``, and records
-    that hold regions and are not called virus (``hosts``), with the bases of these regions.
+    ``counts`` are the records classified as viral of the tier high (``sure``), ``regions``, and of
+    other records those that hold regions (``hosts``), these regions, and their bases.
     """
 
     run: PredictionRun
@@ -47,11 +47,11 @@ class Content:
     figures: npt.NDArray[Any]  # a row per record, with the fields of FIGURES
     counts: Counter[str]
     tracked: list[ContigRow]  # the records that get a track, in the order of the page
-    others: list[ContigRow]  # the records that are not called virus and get a row in the table
+    others: list[ContigRow]  # not classified as viral, with a row in the table
 
     @cached_property
     def tallies(self) -> dict[str, Tally]:
-        """Records and bases by call, and of records with regions that are not called virus."""
+        """Records and bases by call, and of records with regions not classified as viral."""
         tallies = {"region": Tally(self.counts["hosts"], self.counts["host_bases"])}
         for call in CALLS:
             lengths = self.of_call(call)["length"]
@@ -66,8 +66,7 @@ class Content:
     @cached_property
     def noun(self) -> str:
         """What a record of the input is: ``record``, or ``pair`` of reads."""
-        files = self.run.record["input"]
-        return "pair" if "mates" in files or "interleaved" in files else "record"
+        return "pair" if self.run.paired else "record"
 
     @cached_property
     def records(self) -> int:
@@ -117,6 +116,7 @@ def read_content(run: PredictionRun) -> Content:
                 score = row.virus_score or 0.0 if row.call == "undecided" else 0.0
                 _offer(others[row.call], MOST_OTHER_ROWS, row, score, row.length, -number)
                 counts["hosts"] += row.regions > 0
+                counts["more_regions"] += row.regions
                 counts["host_bases"] += row.viral_bases if row.regions else 0
             if row.chunks >= FEWEST_CHUNKS:
                 _offer(tracked, MOST_TRACKS, row, row.regions > 0, row.length, -number)

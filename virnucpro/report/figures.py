@@ -68,7 +68,7 @@ def draw_figures(content: Content) -> Iterator[tuple[str, str, str]]:
         "Virus score and length": _scatter,
     }
     if content.calibrated:
-        figures["Estimated errors, and records called virus"] = _rates
+        figures["Estimated errors, and records classified as viral"] = _rates
     for title, draw in figures.items():
         with page_style(title):
             figure = Figure(figsize=(5.6, 3.5))
@@ -119,15 +119,15 @@ def _histogram(axes: Axes, content: Content) -> str:
     axes.yaxis.set_minor_formatter("")
     axes.set(xlim=(-1, 1), xticks=_SCORES, xlabel="virus score", ylabel="records (log scale)")
     axes.set_ylim(bottom=0.7)
-    for cut in (NONVIRUS_BELOW, content.cuts.min_score):
-        axes.axvline(cut, color=_TEXT, linestyle="--", linewidth=1)
+    for threshold in (NONVIRUS_BELOW, content.cuts.min_score):
+        axes.axvline(threshold, color=_TEXT, linestyle="--", linewidth=1)
     axes.legend(**_LEGEND)
     tallies = content.tallies
     return (
-        f"{counted(content.scored, 'record')} with a score: {tallies['nonvirus'].records:,} called "
-        f"nonvirus (below {NONVIRUS_BELOW:g}), {tallies['virus'].records:,} called virus (above "
-        f"{content.cuts.min_score:g}), {tallies['undecided'].records:,} undecided. The dashed "
-        f"lines are these cuts."
+        f"{counted(content.scored, 'record')} with a score: {tallies['nonvirus'].records:,} "
+        f"classified as nonviral (below {NONVIRUS_BELOW:g}), {tallies['virus'].records:,} as viral "
+        f"(above {content.cuts.min_score:g}), {tallies['undecided'].records:,} undecided. The "
+        f"dashed lines are these thresholds."
     )
 
 
@@ -169,7 +169,7 @@ def _scatter(axes: Axes, content: Content) -> str:
 
 
 def _rates(axes: Axes, content: Content) -> str:
-    """Draw the false discovery rate over the number of records that would be called virus."""
+    """Draw the false discovery rate over the number of records classified as viral."""
     virus, rates = content.of_call("virus")["fdr"], np.sort(content.figures["fdr"])
     rates = rates[~np.isnan(rates)]
     shown = np.unique(np.linspace(0, len(rates) - 1, 500).astype(np.int64))
@@ -179,11 +179,11 @@ def _rates(axes: Axes, content: Content) -> str:
         now = float(np.nanmax(virus))
         axes.plot([called], [now], "o", color=_TEXT)
         axes.annotate(f"  this run: {called:,}", (called, now), va="top")
-    axes.set(xlabel="records called virus, the surest first", ylabel="estimated fdr")
+    axes.set(xlabel="records classified as viral, the most certain first", ylabel="estimated fdr")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     within = [f"{int((rates <= most).sum()):,} at {percent(most)}" for most in (0.01, 0.05, 0.1)]
     return (
-        f"How many records can be called virus at which estimated false discovery rate: "
-        f"{', '.join(within)}. This run calls {called:,}."
+        f"How many records can be classified as viral at which estimated false discovery rate: "
+        f"{', '.join(within)}. This run has {called:,}."
     )

@@ -68,7 +68,7 @@ function table() {
     const here = rows.filter((row) => row.kind === kind).length;
     const left = tile && here < Number(tile.dataset.total)
       ? `. This page has ${here.toLocaleString("en")} of ${Number(tile.dataset.total).toLocaleString("en")}; the files have all` : "";
-    byId("count").textContent = `${shown.length.toLocaleString("en")} rows match${more}${left}.`;
+    byId("count").textContent = `Matching rows: ${shown.length.toLocaleString("en")}${more}${left}.`;
     byId("all").hidden = drawn.length === shown.length;
     tiles.forEach((each) => each.setAttribute("aria-pressed", String(each.dataset.kind === kind)));
   }
@@ -106,7 +106,7 @@ function table() {
   byId("all").addEventListener("click", () => { all = true; show(); });
   byId("copy").addEventListener("click", async () => {
     const done = await copy(shown.map((row) => row.cells[0]).join("\n") + "\n");
-    byId("count").textContent = done ? `${shown.length} ids are copied.` : "The browser does not allow copying.";
+    byId("count").textContent = done ? `Copied ids: ${shown.length.toLocaleString("en")}.` : "The browser does not allow copying.";
   });
   byId("download").addEventListener("click", () => {
     const lines = [heads.map((head) => head.textContent), ...shown.map((row) => row.cells)];

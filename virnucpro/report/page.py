@@ -12,9 +12,10 @@ import numpy as np
 from virnucpro.errors import InputError
 from virnucpro.formatting import (
     counted,
-    is_or_are,
     memory_size,
+    part_of,
     percent,
+    regions_text,
     seconds_text,
     short_number,
 )
@@ -100,21 +101,21 @@ def warnings(content: Content) -> Iterator[str]:
         )
     if highest_rate > DOUBTFUL:
         yield (
-            f"Of the {content.noun}s called virus, an estimated {percent(highest_rate)} "
-            f"are none. Take those of the tier high, or those with a small fdr."
+            f"About {percent(highest_rate)} of the {content.noun}s classified as viral are "
+            f"probably not viruses. Take those of the tier high, or those with a small fdr."
         )
     records, bases = content.tallies["unscored"]
     if max(records / max(content.records, 1), bases / max(content.bases, 1)) >= NOTEWORTHY:
         yield (
-            f"{counted(records, content.noun)} ({share(records, content.records)}, and "
-            f"{share(bases, content.bases)} of the bases) were not judged, because "
-            f"nothing of them could be scored. They may be viral."
+            f"Not judged: {counted(records, content.noun)} ({share(records, content.records)}, "
+            f"and {share(bases, content.bases)} of the bases), because nothing of them could be "
+            f"scored. They may be viral."
         )
     short = int((2 * content.figures["length"] < content.chunk_length).sum())
     if short > NOTEWORTHY * content.records:
         yield (
-            f"{counted(short, content.noun)} ({share(short, content.records)}) are "
-            f"shorter than half a chunk. The model was trained with chunks of "
+            f"Shorter than half a chunk: {counted(short, content.noun)} "
+            f"({share(short, content.records)}). The model was trained with chunks of "
             f"{content.chunk_length:,} bases and knows less about such short ones."
         )
     if summary.failures:
@@ -137,21 +138,22 @@ def answer_section(content: Content) -> Iterator[str]:
     paths = [files["path"], *([files["mates"]["path"]] if "mates" in files else [])]
     names = ["standard input" if path == "-" else Path(str(path)).name for path in paths]
     records, bases = counted(content.records, content.noun), counted(content.bases, "base")
-    virus, hosts = content.tallies["virus"], content.tallies["region"].records
-    text = f"{virus.records:,} of {records} {is_or_are(virus.records)} called virus"
+    virus, counts = content.tallies["virus"], content.counts
+    text = f"{part_of(virus.records, content.records, content.noun)} classified as viral"
     if virus.records:
-        text += f", {content.counts['sure']:,} of them surely; these are {virus.bases:,} of {bases}"
-    if hosts:
-        verb = "holds" if hosts == 1 else "hold"
-        text += f". {counted(hosts, 'more record')} {verb} viral regions, such as proviruses"
+        text += f", {counts['sure']:,} with high confidence; these are {virus.bases:,} of {bases}"
+    if counts["regions"]:
+        numbers = (counts["regions"], counts["more_regions"], counts["hosts"])
+        text += f". {regions_text(*numbers)}"
     if not content.scored:
-        text = f"None of the {records} could be scored, so nothing is said about them"
+        nothing = part_of(0, content.records, content.noun)
+        text = f"{nothing} scored, so there are no calls"
     yield f'<p class="answer">{escape(text)}.</p>'
     yield definitions(
         {
             "Input": f"{' and '.join(names)}: {records}, {bases}",
             "Model": f"{model}, chunks of {content.chunk_length:,} bases",
-            "Called virus": ", ".join(conditions),
+            "Classified as viral": ", ".join(conditions),
             "Finished": str(record["finished"]).replace("T", " "),
         }
     )
@@ -170,7 +172,8 @@ def tiles_section(content: Content) -> Iterator[str]:
         remark = f"{share(records, content.records)} of the {noun}s"
         if kind == "region":
             total = content.counts["regions"]
-            remark = "called nonvirus or undecided; the bases are those of the regions"
+            remark = f"{regions_text(total, content.counts['more_regions'], records)}; "
+            remark += "bases of these regions only"
         yield (
             f'<button type="button" class="tile {kind}" data-kind="{kind}" data-total="{total}">'
             f'<span>{name}</span><span class="number">{records:,}</span>'
@@ -299,7 +302,8 @@ def next_section(content: Content) -> Iterator[str]:
     layout = Layout(content.run.folder, content.run.stem)
     fasta = layout.virus_fasta.name
     text = (
-        f"{file_link(fasta)} has the records called virus and the viral regions of other records."
+        f"{file_link(fasta)} has the records classified as viral and the viral regions of other "
+        f"records."
     )
     if reads := [file_link(path.name) for path in layout.virus_reads if path.is_file()]:
         words = "has them" if len(reads) == 1 else "have the mates of these pairs"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from itertools import islice
 
+from virnucpro.formatting import counted
 from virnucpro.report.content import Content
 from virnucpro.report.document import KINDS, file_link
 from virnucpro.stages.calls import LITTLE
@@ -46,8 +47,9 @@ def table_section(content: Content) -> Iterator[str]:
         yield "<p>There are no records.</p>"
     if len(rows) < content.records + content.counts["regions"]:
         yield (
-            f'<p class="muted">This page has {len(rows):,} rows: the surest viruses first, then '
-            f"regions, then some of the other records. It holds at most {MOST_ROWS:,}.</p>"
+            f'<p class="muted">This page has {counted(len(rows), "row")}: the most certain viruses '
+            f"first, then regions, then some of the other records. It holds at most "
+            f"{MOST_ROWS:,}.</p>"
         )
     name = escape(f"{stem}_rows.tsv")
     yield _CONTROLS.format(name=name, fdr=_FDR if content.calibrated else "")

@@ -91,7 +91,7 @@ def read_tracks(run: PredictionRun, records: Sequence[ContigRow]) -> list[Track]
                 if not left:
                     break
         if left:
-            raise ValueError(f"{left:,} chunks are missing")
+            raise ValueError(f"missing: {counted(left, 'chunk')}")
     except (OSError, LookupError, ValueError) as error:
         raise InputError(
             f"{path} cannot be read ({error}); the command that made it restores it"
@@ -154,7 +154,7 @@ def track_picture(track: Track, suffix: str) -> bytes:
     figure, id = draw_track(track), track.row.record
     name = id[:LONGEST_TITLE] + ("…" if len(id) > LONGEST_TITLE else "")
     call = "" if track.row.virus_score is None else f"{track.row.call}, "
-    title = f"{name}, {track.row.length:,} bases: {call}{track.score_text}"
+    title = f"{name}, {counted(track.row.length, 'base')}: {call}{track.score_text}"
     figure.suptitle(title, y=1.1, parse_math=False)
     figure.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     figure.axes[0].set(xlabel="base", ylabel="virus less others")

@@ -23,8 +23,8 @@ NamedRuns = Sequence[tuple[str, PredictionRun]]
 """Finished runs, and what they are called in an overview."""
 
 
-def overview_page(samples: NamedRuns, folder: Path) -> str:
-    """Return the overview as a page that will lie in ``folder``."""
+def overview_page(samples: NamedRuns, failed: Sequence[tuple[str, str]], folder: Path) -> str:
+    """Return the overview as a page for ``folder``."""
     calls = {kind: name for kind, name in KINDS.items() if kind != "region"}
     heads, rows = ["sample", "model", "records", *calls.values(), "with regions"], []
     for name, run in samples:
@@ -37,9 +37,11 @@ def overview_page(samples: NamedRuns, folder: Path) -> str:
         "<h1>VirNucPro: overview</h1>",
         f"<p>{counted(len(samples), 'sample')}. Each name leads to the report of the sample.</p>",
         grid(heads, rows, numeric=2),
-        '<p class="muted">With regions: records that are not called virus and hold viral '
+        '<p class="muted">With regions: records that are not classified as viral and hold viral '
         "regions.</p>",
     ]
+    if failed:
+        body += ["<h2>Samples that failed</h2>", grid(["sample", "why"], failed, numeric=2)]
     return page("VirNucPro: overview", body)
 
 
@@ -75,9 +77,14 @@ def write_report(run: PredictionRun, disk: Disk, *, again: bool = False) -> Path
     return layout.report
 
 
-def write_overview(path: Path, runs: NamedRuns, disk: Disk) -> None:
-    """Write the overview of runs; see :func:`write_report` for the errors that it raises."""
-    text = overview_page(runs, path.absolute().parent)
+def write_overview(
+    path: Path, runs: NamedRuns, disk: Disk, failed: Sequence[tuple[str, str]] = ()
+) -> None:
+    """Write the overview of runs, and of the samples that ``failed`` with the reasons.
+
+    See :func:`write_report` for the errors that it raises.
+    """
+    text = overview_page(runs, failed, path.absolute().parent)
     _replace(path, earlier_page(path), text, __version__, disk)
 
 

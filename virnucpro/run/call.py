@@ -1,4 +1,4 @@
-"""The last stage of finished runs carried out again, with other cuts.
+"""The last stage of finished runs carried out again, with other thresholds.
 
 Imports no torch: neither the models of the run nor its classifier have to be there.
 """
@@ -35,7 +35,7 @@ from virnucpro.version import __version__
 
 
 class CalledRun(NamedTuple):
-    """A run whose tables are those of the asked cuts now; ``changed`` if they were not before.
+    """A run whose tables have the asked thresholds now; ``changed`` if they were not so before.
 
     ``noun`` says what gets a call: ``record`` or ``pair``.
     """
@@ -55,7 +55,7 @@ def call_again(
     progress: StepProgress,
     emit: Emit,
 ) -> list[CalledRun]:
-    """Write the tables of all runs with other cuts; a run that has these cuts is left alone.
+    """Write the tables of all runs with other thresholds; a run that has these is left alone.
 
     ``stems`` are the names of runs, empty for all, and ``inputs`` files that runs were made from,
     where they are not in their places any more. The table and the overview of several inputs have
@@ -99,7 +99,7 @@ def _called(
     progress: StepProgress,
     emit: Emit,
 ) -> CalledRun:
-    """Write the tables of a run, unless they are those of the asked cuts.
+    """Write the tables of a run, unless they are those of the asked thresholds.
 
     Its receipt is replaced when they are complete. After a kill half way, the old one still proves
     what they are made from, and the same command writes them all again.

@@ -25,6 +25,7 @@ from virnucpro.run.features import (
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.workers import WorkerTable
 from virnucpro.store.documents import sealed
+from virnucpro.store.ledger import UNFINISHED
 from virnucpro.store.legacy import is_new_legacy_run
 
 # What later stages of the host take of the time that translation took in this run, measured with
@@ -158,7 +159,7 @@ def carry_out_stage(
             tasks = [tasks[number - 1] for number in files[run]]
         found = [(task, run.ledger.check(task)) for task in tasks]
         stale = [task for task, reason in found if reason]
-        reasons.update(reason for _, reason in found if reason not in ("", "no receipt"))
+        reasons.update(reason for _, reason in found if reason not in ("", UNFINISHED))
         if stale and run.unscored is None and stage.bytes_per_frame:
             require_space(run, missing_bytes(run), sum(run.frames))
         planned += tasks

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from virnucpro.errors import OutputError
 from virnucpro.events import Emit, Notice
-from virnucpro.formatting import byte_size
+from virnucpro.formatting import byte_size, counted
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.run.run import Run
 from virnucpro.store.disk import AGAIN
@@ -56,9 +56,9 @@ def files_to_score(run: Run, emit: Emit) -> list[int] | None:
         emit(
             Notice(
                 "info",
-                f"the features of {frames:,} frames take {byte_size(frames * run.bytes_per_frame)} "
-                f"({byte_size(free)} are free): they are not kept, but removed when they are "
-                f"scored, at most {most:,} at a time",
+                f"the features of {counted(frames, 'frame')} take "
+                f"{byte_size(frames * run.bytes_per_frame)} ({byte_size(free)} are free): they are "
+                f"not kept, but removed when they are scored, at most {most:,} at a time",
             )
         )
     return pending
@@ -75,8 +75,9 @@ def require_space(run: Run, needed: int, frames: int) -> None:
     free = shutil.disk_usage(run.layout.root).free
     if needed > free:
         raise OutputError(
-            f"{run.layout.root} has {byte_size(free)} free, but the features of {frames:,} frames "
-            f"need {byte_size(needed)}: free some space or move the folder, then {AGAIN}"
+            f"{run.layout.root} has {byte_size(free)} free, but the features of "
+            f"{counted(frames, 'frame')} need {byte_size(needed)}: free some space or move the "
+            f"folder, then {AGAIN}"
         )
 
 

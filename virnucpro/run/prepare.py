@@ -34,7 +34,7 @@ DEDUP = "identical sequences"
 
 @dataclass(frozen=True)
 class Models:
-    """The models of a command, and what a record needs to be called virus by them."""
+    """The models of a command, and what a record needs to be classified as viral by them."""
 
     encoders: EncoderSetup
     classifier: ClassifierInfo

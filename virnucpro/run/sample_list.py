@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -48,8 +49,13 @@ class Sample:
 
 
 def named_files(sources: Sequence[str]) -> list[Sample]:
-    """Return several inputs as samples, which are named after the files."""
-    samples = [Sample(stem_of(file), file) for file in dict.fromkeys(sources)]
+    """Return several inputs as samples, named after the files; those of one name, the folders."""
+    files = {file: stem_of(file) for file in sources}
+    counts = Counter(stem.casefold() for stem in files.values())
+    samples = [
+        Sample(Path(file).absolute().parent.name if counts[stem.casefold()] > 1 else stem, file)
+        for file, stem in files.items()
+    ]
     if problem := _problem(samples):
         raise UsageError(f"{problem}; rename a file, or give names with --input-list")
     return samples
@@ -231,10 +237,12 @@ def renew_samples(root: Path) -> str:
 
 
 def overview_problem(folder: SamplesFolder) -> str:
-    """Write the overview of all samples with results; return what was in the way, if anything."""
+    """Write the overview, if any sample has results; return what was in the way, if anything."""
     try:
         if runs := runs_of_samples(folder.root):
-            write_overview(folder.overview, runs, Disk())
+            samples = samples_of(folder.root).values()
+            failed = [(each.name, each.message) for each in samples if each.state == "failed"]
+            write_overview(folder.overview, runs, Disk(), failed)
     except (InputError, UsageError) as error:
         return f"no overview was written: {error}"
     return ""

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from virnucpro.contracts import SPLITTING, Json
-from virnucpro.formatting import clock_time
+from virnucpro.formatting import clock_time, counted
 from virnucpro.layout import Layout, OutputFolder, receipt_beside
 from virnucpro.store import legacy
 from virnucpro.store.documents import unsealed
@@ -52,8 +52,8 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
         if legacy.is_legacy_run(layout):
             files = status["legacy_feature_files"] = len(legacy.feature_files(layout))
             text = (
-                f"predict --resume would use those of its {files:,} feature files that are right, "
-                f"and compute everything else; time unknown"
+                f"predict --resume would use those of its {counted(files, 'feature file')} that "
+                f"are right, and compute everything else; time unknown"
             )
             if finished := legacy.is_finished(layout):
                 text = "predict --resume would change nothing"
@@ -120,7 +120,7 @@ def _stages(
                 row["missing"].append(f"{name}: {receipt}")
                 continue
             if receipt.failed:
-                row["missing"].append(f"{name}: {len(receipt.failed)} sequences failed")
+                row["missing"].append(f"{name}: {counted(len(receipt.failed), 'sequence')} failed")
             for failure in receipt.failures:
                 facts = {"stage": failure.stage, "file": failure.file, "error": failure.error}
                 failed.append({**facts, "message": failure.message, "sequences": len(failure.ids)})
@@ -158,7 +158,7 @@ def _resume_text(todo: Sequence[Json], seconds: float | None, command: str) -> s
     for row in todo:
         count = "sequences still to be counted"
         if row["sequences"] is not None:
-            count = f"{row['sequences'] - row['sequences_done']:,} sequences"
+            count = counted(row["sequences"] - row["sequences_done"], "sequence")
         stages.append(f"{row['title']} of {count}" if row["embeds"] else row["title"])
     duration = "time unknown"  # of the embedding; the other stages are quick
     if seconds is not None:

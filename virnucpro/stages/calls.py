@@ -187,7 +187,7 @@ def rates_by_chance(chances: Floats) -> Floats:
 def contig_fdr(probabilities: Floats, chunks: Ints, model: ContigModel | None = None) -> Floats:
     """Return ``[contigs]``, the false discovery rate of every contig; NaN where nothing was scored.
 
-    It is the rate if the contig and all that look at least as viral were called virus.
+    It is the rate if the contig and all that look at least as viral were classified as viral.
     ``probabilities`` ``[n]`` are those of :func:`record_probabilities` with this ``model``, contig
     by contig; ``chunks`` ``[contigs]`` says how many each contig has.
     """
@@ -202,7 +202,7 @@ def contig_fdr(probabilities: Floats, chunks: Ints, model: ContigModel | None = 
     if len(counts) >= FEWEST:
         share = virus_share(probabilities, np.repeat(1 / counts, counts))
         # A larger share would lower every rate. Where the classifier is less sure than calibrated,
-        # the estimate runs to 1, and all contigs would be called virus at a rate of 0.
+        # the estimate runs to 1, and all contigs would be viral at a rate of 0.
         probabilities = at_share(probabilities, min(share, TRAINED_SHARE))
     starts = np.cumsum(counts) - counts
     fdr[scored] = running_mean_of_errors(np.add.reduceat(probabilities, starts) / counts)

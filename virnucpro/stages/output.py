@@ -35,7 +35,6 @@ from virnucpro.store.disk import HashedFile, OutputWriter, gzip_into
 from virnucpro.store.documents import parse_json
 from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, PAIRS, REGIONS, VIRUS
 
-PLAIN = 7  # outputs that are always there; then those of FASTQ reads and of pairs
 BASES_PER_LINE = 80  # of FASTA for people, as NCBI writes it
 BASES_AT_A_TIME = 8192 * BASES_PER_LINE  # are written together
 RECORDS_AT_A_TIME = 1000  # of those classified as viral get their kinds together
@@ -53,13 +52,13 @@ class OutputFigures(TaskFigures):
     statuses: Mapping[str, int]  # records by status
     calls: Mapping[str, int]  # records by call
     chunks: Mapping[str, int]  # chunks by status
-    sure: int  # records called virus of the tier ``high``
-    doubtful: int  # records called virus with a false discovery rate above ``DOUBTFUL``
+    sure: int  # records classified as viral of the tier ``high``
+    doubtful: int  # records classified as viral with a false discovery rate above ``DOUBTFUL``
     regions: int  # viral regions in all records
-    with_regions: int  # records that are not called virus and hold viral regions
+    with_regions: int  # records that are not classified as viral and hold viral regions
     more_regions: int  # viral regions in these
-    highest_rate: float  # of a record called virus; 0 where there is none
-    cuts: Cuts  # what a record needed to be called virus
+    highest_rate: float  # of a record classified as viral; 0 where there is none
+    cuts: Cuts  # what a record needed to be classified as viral
     calibrated: bool  # whether the scores of the classifier are calibrated
     contig_model: tuple[float, ...]  # its coefficients; empty for none
 
@@ -94,13 +93,21 @@ def result_counts(figures: OutputFigures) -> dict[str, Json]:
 class ResultFiles:
     """Writes all files of results, and counts what they hold."""
 
-    def __init__(self, files: Sequence[OutputWriter], fastq: Sequence[GzipFile]) -> None:
+    def __init__(
+        self, files: Sequence[OutputWriter], fastq: Sequence[GzipFile] = (), *, paired: bool = False
+    ) -> None:
         """Begin the ``files``, in the order of the outputs of :class:`OutputStage`.
 
         ``fastq`` compress into the last ones: one file, or one for each of both mates.
         """
-        self._chunks, self._contigs, self._virus, self._regions = tables = files[:4]
-        self._bed, self._gff3, self._fasta, *self._mates = files[4:]
+        self._chunks, self._contigs, self._virus, self._fasta, *more = files
+        tables = list(zip((CHUNKS, CONTIGS, VIRUS), files, strict=False))
+        if paired:
+            self._mates = more
+        else:
+            self._regions, self._bed, self._gff3, *_ = more
+            self._gff3.write(GFF3_HEADER.encode())
+            tables.append((REGIONS, self._regions))
         self._fastq = fastq
         self._ranked: list[bytes] = []  # rows of STEM_virus.tsv, until all of them are known
         self._kinds: list[str] = []  # their last column, as far as it is known
@@ -113,9 +120,8 @@ class ResultFiles:
         names = ("sure", "doubtful", "regions", "with_regions", "more_regions")
         self._counts: dict[str, Any] = dict.fromkeys(names, 0)
         self._highest_rate = 0.0
-        for table, writer in zip((CHUNKS, CONTIGS, VIRUS, REGIONS), tables, strict=True):
+        for table, writer in tables:
             writer.write(table.header.encode())
-        self._gff3.write(GFF3_HEADER.encode())
 
     def add(
         self,
@@ -269,12 +275,12 @@ def _write_fasta(out: OutputWriter, header: str, sequence: str) -> None:
 
 @dataclass(frozen=True)
 class OutputStage(HostStage):
-    """Writes the tables of chunks and records, and the records called virus.
+    """Writes the tables of chunks and records, and the records classified as viral.
 
     ``seen`` are the files of the source as they were hashed: nothing is committed where one has
     changed. False discovery rates are given only where the scores are ``calibrated``.
     ``contig_model`` says how the chunks of a record are put together; None takes the rule of the
-    original program. ``cuts`` say what a record needs to be called virus.
+    original program. ``cuts`` say what a record needs to be classified as viral.
     """
 
     name: ClassVar[str] = "output"
@@ -299,16 +305,14 @@ class OutputStage(HostStage):
             layout.chunks_table,
             layout.contigs_table,
             layout.virus_table,
-            layout.regions_table,
-            layout.regions_bed,
-            layout.regions_gff3,
             layout.virus_fasta,
         )
         fastq = holds_qualities(self.source.first)
         if self.source.paired:
             outputs += layout.virus_mates_fastq if fastq else layout.virus_mates_fasta
-        elif fastq:
-            outputs += (layout.virus_fastq,)
+        else:
+            outputs += layout.regions_table, layout.regions_bed, layout.regions_gff3
+            outputs += (layout.virus_fastq,) if fastq else ()
         records = receipts.outputs("chunking")[1].rows
         params: dict[str, Json] = {
             "chunk_length": layout.chunk_length,
@@ -322,11 +326,14 @@ class OutputStage(HostStage):
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Walk over records, chunks and scores side by side; all are in input order."""
         rates = self._rates()
-        fastq = holds_qualities(self.source.first)
         with ExitStack() as stack:
             writers = [stack.enter_context(self.disk.create(path)) for path in task.outputs]
-            reads = writers[PLAIN:] if fastq else ()
-            files = ResultFiles(writers, [stack.enter_context(gzip_into(each)) for each in reads])
+            fastq = [
+                stack.enter_context(gzip_into(writer))
+                for path, writer in zip(task.outputs, writers, strict=True)
+                if path.suffix == ".gz"
+            ]
+            files = ResultFiles(writers, fastq, paired=self.source.paired)
             rows_of_records = self._chunks()
             # A record is read before its chunks are gathered, and both are let go before the next
             # one is read: a chromosome takes a GB while it is parsed.

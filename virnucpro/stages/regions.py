@@ -55,8 +55,8 @@ class Region(NamedTuple):
     stop: int
     chunks: int  # that lie in the region
     chunks_scored: int
-    # -1 to 1, the hyperbolic tangent of half of the evidence; as of a record that is called virus,
-    # it is more than ``VIRUS_ABOVE``.
+    # -1 to 1, the hyperbolic tangent of half of the evidence; more than
+    # ``VIRUS_ABOVE``, as of a record classified as viral.
     score: float
     flank_score: float | None  # of the scored chunks beside the region, by the rule for records
     at_edge: bool  # whether it reaches an end of the record, and may continue outside

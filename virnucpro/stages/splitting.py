@@ -173,7 +173,7 @@ class ShardsStage(HostStage):
                     raise ValueError(f"{path} has other frames than the file of nucleotides")
                 report(len(ids[0]), 0)
             if (counted := sum(file.rows for file in outputs)) != len(MOLECULES) * self.frames:
-                raise ValueError(f"{counted:,} sequences are there")
+                raise ValueError(f"sequences: {counted:,}")
         except (OSError, ValueError) as error:
             raise InputError(
                 f"the shards of {self.layout.stem} in {self.layout.root} do not hold its "

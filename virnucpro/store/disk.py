@@ -252,7 +252,7 @@ def is_own_file(path: Path) -> bool:
 
 
 def refuse_links(*paths: Path) -> None:
-    """Raise ResumeRefusedError for kept files and folders that are, or lie behind, a symbolic link.
+    """Raise ResumeRefusedError for kept files and folders that are, or are behind, a symbolic link.
 
     Of the folders above a path, only the checkpoint folder and those in it count: users may link
     the folders of their results. In such a folder no other file or folder may be a link either, but

@@ -13,9 +13,12 @@ import msgspec
 
 from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFigures, TaskResult
 from virnucpro.errors import OutputError
+from virnucpro.formatting import counted
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import AGAIN, Disk, HashedFile, hashed, sha256_of, stamp_of
 from virnucpro.store.documents import digest, read_kept, sealed, stamped, unsealed, upgraded
+
+UNFINISHED = "not finished"  # why a task without a receipt must be carried out
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ class Ledger:
             return replace(receipt, figures=msgspec.convert(document["figures"], figures))
         except (OSError, ValueError) as error:
             missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-            raise ValueError("no receipt" if missing else "receipt unreadable") from error
+            raise ValueError(UNFINISHED if missing else "no proof that it is finished") from error
 
     def problem(self, receipt: Receipt) -> str:
         """Return why an output cannot be what its receipt says, as far as its size tells."""
@@ -155,7 +158,7 @@ class Ledger:
                 if output.path not in self.removed:
                     return f"{name} is missing"
             elif output.path.stat().st_size != output.bytes:
-                return f"{name} has another size than its receipt says"
+                return f"{name} has another size than it had"
         return ""
 
     def check(self, task: Task) -> str:
@@ -176,16 +179,18 @@ class Ledger:
         if not same_inputs:
             return "made from other inputs or settings"
         if task.outputs and {o.path for o in receipt.outputs} != set(task.outputs):
-            return "receipt names other files"
+            return "other files belong to it"
         if problem := self.problem(receipt):
             return problem
         for path, expected in ((output.path, output.sha256) for output in receipt.outputs):
             if path.exists():
                 self._files[path] = hashed(path)
                 if self._files[path].sha256 != expected:
-                    return f"{path.name} has other content than its receipt says"
+                    return f"{path.name} has other content than it had"
         self._remember(task.receipt, receipt)
-        return f"{len(receipt.failed)} sequences failed last time" if receipt.failed else ""
+        return (
+            f"{counted(len(receipt.failed), 'sequence')} failed last time" if receipt.failed else ""
+        )
 
     def has_inputs_of(self, task: Task, receipt: Receipt) -> bool:
         """Return whether ``receipt`` was written for the inputs of ``task``, which must exist."""

@@ -113,7 +113,7 @@ def _acquire(stream: TextIO, path: Path, work: str, wait: bool) -> None:
         owner = read_owner(path)
         if not has_locks and (owner is None or owner.is_dead):
             return
-    # Locks lie at different depths below the output directory.
+    # Locks are at different depths below the output directory.
     folders = state_folders(path)
     place = folders[-1].parent if folders else path.parent
     raise LockedError(

@@ -83,7 +83,9 @@ def embed(
             state = RunState(str(layout.root), encoders.identity())
             state = check_run(layout, disk, state, emit, resume=resume, force=force)
             shards, frames = facts[part]["shards"], facts[part]["frames"]
-            emit(Notice("info", f"{part}: {frames:,} frames in {counted(shards, 'shard')}"))
+            emit(
+                Notice("info", f"{part}: {counted(frames, 'frame')} in {counted(shards, 'shard')}")
+            )
             stages = [
                 ShardsStage(layout, disk, shards, frames),
                 *encoders.stages(layout, disk, machine),

@@ -202,6 +202,7 @@ P = "encoder.sentence_encoder."
         lambda c: c["model"].pop(P + "layers.1.fc2.bias"),
         lambda c: c["model"].update({P + "layers.0.fc2.bias": torch.zeros(3)}),
         lambda c: c["model"][P + "layers.1.self_attn.k_proj.weight"].fill_(float("nan")),
+        lambda c: setattr(c["cfg"]["model"], "encoder_layers", 1),
         lambda c: delattr(c["cfg"]["model"], "encoder_embed_dim"),
         lambda c: setattr(c["cfg"]["model"], "encoder_attention_heads", 7),
         lambda c: c.pop("cfg"),
@@ -220,6 +221,7 @@ def test_damaged_checkpoints(tmp_path, change):
     ("key", "value", "message"),
     [
         ("hidden_size", None, "hidden_size"),
+        ("num_hidden_layers", 1, "'encoder.layer.1.*that its configuration does not have"),
         ("num_hidden_layers", 3, "has no 'encoder.layer.2"),
         ("layer_norm_eps", "x", "layer_norm_eps"),
         ("position_embedding_type", "absolute", "is not an encoder of a known kind"),

@@ -35,7 +35,7 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path):
     used = [(p.accession, p.sequence, p.start, p.end) for p in made if p.has_rcl]
     assert used == [("A", "MKLV", 2, 4), ("F", "MK", 1, 2)]
     assert made[0].labels().tolist() == [0, 1, 1, 1]
-    assert "10 rows are skipped" in warnings[0]
+    assert "skipped 10 rows" in warnings[0]
     assert "2 without an RCL: rcl_start or rcl_end is not a whole number (line 3, 8)" in warnings[0]
     assert [p.accession for p in made if not p.has_rcl] == ["A", "B", "C", "D", "E", "F", "G"]
 

@@ -64,8 +64,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
 def test_sections_tiles_and_rows_are_in_order(page: Page) -> None:
     assert page.values("id", "section") == SECTIONS
     for words in (
-        "40 of 83 records are called virus, 40 of them surely; these are 80,000 of ",
-        "1 more record holds viral regions",
+        "40 of 83 records are classified as viral, 40 with high confidence; these are 80,000 of ",
+        "1 viral region in 1 record not classified as viral.",
         "&lt;b&gt;s.fa",
         '<span class="number">40</span><span>records, 80,000 bases</span>',
         "host|region_10001_15000",
@@ -144,14 +144,19 @@ def test_an_id_is_only_text(tmp_path: Path, name: str) -> None:
 def test_warnings_say_what_to_be_careful_about(tmp_path: Path) -> None:
     records = [Shown("a", "virus", [0.9] * 4), Shown("b", "unscored", [None], length=100)]
     text = page_of(tmp_path / "a", records, notice="model type lite: small").text
-    for words in ("Model type lite: small.", "is not calibrated", "not judged, because", "shorter"):
+    for words in (
+        "Model type lite: small.",
+        "is not calibrated",
+        "Not judged: 1 record (",
+        "Shorter",
+    ):
         assert words in text, words
     assert 'id="fdr"' not in text
     calm = page_of(tmp_path / "b", [Shown("a", "virus", [0.9], 0.01, length=300)])
     assert "warnings" not in calm.values("class")
     assert "Figures are drawn from 10 scored records on; this run has 1." in calm.text
     empty = page_of(tmp_path / "c", [])
-    assert "None of the 0 records" in empty.text
+    assert "so there are no calls" in empty.text
     assert empty.values("id", "section") == SECTIONS
 
 

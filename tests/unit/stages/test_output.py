@@ -152,11 +152,11 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
     record = Record("a=;,%", "a=;,% described", "ACGT" * 3000)
     chunks = [Chunk("c", 0, 12000, "scored", 1, "0.9", "0.1")]
     region = Region(4, 8004, 20, 20, 0.9, -0.8, False)
-    names = ("chunks", "contigs", "virus", "regions", "bed", "gff3", "fasta")
+    names = ("chunks", "contigs", "virus", "fasta", "regions", "bed", "gff3")
     host = call_record(12000, chunks)
     with ExitStack() as stack:
         writers = [stack.enter_context(Disk().create(tmp_path / name)) for name in names]
-        files = ResultFiles(writers, [])
+        files = ResultFiles(writers)
         files.add(record, "renamed_2", chunks, host, [region])
         files.add(record, record.id, chunks, host._replace(call="virus"), [region])
         files.add(record, record.id, chunks, host._replace(call="virus"), [])

@@ -38,10 +38,10 @@ KINDS = ("tsv", "bed", "gff3")
 @pytest.fixture
 def written(tmp_path: Path) -> dict[str, Path]:
     """The files of the regions of all names, and of some scores."""
-    paths = {name: tmp_path / name for name in ("chunks", "contigs", "virus", *KINDS, "fasta")}
+    paths = {name: tmp_path / name for name in ("chunks", "contigs", "virus", "fasta", *KINDS)}
     with ExitStack() as stack:
         writers = [stack.enter_context(Disk().create(path)) for path in paths.values()]
-        files = ResultFiles(writers, [])
+        files = ResultFiles(writers)
         for name in HOSTILE:
             record = Record(name, name, "A" * 12000)
             files.add(record, name, [], call_record(12000, []), (REGION, EDGE))

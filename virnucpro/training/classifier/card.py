@@ -53,7 +53,7 @@ def card_text(report: TrainingReport, name: str) -> str:
     record, point, parts = report.record, report.point, list(report.metrics)
     models = [record["models"][molecule] for molecule in MOLECULES]
     inputs = ", then ".join(
-        f"the {model['dim']} numbers of {markdown_text(model['name'])} ({model['family']})"
+        f"the {model['dim']} values of {markdown_text(model['name'])} ({model['family']})"
         for model in models
     )
     lengths = " or ".join(map(str, report.dataset.lengths()))
@@ -83,8 +83,8 @@ Scores open reading frames of DNA as viral or not, from two embeddings of each f
 {sources}
 - data set (sha256 of dataset.json): {record["data_set"]}
 
-Genomes (open frames), by part; no genome is in two parts. {report.left_out:,} of these frames could
-not be embedded and were left out.
+Genomes (open frames), by part; no genome is in two parts. Left out because they could not
+be embedded: {report.left_out:,}.
 
 {_genomes_table(report.dataset)}
 

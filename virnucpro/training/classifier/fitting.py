@@ -15,6 +15,7 @@ from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, ModelError, UsageError
 from virnucpro.events import Notice
 from virnucpro.executors.signals import Interruption
+from virnucpro.formatting import counted
 from virnucpro.layout import MOLECULES, checkpoint_folder, lock_file
 from virnucpro.metrics.classification import auroc, call_metrics
 from virnucpro.metrics.temperature import fit_temperature, log_loss
@@ -90,9 +91,9 @@ def fit_classifier(
             )
         plan = TrainingPlan(settings, train, validation, files.savepoint)
         sizes = ", ".join(f"{part} {len(features):,}" for part, features in parts.items())
-        show(Notice("info", f"frames: {sizes}; {train.width:,} numbers each"))
+        show(Notice("info", f"frames: {sizes}; {train.width:,} values each"))
         if left_out := sum(features.left_out for features in parts.values()):
-            show(Notice("warning", f"{left_out:,} frames could not be embedded and are left out"))
+            show(Notice("warning", f"left out: {counted(left_out, 'frame')} not embedded"))
         if point.begun:
             show(Notice("info", f"going on in epoch {point.epoch + 1}"))
         point = run_training(plan, devices, show, interruption)

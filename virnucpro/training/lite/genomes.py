@@ -257,7 +257,7 @@ def read_mask(path: Path, dataset: Dataset) -> MaskedRegions:
             raise row_error(
                 path,
                 line,
-                f"bases {ends[0]} to {ends[1]} do not lie in a record {record!r} of the training "
+                f"bases {ends[0]} to {ends[1]} are not in a record {record!r} of the training "
                 f"part of {dataset.root}",
             )
         regions[record].append((first - 1, last, group))
