@@ -19,17 +19,6 @@ from virnucpro.store.features import (
 ROWS = torch.arange(6, dtype=torch.float32).reshape(2, 3)
 
 
-@pytest.mark.parametrize("kind", ["nucleotide", "protein", "merged"])
-def test_round_trip_is_exact_and_repeatable(tmp_path: Path, kind: str) -> None:
-    features = Features(["a", "b"], ROWS)
-    data = encode_features(features, kind)  # type: ignore[arg-type]
-    assert data == encode_features(features, kind)  # type: ignore[arg-type]
-    (tmp_path / "x.pt").write_bytes(data)
-    back = load_features(tmp_path / "x.pt", kind)  # type: ignore[arg-type]
-    assert back.ids == ["a", "b"]
-    assert torch.equal(back.data, ROWS)
-
-
 @pytest.mark.parametrize(
     "rows", [ROWS, ROWS[:0], ROWS.T.contiguous().T, torch.ones(3, 7)[:2], torch.ones(9, 7)[4:6]]
 )

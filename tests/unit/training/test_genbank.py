@@ -13,7 +13,7 @@ from virnucpro.training.data.genbank import CodingSequences, is_genbank, read_ge
 
 SeqIO = pytest.importorskip("Bio.SeqIO")
 from Bio.Seq import Seq  # noqa: E402
-from Bio.SeqFeature import CompoundLocation, FeatureLocation, SeqFeature  # noqa: E402
+from Bio.SeqFeature import FeatureLocation, SeqFeature  # noqa: E402
 from Bio.SeqRecord import SeqRecord  # noqa: E402
 
 
@@ -81,13 +81,6 @@ def test_pseudogenes_and_other_features_code_for_nothing(read):
     gene = SeqFeature(FeatureLocation(0, 1500, 1), type="gene")
     ((_, _, _, coding_of),) = read(genbank(gene, cds(0, 1500, pseudo=""), sequence=SEQUENCE))
     assert not coding_of.contains(str(Seq(SEQUENCE[:1500]).translate())[5:50], 0, 500)
-
-
-def test_joined_pieces(read):
-    place = CompoundLocation([FeatureLocation(0, 300, 1), FeatureLocation(600, 900, 1)])
-    ((_, _, _, coding_of),) = read(genbank(SeqFeature(place, type="CDS"), sequence=SEQUENCE))
-    joined = str(Seq(SEQUENCE[:300] + SEQUENCE[600:900]).translate())
-    assert coding_of.contains(joined[90:110], 600, 900)
 
 
 def test_many_overlapping_proteins_are_all_found():
