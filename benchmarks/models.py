@@ -16,8 +16,7 @@ from virnucpro.compute.arithmetic import LINEAR_LAYERS, prepare_blocks, torch_dt
 from virnucpro.compute.budget import random_sequences
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.dnabert_s import Dnabert, DnabertEncoder, DnabertSizes
-from virnucpro.encoders.esm2 import Esm2Encoder
-from virnucpro.encoders.esm2_network import Esm2, Esm2Sizes, rotary_frequencies, rotary_tables
+from virnucpro.encoders.esm2 import Esm2, Esm2Encoder, Esm2Sizes, rotary_frequencies, rotary_tables
 from virnucpro.encoders.family import BASES
 from virnucpro.encoders.registry import family_named
 from virnucpro.io.frames import GENETIC_CODE, chunk_spans

@@ -19,8 +19,14 @@ from torch import nn
 from benchmarks.models import TRUNCATION
 from virnucpro.compute.layers import masked_mean
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.esm2 import PAD, Esm2Encoder, esm2_names
-from virnucpro.encoders.esm2_network import DROPOUT_SCALE, VOCABULARY, rotary_frequencies
+from virnucpro.encoders.esm2 import (
+    DROPOUT_SCALE,
+    PAD,
+    VOCABULARY,
+    Esm2Encoder,
+    esm2_names,
+    rotary_frequencies,
+)
 from virnucpro.precision import PRECISIONS
 
 VIRNUCPRO = "virnucpro"

@@ -27,15 +27,12 @@ def test_the_long_description_has_no_relative_link() -> None:
     assert all(link.startswith("https://") for link in links)
 
 
-def test_everything_of_a_checkout_is_in_the_source_distribution() -> None:
-    manifest = (ROOT / "MANIFEST.in").read_text()
-    named = set(re.findall(r"^(?:graft|include) (.*)$", manifest, re.MULTILINE))
-    words = {word for line in named for word in line.split()}
-    # What the build itself adds, and what git and the tools of a checkout keep.
-    added = {"LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "virnucpro"}
-    here = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
-    built = {"build", "dist", "site", "virnucpro.egg-info"}
-    assert here - words - added - built <= {"virnucpro_demo"}
+def test_every_extra_is_in_the_table_of_the_documentation() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    extras = project.partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
+    rows = re.findall(r"^\| (`.*?`) \|", (ROOT / "docs/installation.md").read_text(), re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`(.*?)`", row)}
+    assert set(re.findall(r"^(\w+) = \[", extras, re.MULTILINE)) == listed
 
 
 def test_the_citation_names_this_version_and_the_paper() -> None:

@@ -31,8 +31,12 @@ def test_the_wheel_works_without_the_source_and_the_source_distribution_is_whole
     tmp_path: Path,
 ) -> None:
     pytest.importorskip("build")
-    run("-m", "build", "--no-isolation", "--outdir", tmp_path, ROOT, folder=tmp_path)
-    (wheel,), (source,) = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
+    pytest.importorskip("hatchling")
+    for folder in ("dist", "again"):
+        run("-m", "build", "--no-isolation", "--outdir", folder, ROOT, folder=tmp_path)
+    (wheel,), (source,) = (list((tmp_path / "dist").glob(f"*{end}")) for end in (".whl", ".gz"))
+    for built in (wheel, source):
+        assert (tmp_path / "again" / built.name).read_bytes() == built.read_bytes()
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         metadata = archive.read(next(n for n in names if n.endswith("/METADATA"))).decode()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import pytest
@@ -19,6 +22,7 @@ from virnucpro.version import __version__
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = ROOT / "docs/workflows"
 MODULE = (WORKFLOWS / "nextflow/main.nf").read_text()
+REGIONS = ["regions.bed", "regions.gff3", "regions.tsv"]
 
 
 @pytest.fixture
@@ -40,6 +44,7 @@ def filled(text: str, mates: str = "") -> str:
         "prefix": "sample1",
         "first": "in put.fq.gz",
         "mates": mates,
+        "cache": "export XDG_CACHE_HOME=models MPLCONFIGDIR=.",
         "args": "--model-type toy --device cpu --min-score -1",
         "task.cpus": "1",
         "task.process": "VIRNUCPRO_PREDICT",
@@ -51,11 +56,8 @@ def filled(text: str, mates: str = "") -> str:
 @pytest.mark.parametrize(
     ("block", "mates", "optional"),
     [
-        ("script", "", ["sample1_virus.fastq.gz"]),
-        (
-            *("script", '--input2 "ma te.fq"'),
-            ["sample1_virus_1.fastq.gz", "sample1_virus_2.fastq.gz"],
-        ),
+        ("script", "", ["virus.fastq.gz", *REGIONS]),
+        ("script", '--input2 "ma te.fq"', ["virus_1.fastq.gz", "virus_2.fastq.gz"]),
         ("stub", "", []),
     ],
 )
@@ -86,9 +88,16 @@ def test_the_module_of_nextflow_writes_what_it_declares(
                 found += files
             else:
                 assert files, line
-    assert found == optional
-    versions = yaml.safe_load((work / "versions.yml").read_text())
-    assert versions == {"VIRNUCPRO_PREDICT": {"virnucpro": __version__}}
+    assert found == [f"sample1_{name}" for name in optional]
+
+
+def test_the_module_of_nextflow_names_the_version(environment: dict[str, str]) -> None:
+    command = re.search(r'eval\("(.*?)"\)', MODULE)
+    assert command is not None
+    shown = subprocess.run(
+        ["bash", "-c", command[1]], env=environment, check=True, capture_output=True, text=True
+    )
+    assert shown.stdout.strip() == __version__
 
 
 def test_the_description_of_the_module_names_its_outputs() -> None:
@@ -99,24 +108,84 @@ def test_the_description_of_the_module_names_its_outputs() -> None:
     assert f'container "virnucpro:{__version__}"' in MODULE
 
 
-def test_the_recipe_needs_what_the_package_needs() -> None:
-    text = (WORKFLOWS / "bioconda/meta.yaml").read_text()
-    recipe = yaml.safe_load(
-        jinja2.Template(text).render(PYTHON="python", pin_subpackage=lambda name, **_: name)
+def test_the_tool_of_galaxy_takes_files_of_a_run() -> None:
+    text = (WORKFLOWS / "galaxy/virnucpro_predict.xml").read_text()
+    assert f'<token name="@TOOL_VERSION@">{__version__}</token>' in text
+    files = (ROOT / "docs/files.md").read_text()
+    outputs = re.findall(r'from_work_dir="results/sample(_.*?)"', text)
+    assert len(outputs) == 6
+    assert [name for name in outputs if f"`STEM{name}`" not in files] == []
+
+
+@pytest.mark.slow
+def test_the_linter_of_galaxy_has_no_finding() -> None:
+    pytest.importorskip("galaxy.tool_util.lint")
+    code = (
+        "import sys; from galaxy.tool_util import lint, loader;"
+        "sys.exit(not lint.lint_xml(loader.load_tool(sys.argv[1])))"
     )
-    assert str(recipe["package"]["version"]) == __version__
-    assert (WORKFLOWS / "bioconda" / recipe["source"]["path"]).resolve() == ROOT
+    tool = WORKFLOWS / "galaxy/virnucpro_predict.xml"
+    subprocess.run([sys.executable, "-c", code, tool], check=True)
+
+
+def recipe(path: Path) -> dict[str, Any]:
+    """Return a recipe as conda-build reads it."""
+    template = jinja2.Template(path.read_text())
+    text = template.render(PYTHON="python", pin_subpackage=lambda name, **_: name)
+    return yaml.safe_load(text)
+
+
+def test_the_recipe_needs_what_the_package_needs() -> None:
+    conda = recipe(WORKFLOWS / "bioconda/meta.yaml")
+    assert str(conda["package"]["version"]) == __version__
+    assert (WORKFLOWS / "bioconda" / conda["source"]["path"]).resolve() == ROOT
     project = (ROOT / "pyproject.toml").read_text()
+    build = re.search(r'^requires = \["([a-z]+)(.*?)"\]', project, re.MULTILINE)
+    assert build is not None
+    assert f"{build[1]} {build[2]}" in conda["requirements"]["host"]
     listed = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)
     python = re.search(r'^requires-python = "(.*)"', project, re.MULTILINE)
     assert listed is not None
     assert python is not None
     needed = re.findall(r'"([\w-]+)(>=.*?)"', listed[1])
     names = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
-    assert recipe["requirements"]["run"] == [
+    assert conda["requirements"]["run"] == [
         f"python {python[1]}",
         *(f"{names.get(name, name)} {version}" for name, version in needed),
     ]
+
+
+@pytest.mark.slow
+def test_a_release_fills_in_addresses_checksum_and_maintainers(tmp_path: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("a release is made of a commit")
+    out, home = tmp_path / "out", "https://h.invalid/o/v"
+    archive = f"https://h.invalid/v-{__version__}.tar.gz"
+    given = ("--repository", home, "--archive", archive, "--image", "b_0", "--maintainer", "me")
+    subprocess.run([sys.executable, "-m", "tools.release", out, *given], cwd=ROOT, check=True)
+    (built,) = (out / "dist").glob("*.tar.gz")
+    with tarfile.open(built) as file:
+        metadata = file.extractfile(f"virnucpro-{__version__}/PKG-INFO")
+        assert metadata is not None
+        assert f"Project-URL: Homepage, {home}\n" in metadata.read().decode()
+    filled_in = recipe(out / "source/docs/workflows/bioconda/meta.yaml")
+    checksum = hashlib.sha256(built.read_bytes()).hexdigest()
+    assert filled_in["source"] == {"url": archive, "sha256": checksum}
+    assert (filled_in["about"]["home"], filled_in["about"]["dev_url"]) == (home, home)
+    assert filled_in["extra"]["recipe-maintainers"] == ["me"]
+    module = out / "source/docs/workflows/nextflow"
+    assert f"quay.io/biocontainers/virnucpro:{__version__}--b_0" in (module / "main.nf").read_text()
+    description = yaml.safe_load((module / "meta.yml").read_text())
+    assert description["tools"][0]["virnucpro"]["homepage"] == home
+    assert description["maintainers"] == description["authors"] == ["@me"]
+
+
+@pytest.mark.slow
+def test_the_dockerfile_has_no_finding() -> None:
+    program = Path(sys.executable).with_name("hadolint")
+    if not program.exists():
+        pytest.skip("hadolint is not installed")
+    subprocess.run([program, WORKFLOWS / "containers/Dockerfile"], check=True)
 
 
 @pytest.mark.slow

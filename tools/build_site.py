@@ -1,6 +1,7 @@
 """Build the documentation site with Zensical (https://zensical.org).
 
-    python -m tools.build_site DIR
+    pip install zensical
+    python tools/build_site.py DIR
 
 The pages are those of ``docs`` and the Markdown files beside it; ``commands.md`` is written from the
 commands themselves. DIR gets ``pages`` (what the site is made of) and ``site`` (open ``index.html``).
@@ -11,6 +12,7 @@ same authors, whose end of life is announced for May 2027, and reads its configu
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -72,6 +74,8 @@ def commands(command: click.Command, context: click.Context) -> Iterator[tuple[s
 
 def build(folder: Path) -> int:
     """Write the pages and build the site; return the exit code of Zensical."""
+    if importlib.util.find_spec("zensical") is None:
+        sys.exit("the site is built by Zensical, which is missing: pip install zensical")
     folder.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(folder / "pages", ignore_errors=True)
     write_pages(folder / "pages")

@@ -2,8 +2,7 @@
 
 The command line, the configuration, the tests and the measurements read this table, and
 ``benchmarks/tolerances.py`` says how near to fp32 each is. A precision that is more than a cast of
-all weights also needs a function that prepares a model: name it in
-:data:`virnucpro.compute.arithmetic.PREPARATIONS`.
+all weights also needs a function that :func:`virnucpro.compute.arithmetic.prepare_blocks` calls.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ class Precision:
     Attributes:
         name: what users write.
         dtype: name of the torch type of the weights, for example ``bfloat16``.
-        linear_layers: ``cast`` where the linear layers have that type too; otherwise a key of
-            :data:`virnucpro.compute.arithmetic.PREPARATIONS`, which replaces them.
+        linear_layers: ``cast`` where the linear layers have that type too; otherwise what
+            :func:`virnucpro.compute.arithmetic.prepare_blocks` knows.
         capability: CUDA compute capability below which a GPU is refused; (0, 0) for none.
         automatic_from: capability from which ``auto`` may choose it; None for never.
         on_cpu: whether a CPU computes in it, fast or not.

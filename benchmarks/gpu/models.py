@@ -16,8 +16,7 @@ from benchmarks.models import SENSE, random_encoder, record_lengths
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.dnabert_s import dnabert_names
-from virnucpro.encoders.esm2 import esm2_names
-from virnucpro.encoders.esm2_network import rotary_frequencies
+from virnucpro.encoders.esm2 import esm2_names, rotary_frequencies
 from virnucpro.io.frames import chunk_spans
 
 CHUNK = 500  # bases

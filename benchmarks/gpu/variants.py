@@ -69,7 +69,7 @@ class TanhGeluLinear(Linear):
 def rotate_without_masks(
     x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor | None
 ) -> torch.Tensor:
-    """Apply rotary positions as :func:`virnucpro.encoders.esm2_network.rotate` does, with ``sin``.
+    """Apply rotary positions as :func:`virnucpro.encoders.esm2.rotate` does, with ``sin``.
 
     Each number is computed from itself and its partner in the other half. Put together from two
     halves, a compiler computes both for every number and keeps one.

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-import virnucpro.run.features as features
 from tests.contract.poisoned import PoisonedExecutor
 from tests.forked import run_forked
 from virnucpro.contracts import Device
 from virnucpro.errors import OutputError, UsageError
 from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.executors.executor import LocalPool
+from virnucpro.run import engine
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.sample_list import Sample
@@ -41,7 +41,7 @@ class Stopped(BaseException):
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "MOST_FRAMES", FRAMES_PER_WINDOW)
+    monkeypatch.setattr(engine, "MOST_FRAMES", FRAMES_PER_WINDOW)
 
 
 @pytest.fixture(scope="module")

@@ -191,7 +191,9 @@ def test_a_table_of_the_user_is_not_overwritten(folder: Path) -> None:
     assert table.read_text() == "mine"
     assert _predict("in/a.fa", "in/b.fa", "-q", "--force") == 0
     assert list(_rows(folder / "out")) == ["a", "b"]
-    kept = (folder / "out/.checkpoints").glob("samples.previous*/**/samples_summary.tsv")
+    kept = (folder / "out/.checkpoints").glob(
+        "samples_summary.tsv.previous*/**/samples_summary.tsv"
+    )
     assert [path.read_text() for path in kept] == ["mine"]
     overview.write_text("mine")
     assert _predict("in/a.fa", "in/b.fa", "-q") == 0

@@ -279,15 +279,11 @@ def save_output(path: Path, content: bytes, *, force: bool, option: str) -> None
         UsageError: another file of that name is there, and not ``force`` (exit 64).
         OutputError: it cannot be written, or the other file not be moved aside (exit 6).
     """
-    from virnucpro.layout import checkpoint_folder, existing_paths
     from virnucpro.store.disk import Disk, is_own_file
-    from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
+    from virnucpro.store.work import make_way
 
     if is_own_file(path) and path.read_bytes() == content:
         return
-    previous = checkpoint_folder(path.parent) / f"{path.name}.previous"
-    foreign = existing_paths(path)
-    existing = ExistingWork(path.parent, previous, foreign_files=foreign, option=option)
     disk = Disk()
-    check_work(WorkIdentity("the file", {}), existing, disk, force=force)
+    make_way(path, disk, force=force, option=option)
     disk.save(path, content, durable=False)

@@ -10,8 +10,6 @@ has for every such GPU: products that scale rows themselves are missing for some
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -121,10 +119,6 @@ class Fp8GatedLinear(Fp8Linear):
         return (F.gelu(gate) * value).to(x.dtype)
 
 
-# By ``Precision.linear_layers``: a function that replaces the linear layers of cast blocks.
-PREPARATIONS: Mapping[str, Callable[[Stack], None]] = {"fp8": use_fp8_layers}
-
-
 LINEAR_LAYERS = (nn.Linear, Fp8Linear)  # all that blocks have after their preparation
 
 
@@ -136,6 +130,5 @@ def torch_dtype(precision: str) -> torch.dtype:
 
 def prepare_blocks(blocks: Stack, precision: str) -> None:
     """Replace the linear layers of blocks, cast before, where ``precision`` has its own kind."""
-    linear_layers = PRECISIONS[precision].linear_layers
-    if linear_layers != "cast":
-        PREPARATIONS[linear_layers](blocks)
+    if PRECISIONS[precision].linear_layers == "fp8":
+        use_fp8_layers(blocks)

@@ -128,7 +128,8 @@ class Stack(nn.ModuleList):
         step = torch.compile(
             own, fullgraph=True, dynamic=False, backend=backend, options=known_options
         )
-        for block in {_kind(block): block for block in self}.values():
+        kinds = {tuple(map(type, block.modules())): block for block in self}
+        for block in kinds.values():
             for example in examples:
                 _check(step, block, example)
         self._fused = step
@@ -166,10 +167,6 @@ def _call(
         calls.uncompiled += 1
     state: torch.Tensor = block.forward(x, *inputs)  # its hooks are not for the compiler
     return state
-
-
-def _kind(block: nn.Module) -> tuple[type[nn.Module], ...]:
-    return tuple(type(module) for module in block.modules())
 
 
 def _check(step: BlockFunction, block: nn.Module, example: Example) -> None:

@@ -84,16 +84,12 @@ class GatedLinear(nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """One product of both, or one after the other where the rest is fused into them."""
         if fuses(x):
-            gates, values = self._halves()
+            gates, values = (
+                self.weight.chunk(2) if self.values is None else (self.weight, self.values)
+            )
             return _product_with(x, _product(x, gates, None, "gelu"), values, None, "mul")
         gate, value = F.linear(x, self.weight).chunk(2, dim=-1)
         return F.gelu(gate) * value
-
-    def _halves(self) -> tuple[torch.Tensor, torch.Tensor]:
-        if self.values is not None:
-            return self.weight, self.values
-        gates, values = self.weight.chunk(2)
-        return gates, values
 
 
 def _packed(weight: torch.Tensor) -> nn.Parameter:
@@ -163,7 +159,11 @@ def attend(
     if not _one_by_one(q):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     b, heads, t, d = q.shape
-    bias = _as_bias(mask, q)
+    bias = q.new_zeros(1, 1, 1, 1)  # or [1 or B, 1 or H, 1 or T, T], what the mask adds
+    if mask is not None and mask.dtype == torch.bool:
+        bias = q.new_zeros(mask.shape).masked_fill_(~mask, -math.inf)
+    elif mask is not None:
+        bias = mask.to(q.dtype)
     attended = q.new_empty(b, t, heads, d).transpose(1, 2)
     for i in range(b):
         scores = torch.baddbmm(
@@ -185,18 +185,6 @@ def _one_by_one(q: torch.Tensor) -> bool:
     if q.dtype != torch.bfloat16 or not fuses(q):
         return False
     return q.shape[1] * q.shape[2] ** 2 <= MAX_CACHED_SCORES
-
-
-def _as_bias(mask: torch.Tensor | None, q: torch.Tensor) -> torch.Tensor:
-    """Return what ``mask`` adds to the scores, in the type of ``q``.
-
-    The shape is ``[1 or B, 1 or H, 1 or T, T]``.
-    """
-    if mask is None:
-        return q.new_zeros(1, 1, 1, 1)
-    if mask.dtype != torch.bool:
-        return mask.to(q.dtype)
-    return q.new_zeros(mask.shape).masked_fill_(~mask, -math.inf)
 
 
 def attention_kernel(q: torch.Tensor, mask: torch.Tensor | None) -> str:

@@ -38,11 +38,11 @@ from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenO
 from virnucpro.encoders.weights import (
     Count,
     TransformerSizes,
-    as_sizes,
     assign,
     moved,
     read_folder,
     read_json,
+    read_sizes,
     weight_files,
 )
 from virnucpro.errors import ModelError
@@ -230,11 +230,6 @@ _LAYER = {
 }
 
 
-def _sizes(folder: Path) -> DnabertSizes:
-    path = folder / "config.json"
-    return as_sizes(read_json(path), DnabertSizes, path)
-
-
 def dnabert_names(state: Iterable[str]) -> dict[str, tuple[str]]:
     """Return the stored name of each parameter that a model's ``state_dict`` has."""
     names: dict[str, tuple[str]] = {}
@@ -288,11 +283,11 @@ class DnabertFamily(EncoderFamily):
     def width(self, path: Path | None) -> int:
         """Return the width of the model. Raises ModelError where ``config.json`` is incomplete."""
         assert path is not None
-        return _sizes(path).width
+        return read_sizes(path, DnabertSizes).width
 
     def open(self, source: EncoderSource, options: OpenOptions) -> DnabertEncoder:
         """Load the model. The budget is sequences per batch, and nothing is truncated."""
-        sizes = _sizes(source.weights)
+        sizes = read_sizes(source.weights, DnabertSizes)
         weights = read_folder(source.weights).renamed(r"bert\.")
         with torch.device("meta"):
             model = Dnabert(sizes)

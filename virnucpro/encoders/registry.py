@@ -14,7 +14,7 @@ from pathlib import Path
 
 from virnucpro.contracts import Encoder
 from virnucpro.encoders.family import EncoderFamily, EncoderSource, OpenOptions
-from virnucpro.errors import ModelError, UsageError
+from virnucpro.errors import ModelError
 from virnucpro.layout import Molecule
 from virnucpro.models.store import check_digest, check_file, find_model
 from virnucpro.store.disk import hashed
@@ -158,24 +158,3 @@ def open_encoder(
     encoder = family_named(source.family).open(source, options)
     source.refuse_changed()
     return encoder
-
-
-def check_precision(precision: str, *sources: EncoderSource) -> None:
-    """Refuse, before anything is computed, a precision that one of the encoders does not have.
-
-    Raises:
-        UsageError: an encoder cannot be computed in ``precision``.
-    """
-    for source in sources:
-        precisions = family_named(source.family).precisions
-        if precisions and precision not in precisions:
-            raise UsageError(
-                f"{source.name} cannot be computed in {precision}: use --precision "
-                f"{' or '.join(precisions)}"
-            )
-
-
-def cautions(sources: Sequence[EncoderSource]) -> list[str]:
-    """Return what users are told about results of these encoders, each sentence once."""
-    sentences = [family_named(source.family).caution for source in sources]
-    return list(dict.fromkeys(filter(None, sentences)))

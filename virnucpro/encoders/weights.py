@@ -103,6 +103,12 @@ def as_sizes(config: Json, sizes: type[Sizes], path: Path) -> Sizes:
         raise ModelError(f"{path}: {error}: {_AGAIN}") from error
 
 
+def read_sizes(folder: Path, sizes: type[Sizes]) -> Sizes:
+    """Return the sizes in the ``config.json`` of a folder; raises as :func:`as_sizes`."""
+    path = folder / "config.json"
+    return as_sizes(read_json(path), sizes, path)
+
+
 def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     """Read a ``torch.save`` file, its tensors mapped from the disk where possible.
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from virnucpro.classifier.files import ClassifierInfo
-from virnucpro.errors import InputError, UsageError
+from virnucpro.errors import InputError
 from virnucpro.formatting import counted
-from virnucpro.metrics.classification import calibration_error
-from virnucpro.metrics.temperature import HIGHEST, LOWEST, fit_temperature, log_loss
-from virnucpro.store.documents import parse_json
+from virnucpro.metrics.classification import (
+    HIGHEST,
+    LOWEST,
+    calibration_error,
+    fit_temperature,
+    log_loss,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -67,24 +69,3 @@ def fit_calibration(rows: DataFrame, before: float) -> Calibration:
         found[f"loss{name}"] = log_loss(virus, margins / temperature)
         found[f"error{name}"] = calibration_error(virus, expit(margins / temperature))
     return found
-
-
-def check_made_by(info: ClassifierInfo, run: Path) -> bool:
-    """Return whether the run says that this classifier made its predictions.
-
-    The result is False where the run does not say which classifier that was.
-
-    Raises:
-        UsageError: another classifier made the predictions.
-    """
-    try:
-        classifier = parse_json(run.read_bytes())["models"]["classifier"]
-        digest, path = str(classifier["sha256"]), str(classifier["path"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-    if digest != info.file.sha256:
-        raise UsageError(
-            f"these predictions were made by {path} (SHA-256 {digest[:12]}...), which is not "
-            f"{info.file.path} ({info.file.sha256[:12]}...): predict again, or name that classifier"
-        )
-    return True

@@ -11,23 +11,21 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from virnucpro.evaluation.labels import Sample
-from virnucpro.metrics.bootstrap import (
-    LEVELS,
-    RESAMPLES,
-    Interval,
-    auroc_of_counts,
-    draw_genomes,
-    percentile_interval,
-    score_levels,
-)
 from virnucpro.metrics.classification import (
     BINS,
+    LEVELS,
+    RESAMPLES,
     Bools,
     Floats,
+    Interval,
     Metrics,
+    auroc_of_counts,
     call_metrics,
+    draw_genomes,
+    percentile_interval,
     ratio_or_nan,
     score_bins,
+    score_levels,
     score_metrics,
 )
 

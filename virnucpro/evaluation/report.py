@@ -12,8 +12,7 @@ from virnucpro.evaluation.calibration import Calibration
 from virnucpro.evaluation.measure import Evaluation, SliceResult
 from virnucpro.evaluation.predictions import SCORE_FORMULAS
 from virnucpro.formatting import counted, markdown_table, markdown_text
-from virnucpro.metrics.bootstrap import RESAMPLES
-from virnucpro.metrics.classification import metric_text
+from virnucpro.metrics.classification import RESAMPLES, metric_text
 from virnucpro.tables import EVALUATION
 from virnucpro.version import __version__
 

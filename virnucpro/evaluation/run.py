@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from virnucpro.classifier.files import inspect_classifier, with_temperature
 from virnucpro.contracts import Json
 from virnucpro.errors import UsageError
-from virnucpro.evaluation.calibration import check_made_by, fit_calibration
-from virnucpro.evaluation.folder import evaluation_folder
+from virnucpro.evaluation.calibration import fit_calibration
 from virnucpro.evaluation.labels import join, read_labels
 from virnucpro.evaluation.measure import evaluate
 from virnucpro.evaluation.plots import PLOTS, draw_plots
 from virnucpro.evaluation.predictions import Level, find_predictions
 from virnucpro.evaluation.report import as_json, as_markdown, as_terminal, as_tsv
 from virnucpro.formatting import counted
-from virnucpro.store.disk import sha256_of
+from virnucpro.layout import checkpoint_folder, existing_paths, lock_file
+from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.documents import parse_json
+from virnucpro.store.lock import locked
+from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 
+Settings = Mapping[str, Json]
 REPORT = "evaluation.json"
 # In the order in which they are written: the first one proves that the others are ours.
 FILES = (REPORT, "evaluation.tsv", "evaluation.md", *PLOTS)
@@ -57,8 +62,14 @@ def run_evaluation(
     if classifier is not None:
         if predictions.level != "frame":
             frames = find_predictions(source if source.is_dir() else predictions.folder, "frame")
-        if not check_made_by(classifier, frames.run):
-            notify(f"no STEM_run.json tells which classifier made {frames.path}: not checked")
+        made_by = None  # where no record of the run says it
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            made_by = parse_json(frames.run.read_bytes())["models"]["classifier"]["sha256"]
+        if made_by not in (None, classifier.file.sha256):
+            raise UsageError(
+                f"{frames.path} was made by another classifier (SHA-256 {made_by}) than "
+                f"{classifier.file.path}: predict again, or name that classifier"
+            )
     own = (folder / REPORT, FILES, _settings(facts), _settings)
     with evaluation_folder(*own, notify, force=force) as disk:
         notify(f"reading {labels} and {predictions.path}; results go to {folder}")
@@ -90,3 +101,36 @@ def _settings(document: Json) -> dict[str, Json]:
     """Return what decides the result. The same files may have moved."""
     digests = {name: document[name]["sha256"] for name in ("predictions", "labels")}
     return digests | {name: document[name] for name in ("level", "threshold")}
+
+
+@contextmanager
+def evaluation_folder(
+    report: Path,
+    files: Sequence[str],
+    settings: Settings,
+    settings_of: Callable[[Json], Settings],
+    notify: Callable[[str], None],
+    *,
+    force: bool,
+) -> Iterator[Disk]:
+    """Lock the folder of a report, and check that its ``files`` may be written.
+
+    ``settings`` are what decides the results, and ``settings_of`` returns the same of an earlier
+    report, which proves that the files are ours.
+    """
+    disk, folder = Disk(), report.parent
+    label, previous = f"the evaluation in {folder.name}", f"{report.stem}.previous"
+    with locked(lock_file(folder, report.name), "this evaluation"):
+        disk.sweep(folder, files)
+        there = existing_paths(*(folder / name for name in files))
+        place = (folder, checkpoint_folder(folder) / previous)
+        try:
+            earlier = WorkIdentity(label, settings_of(parse_json(report.read_bytes())))
+            existing = ExistingWork(*place, own_files=there, identity=earlier)
+        except (OSError, ValueError, LookupError, TypeError):
+            existing = ExistingWork(*place, foreign_files=there)
+        work = WorkIdentity(label, settings)
+        decision, notice = check_work(work, existing, disk, force=force)
+        if notice:
+            notify(notice if decision == "start" else f"{label} is made again")
+        yield disk

@@ -11,13 +11,33 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from virnucpro.contracts import Device, SessionFigures, Stage, Task, TaskResult
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
-from virnucpro.executors.retry import WorkFailure
 
 Work = Stage | Task
 """What a worker is given: a stage to open, or a task of that stage to carry out."""
+FailureKind = Literal["data", "memory", "device", "broken", "run"]
+
+
+@dataclass(frozen=True)
+class WorkFailure:
+    """Why a task, or the opening of a stage, failed.
+
+    Attributes:
+        kind: ``data`` if a single sequence may be the cause; ``memory`` if the device had too
+            little memory even for the smallest batch; ``device`` if the device does not answer in
+            this process any more; ``broken`` if the device, or the model on it, fails even for a
+            sequence that is known to be good; ``run`` if every task would fail in the same way (a
+            damaged model file, a full disk).
+        error: name of the exception's class.
+        message: what it said; only the first line, except for ``run``.
+    """
+
+    kind: FailureKind
+    error: str
+    message: str
 
 
 @dataclass(frozen=True)

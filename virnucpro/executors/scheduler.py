@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import virnucpro.errors as errors
-from virnucpro.contracts import Device, SessionFigures, Stage, Task, TaskResult
+from virnucpro.contracts import Device, FailedRow, SessionFigures, Stage, Task, TaskResult
 from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
     Emit,
@@ -27,8 +27,7 @@ from virnucpro.events import (
     WorkerReady,
     WorkerReport,
 )
-from virnucpro.executors.pool import PoolEvent, WorkEnded, WorkerPool
-from virnucpro.executors.retry import FailureKind, WorkFailure, search_records
+from virnucpro.executors.pool import FailureKind, PoolEvent, WorkEnded, WorkerPool, WorkFailure
 from virnucpro.executors.signals import Interruption
 
 WAIT_SECONDS = 0.5  # longest wait between two looks at signals and at workers that are silent
@@ -188,21 +187,18 @@ class Scheduler:
                     if worker.number in exits and not self._workers.keys() <= set(exits):
                         continue
                     if not (worker.tasks and history):
-                        self._submit(worker, self._queue.pop(position))
+                        worker.tasks.append(self._queue.pop(position))
+                        self._pool.submit(worker.number, worker.tasks[-1])
+                        if not submitted:
+                            self._begin_task(worker)
                     break
-
-    def _submit(self, worker: WorkerState, task: Task) -> None:
-        if self._first_task_began is None:
-            self._first_task_began = self._clock()
-        worker.tasks.append(task)
-        self._pool.submit(worker.number, task)
-        if len(worker.tasks) == 1:
-            self._begin_task(worker)
 
     def _begin_task(self, worker: WorkerState) -> None:
         """Note that a worker begins the first of its tasks, if it has one."""
         if worker.tasks:
             worker.task_began = self._clock()
+            if self._first_task_began is None:
+                self._first_task_began = worker.task_began
             self._emit(TaskStarted(worker.number, worker.tasks[0]))
 
     def _handle(self, event: PoolEvent) -> None:
@@ -416,3 +412,30 @@ class Scheduler:
             who, busy = (worker.number, worker.device, self._stage.name), worker.busy_seconds
             counts = max(0.0, elapsed - busy), worker.finished_tasks, worker.figures
             self._emit(WorkerReport(*who, busy, *counts))
+
+
+def search_records(task: Task) -> Generator[Task, WorkFailure | None, None]:
+    """Yield trials of fewer and fewer records, and at last the task without those that fail alone.
+
+    Sent is the failure of each trial, or None. A record that raises an error alone is given up, and
+    one that ends its worker alone when it has done that twice.
+    """
+
+    def divided(start: int, stop: int) -> list[tuple[int, int]]:
+        middle = (start + stop) // 2
+        return [(middle, stop), (start, middle)] if stop - start > 1 else [(start, stop)]
+
+    found: list[FailedRow] = []
+    untried = divided(0, task.count + len(task.excluded))  # the next range is the last one
+    while untried:
+        start, stop = untried.pop()
+        left_out = sum(start <= failed.row < stop for failed in task.excluded)
+        trial = replace(task, trial=(start, stop), count=stop - start - left_out)
+        failure = yield trial
+        if stop - start == 1 and failure is not None and failure.kind != "data":
+            failure = yield trial
+        if failure is not None and stop - start > 1:
+            untried += divided(start, stop)
+        elif failure is not None:
+            found.append(FailedRow(start, failure.error, failure.message))
+    yield replace(task, excluded=(*task.excluded, *found), count=task.count - len(found))

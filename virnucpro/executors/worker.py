@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -12,13 +14,30 @@ from functools import partial
 from typing import TypeVar
 
 from virnucpro.contracts import Device, ReportProgress, Session, Task
-from virnucpro.errors import RunInterruptedError
+from virnucpro.errors import RunInterruptedError, VirNucProError
 from virnucpro.events import Progressed, WorkerReady
-from virnucpro.executors.pool import PoolEvent, Work, WorkEnded
-from virnucpro.executors.retry import WorkFailure, describe_failure
+from virnucpro.executors.pool import FailureKind, PoolEvent, Work, WorkEnded, WorkFailure
 
 WRITER_THREAD = "write"
 REPORT_SECONDS = 0.2  # between two progress events; a display needs no more
+# What an error says when a device or the host has too little memory: torch's allocators, CUDA's
+# runtime and driver (also through Inductor's launcher), Triton, cuBLAS, cuDNN and other libraries,
+# and the C++ library.
+MEMORY_WORDS = re.compile(
+    r"out[ _]of[ _]memory|memoryallocation|alloc(ation)?_failed|not enough memory|allocate memory"
+    r"|failed to allocate|bad_alloc",
+    re.IGNORECASE,
+)
+# What it says when the device, its driver or a library of the vendor failed, or the host has no
+# threads left. A good sequence must not be given up for it, nor for a kernel that is not right for
+# the GPU.
+DEVICE_WORDS = re.compile(
+    r"cuda|nvidia driver|triton error|out of resource|cublas|cudnn|cufft|curand|cusolver|cusparse"
+    r"|nccl|nvml|nvrtc|ptxas|device-side assert|start new thread",
+    re.IGNORECASE,
+)
+# Errors of these modules are about compilers, devices and processes, never about a sequence.
+DEVICE_MODULES = re.compile(r"triton\.|torch\.(cuda|distributed|_dynamo|_inductor)")
 
 T = TypeVar("T")
 
@@ -183,3 +202,25 @@ def _attempt(work: Callable[[], T]) -> T | WorkFailure:
         raise
     except Exception as error:  # noqa: BLE001 - the edge of a task: one must not end the others
         return describe_failure(error)
+
+
+def describe_failure(error: BaseException) -> WorkFailure:
+    """Return what the scheduler needs to know about an exception that a worker met."""
+    name, torch = type(error).__name__, sys.modules.get("torch")
+    message, text = str(error).strip() or name, str(error)
+    # Errors of a device are told by their words: most libraries raise a plain RuntimeError, and
+    # torch an AssertionError where it was built without CUDA.
+    plain = isinstance(error, RuntimeError | AssertionError)
+    kind: FailureKind = "data"
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        kind = "memory"
+    elif isinstance(error, VirNucProError | OSError):
+        # OSError: a file that cannot be read is not the fault of a sequence
+        return WorkFailure("run", name, message)
+    elif plain and MEMORY_WORDS.search(text):
+        kind = "memory"
+    elif (plain and DEVICE_WORDS.search(text)) or DEVICE_MODULES.match(type(error).__module__):
+        kind = "device"
+    elif isinstance(error, getattr(torch, "AcceleratorError", ())):
+        kind = "device"  # if torch was never imported, the error cannot be torch's
+    return WorkFailure(kind, name, message.splitlines()[0])

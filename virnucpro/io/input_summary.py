@@ -26,7 +26,6 @@ class InputSummary:
     median_length: int  # rounded down
     uracil: bool  # a U was read as T
     duplicates: tuple[str, ...]  # the first ids that occur more than once, as they are repeated
-    swapped: bool = False  # second mates are where the first ones belong
 
 
 def summarise_input(
@@ -59,7 +58,6 @@ def summarise_input(
         median_length=int(np.median(sizes)),
         uracil=records.uracil,
         duplicates=tuple(duplicates)[:_LISTED],
-        swapped=records.swapped,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -15,8 +14,6 @@ from virnucpro.io.text import shortened
 from virnucpro.layout import Molecule
 
 _NUMBERS = ("/1", "/2")  # what older instruments and many programs put behind the ids of mates
-_NUMBER_OF_MATE = re.compile(r"\S+(?:/([12])(?!\S)|[ \t]([12]):[YN]:)")
-_REPEATED = "the first mates are there again, where the second ones belong"
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,6 @@ class PairedRecords:
 
     def __init__(self, files: InputFiles, first: Records, second: Records) -> None:
         """Read from ``first`` and ``second``; they are the same where the input is interleaved."""
-        self.swapped = False  # whether the first header says that the first mates are the second
         self._files, self._first, self._second = files, first, second
 
     @property
@@ -94,16 +90,10 @@ class PairedRecords:
                 if (first.qualities is None) != (second.qualities is None):
                     raise self._error("the mates are not of one format, FASTQ or FASTA")
                 equal += first.sequence == second.sequence
-                if number == 1:
-                    said = [_NUMBER_OF_MATE.match(mate.header) for mate in (first, second)]
-                    numbers = [(found[1] or found[2]) if found else "" for found in said]
-                    self.swapped = numbers == ["2", "1"]
-                    if numbers in (["1", "1"], ["2", "2"]):
-                        raise self._error(_REPEATED)
                 mate = Record(name, second.header, second.sequence, second.qualities)
                 yield Record(name, first.header, first.sequence, first.qualities, mate)
             if 0 < number == equal:
-                raise self._error(_REPEATED)
+                raise self._error("the first mates are there again, where the second ones belong")
 
     def _error(self, what: str) -> UsageError:
         tool = "seqtk mergepe" if self._files.interleaved else "seqkit pair"

@@ -106,8 +106,6 @@ class Record(NamedTuple):
 class Records:
     """The records of a file, which is opened when they are iterated over."""
 
-    swapped = False  # as the mates of pairs may be
-
     def __init__(self, path: Path, limit: int | None, molecule: Molecule) -> None:
         self.uracil = False  # whether a U was read as T so far
         self._path, self._limit, self._molecule = path, limit, molecule

@@ -1,10 +1,13 @@
-"""How well scores and calls separate viruses from others.
+"""How well scores and calls separate viruses from others, with intervals, and their calibration.
 
 The positive class is virus. A metric that the data does not define, such as the AUROC of one class
 only, is None and never 0.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -97,3 +100,96 @@ def calibration_error(virus: Bools, scores: Floats) -> float:
 def metric_text(value: float | None) -> str:
     """Format a metric with four digits, or as ``NA`` where it is not defined."""
     return "NA" if value is None else f"{value:.4f}"
+
+
+# --- 95 % intervals, from resampled genomes. Rows of one genome resemble each other, so genomes are
+# drawn and not rows: with replacement, as many of each label as there are (a cluster bootstrap;
+# Field and Welsh 2007, JRSS B 69:369-390).
+
+Interval = tuple[float, float] | None
+
+RESAMPLES = 200
+LEVELS = 512  # of scores, equally filled; rows of one level count as ties within a resample
+
+
+def draw_genomes(
+    generator: np.random.Generator, genomes_of_labels: Sequence[Ints], genomes: int
+) -> Floats:
+    """Draw as many genomes of each label as there are, with replacement.
+
+    Args:
+        genomes_of_labels: the numbers of the genomes of each label.
+        genomes: the number of all genomes.
+
+    Returns:
+        ``[genomes]``, how often each one was drawn.
+    """
+    draws = np.zeros(genomes)
+    for members in genomes_of_labels:
+        if len(members):
+            drawn = generator.integers(0, len(members), len(members))
+            draws[members] = np.bincount(drawn, minlength=len(members))
+    return draws
+
+
+def score_levels(scores: Floats) -> Ints:
+    """Replace ``[n]`` scores by whole numbers below ``LEVELS`` in the same order."""
+    ends = np.unique(np.quantile(scores, np.linspace(0, 1, LEVELS)[1:-1], method="lower"))
+    return np.searchsorted(ends, scores).astype(np.int64)
+
+
+def auroc_of_counts(virus: Floats, others: Floats) -> Floats:
+    """Compute ``[slices]`` areas from the counts ``[slices, LEVELS]`` of both labels."""
+    below = np.cumsum(others, axis=1) - others / 2
+    return ratio_or_nan((virus * below).sum(axis=1), virus.sum(axis=1) * others.sum(axis=1))
+
+
+def percentile_interval(values: Floats) -> Interval:
+    """Return the middle 95 % of the ``[RESAMPLES]`` values that are not NaN.
+
+    The result is None where less than half of the values are defined.
+    """
+    defined = values[~np.isnan(values)]
+    if len(defined) < RESAMPLES / 2:
+        return None
+    low, high = np.percentile(defined, (2.5, 97.5))
+    return float(low), float(high)
+
+
+# --- temperature scaling (Guo et al. 2017, arXiv:1706.04599): one number that calibrates scores
+
+LOWEST, HIGHEST = 0.05, 20.0  # a temperature outside means that the data is wrong, not the scale
+
+
+def log_loss(virus: Bools, margins: Floats) -> float:
+    """Return the mean negative log likelihood, in nats, of ``[n]`` labels.
+
+    Args:
+        virus: the labels.
+        margins: the logit of virus less the logit of others, divided by the temperature.
+    """
+    return float(np.logaddexp(0, np.where(virus, -margins, margins)).mean())
+
+
+def fit_temperature(logits: Floats, labels: npt.NDArray[Any]) -> float:
+    """Return the temperature at which ``softmax(logits / T)`` makes the ``labels`` most likely.
+
+    It lies between ``LOWEST`` and ``HIGHEST``. Where every row is on its own side, no temperature
+    is the likeliest, and the result is 1.0.
+
+    Args:
+        logits: ``[n, 2]`` (others, virus), or margins ``[n]``: the second less the first.
+        labels: ``[n]``, 0 for others and 1 for virus; at least one.
+    """
+    from scipy.optimize import minimize_scalar
+
+    values, virus = np.asarray(logits, np.float64), labels == 1
+    margins = values[:, 1] - values[:, 0] if values.ndim == 2 else values
+    if (np.where(virus, margins, -margins) > 0).all():
+        return 1.0
+    found = minimize_scalar(
+        lambda logarithm: log_loss(virus, margins / np.exp(logarithm)),
+        bounds=np.log([LOWEST, HIGHEST]),
+        options={"xatol": 1e-9},
+    )
+    return float(np.exp(found.x))

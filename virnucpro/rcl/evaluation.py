@@ -10,17 +10,20 @@ import numpy as np
 
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError
-from virnucpro.evaluation.folder import evaluation_folder
+from virnucpro.evaluation.run import evaluation_folder
 from virnucpro.events import Notice, StepProgress
-from virnucpro.metrics.bootstrap import (
+from virnucpro.metrics.classification import (
     LEVELS,
     RESAMPLES,
+    Floats,
+    auroc,
     auroc_of_counts,
     draw_genomes,
     percentile_interval,
+    rates_of_counts,
+    ratio_or_nan,
     score_levels,
 )
-from virnucpro.metrics.classification import Floats, auroc, rates_of_counts, ratio_or_nan
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
 from virnucpro.rcl.rule import RclResult

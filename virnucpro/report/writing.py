@@ -12,11 +12,11 @@ from pathlib import Path
 
 from virnucpro.errors import InputError, UsageError
 from virnucpro.formatting import counted
-from virnucpro.layout import Layout, checkpoint_folder, existing_paths
+from virnucpro.layout import Layout, existing_paths
 from virnucpro.report.document import KINDS, MARK, file_link, grid, page
 from virnucpro.results import PredictionRun, open_run
 from virnucpro.store.disk import Disk, is_own_file, sha256_of
-from virnucpro.store.work import ExistingWork, move_aside
+from virnucpro.store.work import make_way
 from virnucpro.version import __version__
 
 NamedRuns = Sequence[tuple[str, PredictionRun]]
@@ -103,8 +103,7 @@ def _replace(path: Path, earlier: str, text: str, source: str, disk: Disk) -> No
     text = text.encode("utf-8", "backslashreplace").decode()  # a STEM need not be UTF-8
     page = text + _last_line(text, source)
     if earlier and _source_of(earlier) is None:
-        previous = checkpoint_folder(path.absolute().parent) / f"{path.name}.previous"
-        move_aside(ExistingWork(path.parent, previous, foreign_files=[path]), disk)
+        make_way(path, disk)
     if page != earlier:
         disk.save(path, page.encode())
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from virnucpro.classifier.contigs import ContigModel
-from virnucpro.contracts import Device, TaskFigures
+from virnucpro.contracts import Device
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Emit, Notice, StepProgress
 from virnucpro.executors.executor import Executor, LocalPool
@@ -125,7 +125,8 @@ def _called(
         model = ContigModel(*figures.contig_model) if figures.contig_model else None
         stage = OutputStage(layout, disk, source, found, figures.calibrated, model, cuts)
         run = Run(layout, disk, [stage], state, found)
-        run.ledger.load("chunking", TaskFigures)
+        chunking = layout.receipt("chunking")
+        run.ledger.receipts[chunking] = run.ledger.read(chunking)
         (task,) = replace(stage, cuts=figures.cuts).plan(run.ledger)
         if not run.ledger.has_inputs_of(task, receipt):
             raise ValueError("its scores were changed since, or are read in another way")

@@ -142,7 +142,7 @@ def finish(
             "frames": ledger.outputs("translation")[0].rows,
             "records_with_failures": failed,
             "feature_files_of_an_earlier_version": sum(
-                receipt.origin == "legacy" for _, receipt in ledger.receipts()
+                receipt.origin == "legacy" for receipt in ledger.receipts.values()
             ),
         },
     }

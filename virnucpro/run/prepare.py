@@ -9,7 +9,8 @@ from virnucpro.classifier.files import ClassifierInfo, inspect_classifier
 from virnucpro.classifier.fit import check_fit
 from virnucpro.contracts import Device, Json, Stage
 from virnucpro.encoders.family import EncoderSource
-from virnucpro.encoders.registry import cautions, check_precision, locate
+from virnucpro.encoders.registry import family_named, locate
+from virnucpro.errors import UsageError
 from virnucpro.events import Emit, Notice
 from virnucpro.layout import Layout, Molecule
 from virnucpro.models.store import check_digest
@@ -75,15 +76,21 @@ def checked_precision(
 ) -> str:
     """Return the precision of encoders; ``auto`` is that of the first run that has begun.
 
-    Warns of the encoders and of slow arithmetic.
+    Warns of encoders whose results need a caution, and refuses a precision that one does not have.
     """
     begun = (read_state(layout) for layout in layouts if has_receipts(layout))
     requested = analysis.precision
     if requested == "auto":
         requested = next((str(s.analysis.get("precision", "auto")) for s in begun if s), requested)
     precision = choose_precision(requested, devices)
-    check_precision(precision, *sources)
-    for text in cautions(sources):
+    families = [family_named(source.family) for source in sources]
+    for source, family in zip(sources, families, strict=True):
+        if family.precisions and precision not in family.precisions:
+            raise UsageError(
+                f"{source.name} cannot be computed in {precision}: use --precision "
+                f"{' or '.join(family.precisions)}"
+            )
+    for text in dict.fromkeys(family.caution for family in families if family.caution):
         emit(Notice("warning", text))
     return precision
 

@@ -24,7 +24,7 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.ledger import FileFailure
 from virnucpro.store.lock import locked
-from virnucpro.store.work import ExistingWork, move_aside
+from virnucpro.store.work import make_way
 from virnucpro.tables import FAILURES, RECORDS
 from virnucpro.version import __version__
 
@@ -128,8 +128,7 @@ def update_failure_table(
             elif not failures:  # not a table of ours, and nothing to write
                 return
             else:
-                previous = layout.checkpoints / "failed_files.previous"
-                move_aside(ExistingWork(layout.root, previous, foreign_files=[path]), disk)
+                make_way(path, disk)
         for failure in failures:
             cells = {name: getattr(failure, name) for name in ("file", "stage", "error", "message")}
             cells = {name: " ".join(text.split()) for name, text in cells.items()}

@@ -62,7 +62,7 @@ class Run:
 
         Frames that are the same as a failed one stand behind it.
         """
-        failures = [each for _, receipt in self.ledger.receipts() for each in receipt.failures]
+        failures = [each for receipt in self.ledger.receipts.values() for each in receipt.failures]
         if not failures or not self.layout.copies_table.exists():
             return failures
         failed = {name for failure in failures for name in failure.ids}
@@ -100,7 +100,7 @@ def tidy_up(run: Run) -> None:
     intermediate = {stage.name for stage in own if stage.intermediate}
     # The results are made from these tables, and again with other cuts.
     kept = frozenset({run.layout.records_table, run.layout.frames_table})
-    receipts = [(path, r) for path, r in run.ledger.receipts() if r.stage in intermediate]
+    receipts = [(path, r) for path, r in run.ledger.receipts.items() if r.stage in intermediate]
     run.ledger.remove(receipts, kept)
     for molecule in MOLECULES:
         run.disk.remove_folder(run.layout.folder(molecule))

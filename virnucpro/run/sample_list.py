@@ -15,12 +15,12 @@ from virnucpro.columns import MISSING, row_error, table_rows
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, LockedError, UsageError, VirNucProError
 from virnucpro.formatting import printable
-from virnucpro.layout import STDIN, SamplesFolder, existing_paths, stem_of
+from virnucpro.layout import STDIN, SamplesFolder, stem_of
 from virnucpro.report.writing import write_overview
 from virnucpro.results import PredictionRun, open_runs
 from virnucpro.store.disk import Disk, is_own_file
 from virnucpro.store.lock import locked
-from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
+from virnucpro.store.work import make_way
 from virnucpro.tables import SAMPLES
 
 if TYPE_CHECKING:
@@ -169,12 +169,8 @@ def finished_runs(root: Path) -> list[tuple[str, PredictionRun]]:
 def claim_table(folder: SamplesFolder, disk: Disk, *, force: bool = False) -> None:
     """Refuse to write over a file that is not a table of samples; with force, move it aside."""
     path, header = folder.summary_table, SAMPLES.header.encode()
-    foreign = existing_paths(path)
-    if foreign and is_own_file(path) and path.read_bytes().startswith(header):
-        foreign = []
-    previous = folder.checkpoints / "samples.previous"
-    existing = ExistingWork(folder.root, previous, foreign_files=foreign)
-    check_work(WorkIdentity("the table of samples", {}), existing, disk, force=force)
+    if not (is_own_file(path) and path.read_bytes().startswith(header)):
+        make_way(path, disk, force=force)
 
 
 def write_table(folder: SamplesFolder, disk: Disk, named: Iterable[Sample] = ()) -> None:

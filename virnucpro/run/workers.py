@@ -41,7 +41,7 @@ class Workers:
         """Do without the nodes of a cluster that lack a model file, or have it in another size."""
         if self.pool is not None:
             files = [file for each in models.encoders.sources.values() for file in each.files]
-            self.pool.require({file.path: file.stamp.size for file in files})
+            self.pool.require({file.path: file.path.stat().st_size for file in files})
             _refuse_without_workers(self.pool)
 
 

@@ -136,8 +136,6 @@ def input_notices(summary: InputSummary, length: int) -> tuple[str, ...]:
     notices = []
     if summary.uracil:
         notices.append("the input has U: read as T")
-    if summary.swapped:
-        notices.append("the second mates come first: the files of the mates may be swapped")
     if 0 < summary.median_length < SHORT_SHARE * length:  # empty records say nothing
         notices.append(
             f"half of the records have at most {summary.median_length} bases, but the "

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from virnucpro.contracts import OutputFile
 from virnucpro.errors import OutputError, ResumeRefusedError
@@ -304,13 +304,8 @@ def gzip_into(out: OutputWriter) -> gzip.GzipFile:
 # --- whether a file still has the content that was hashed, told without hashing it each time
 
 
-class FileStamp(NamedTuple):
-    """What changes when a file is written to or replaced; times are in nanoseconds."""
-
-    device: int
-    inode: int
-    size: int
-    modified_ns: int
+FileStamp = tuple[int, int, int, int]
+"""What changes when a file is written to or replaced: device, inode, bytes, and nanoseconds."""
 
 
 @dataclass
@@ -338,7 +333,7 @@ class HashedFile:
 def stamp_of(file: Path | int) -> FileStamp:
     """Return the stamp of a path or of an open file; OSError where it cannot be looked at."""
     status = os.stat(file)  # noqa: PTH116 - a path or a file descriptor
-    return FileStamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def hashed(path: Path) -> HashedFile:

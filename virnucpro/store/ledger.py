@@ -96,6 +96,7 @@ class Ledger:
     ``digests`` (SHA-256, hex) of files that no stage writes.
 
     Attributes:
+        receipts: the receipts that this start has proved or written.
         removed: intermediate files that are gone and count as present: their receipts stand for
             them.
     """
@@ -107,7 +108,7 @@ class Ledger:
         self._disk = disk or Disk()
         self._digests = dict(digests or {})
         self._files: dict[Path, HashedFile] = {}
-        self._receipts: dict[Path, Receipt] = {}
+        self.receipts: dict[Path, Receipt] = {}
         kept = None
         for path in layout.receipt_files:  # the second one where the first is unreadable
             kept = kept or read_kept("receipts", path, KeptReceipts)
@@ -196,11 +197,6 @@ class Ledger:
         """Return whether ``receipt`` was written for the inputs of ``task``, which must exist."""
         return receipt.fingerprint == self._fingerprint(task)
 
-    def load(self, stage: str, figures: type[TaskFigures]) -> None:
-        """Take the receipt of a stage with one task for true, without a look at its files."""
-        name = self._layout.receipt(stage)
-        self._receipts[name] = self.read(name, figures)
-
     def foreign_files(self) -> list[Path]:
         """Return the files that somebody put where the finished run had removed its own."""
         digests = {
@@ -274,7 +270,7 @@ class Ledger:
         single file. Only the first one is flushed to the disk.
         """
         root = self._layout.root
-        self._stored |= {name: receipt_document(self._receipts[name], root) for name in names}
+        self._stored |= {name: receipt_document(self.receipts[name], root) for name in names}
         content = sealed(
             stamped(
                 "receipts",
@@ -287,26 +283,22 @@ class Ledger:
                 self._disk.save(path, content, durable=flushed)
 
     def _remember(self, name: Path, receipt: Receipt) -> None:
-        self._receipts[name] = receipt
+        self.receipts[name] = receipt
         self._digests.update({output.path: output.sha256 for output in receipt.outputs})
 
     # --- what stages and reports ask
 
     def outputs(self, stage: str) -> tuple[OutputFile, ...]:
         """Return the outputs of a finished whole-file stage."""
-        return self._receipts[self._layout.receipt(stage)].outputs
+        return self.receipts[self._layout.receipt(stage)].outputs
 
     def figures(self, receipt: Path) -> TaskFigures:
         """Return the figures that a finished task left in its receipt; empty ones without it."""
-        return self._receipts[receipt].figures if receipt in self._receipts else TaskFigures()
+        return self.receipts[receipt].figures if receipt in self.receipts else TaskFigures()
 
     def part(self, receipt: Path) -> OutputFile | None:
         """Return the file of a task that this start has proved or carried out; None without one."""
-        return self._receipts[receipt].outputs[0] if receipt in self._receipts else None
-
-    def receipts(self) -> list[tuple[Path, Receipt]]:
-        """Return the receipts that were proved or written in this run."""
-        return list(self._receipts.items())
+        return self.receipts[receipt].outputs[0] if receipt in self.receipts else None
 
 
 def has_receipts(layout: Layout) -> bool:

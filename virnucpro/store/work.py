@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice
-from virnucpro.layout import Layout, RunLayout, existing_paths
+from virnucpro.layout import Layout, RunLayout, checkpoint_folder, existing_paths
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, is_own_file, refuse_links
 from virnucpro.store.documents import parse_json, read_kept, sealed, stamped
@@ -183,6 +183,16 @@ def move_aside(existing: ExistingWork, disk: Disk) -> Path | None:
     for path in paths:
         disk.move(path, folder / path.name)
     return folder
+
+
+def make_way(
+    path: Path, disk: Disk, *, force: bool = True, option: str = "--output-dir"
+) -> Decision:
+    """Move a file aside that is not the program's own; without ``force``, refuse to replace it."""
+    previous = checkpoint_folder(path.absolute().parent) / f"{path.name}.previous"
+    foreign = existing_paths(path)
+    existing = ExistingWork(path.parent, previous, foreign_files=foreign, option=option)
+    return check_work(WorkIdentity("the file", {}), existing, disk, force=force)
 
 
 # --- the state of a run: what its results depend on, and whether a later start may go on with it

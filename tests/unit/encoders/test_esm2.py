@@ -23,8 +23,7 @@ from tests.unit.encoders.small import (
     save_hub,
     sequences,
 )
-from virnucpro.encoders.esm2 import tokenise
-from virnucpro.encoders.esm2_network import rotary_tables, rotate, rotation_matrices
+from virnucpro.encoders.esm2 import rotary_tables, rotate, rotation_matrices, tokenise
 from virnucpro.errors import ModelError
 
 LENGTHS = [1, 2, 3, 5, 17, 64, 99, 100, 100, 100, 128, 166, 166, 300, 1023, 1024, 1025, 1100]

@@ -10,8 +10,11 @@ import pytest
 import torch
 
 from tests.unit.encoders.small import fair_model, hub_model, make_dnabert, save_fair, save_hub
-from virnucpro.encoders.registry import check_precision, locate
+from virnucpro.contracts import Device
+from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError, UsageError
+from virnucpro.run.prepare import checked_precision
+from virnucpro.settings import AnalysisSettings
 
 
 def test_a_file_a_folder_and_a_toy(tmp_path):
@@ -48,11 +51,13 @@ def test_a_path_beats_a_name(tmp_path, monkeypatch):
 def test_lite_has_no_fp8():
     lite = locate("lite", "nucleotide")
     assert lite.reading == "whole chunks"
-    check_precision("bf16", lite)
+    gpu = Device("cuda", capability=(9, 0))
+    choices = [AnalysisSettings(precision=name) for name in ("bf16", "fp8")]
+    assert checked_precision([], choices[0], [gpu], [lite], print) == "bf16"
     with pytest.raises(
         UsageError, match="lite cannot be computed in fp8: use --precision fp32 or bf16"
     ):
-        check_precision("fp8", lite)
+        checked_precision([], choices[1], [gpu], [lite], print)
     with pytest.raises(ModelError, match=r"is a nucleotide model .* but a protein model is needed"):
         locate("lite", "protein")
 
@@ -74,7 +79,7 @@ def test_a_model_of_another_host_is_known_by_its_content(tmp_path):
     path = save_fair(fair_model(), tmp_path / "esm.pt")
     here = locate(str(path), "protein")
     (file,) = here.files
-    sent = replace(here, files=(replace(file, stamp=file.stamp._replace(device=-1)),))
+    sent = replace(here, files=(replace(file, stamp=(-1, *file.stamp[1:])),))
     sent.refuse_changed()
     assert sent.files[0].stamp == file.stamp  # it was read once
     content = path.read_bytes()

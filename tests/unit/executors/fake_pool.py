@@ -17,8 +17,7 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
-from virnucpro.executors.pool import HandleEvent, Work, WorkEnded, WorkerPool
-from virnucpro.executors.retry import WorkFailure
+from virnucpro.executors.pool import HandleEvent, Work, WorkEnded, WorkerPool, WorkFailure
 
 
 class FakeStage(Stage):

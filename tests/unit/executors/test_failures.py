@@ -11,7 +11,7 @@ import torch._inductor.exc
 import torch.distributed
 
 from virnucpro.errors import OutputError
-from virnucpro.executors.retry import describe_failure
+from virnucpro.executors.worker import describe_failure
 
 
 class OutOfResources(Exception):

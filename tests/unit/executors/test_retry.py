@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.executors.fake_pool import FakeStage
 from virnucpro.contracts import FailedRow, Task
-from virnucpro.executors.retry import FailureKind, WorkFailure, search_records
-from virnucpro.executors.scheduler import MAX_FAILURES_IN_A_ROW
+from virnucpro.executors.pool import FailureKind, WorkFailure
+from virnucpro.executors.scheduler import MAX_FAILURES_IN_A_ROW, search_records
 
 STAGE = FakeStage()
 

@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 
 from virnucpro.metrics.classification import (
+    HIGHEST,
+    LOWEST,
     auroc,
     calibration_error,
     call_metrics,
+    fit_temperature,
+    log_loss,
     score_bins,
     score_metrics,
 )
-from virnucpro.metrics.temperature import HIGHEST, LOWEST, fit_temperature, log_loss
 
 VIRUS = np.array([True, True, True, False, False])
 SCORES = np.array([0.9, 0.8, 0.3, 0.7, 0.1])

@@ -21,7 +21,7 @@ def test_a_file_that_is_not_such_a_table_is_never_removed(tmp_path: Path, text: 
     update_failure_table(layout, Disk(), "s.fa", [])
     assert layout.failed_table.read_text() == text
     update_failure_table(layout, Disk(), "s.fa", [FAILURE])
-    moved = layout.checkpoints / "failed_files.previous.1" / layout.failed_table.name
+    moved = layout.checkpoints / "failed_files.txt.previous.1" / layout.failed_table.name
     assert moved.read_text() == text
     assert "mine" not in layout.failed_table.read_text()
     update_failure_table(layout, Disk(), "t.fa", [FAILURE])

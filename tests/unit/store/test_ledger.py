@@ -113,7 +113,7 @@ def test_removed_files_stay_proved_until_they_are_needed(task: Task, layout: Lay
     _carry_out(task, layout)
     ledger = _ledger(layout)
     assert not ledger.check(task)
-    ledger.remove(ledger.receipts())
+    ledger.remove(ledger.receipts.items())
     assert not task.outputs[0].exists()
     assert not task.receipt.exists()
     again = _ledger(layout)

@@ -17,8 +17,7 @@ from virnucpro.events import Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted
 from virnucpro.layout import MOLECULES, checkpoint_folder, lock_file
-from virnucpro.metrics.classification import auroc, call_metrics
-from virnucpro.metrics.temperature import fit_temperature, log_loss
+from virnucpro.metrics.classification import auroc, call_metrics, fit_temperature, log_loss
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked

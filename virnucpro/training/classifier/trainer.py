@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from virnucpro.metrics.classification import auroc
-from virnucpro.metrics.temperature import log_loss
+from virnucpro.metrics.classification import auroc, log_loss
 from virnucpro.training.classifier.features import (
     FeatureReader,
     PartFeatures,

@@ -20,8 +20,7 @@ from virnucpro.errors import ResumeRefusedError
 from virnucpro.events import StepProgress
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import checkpoint_folder, lock_file
-from virnucpro.metrics.classification import auroc
-from virnucpro.metrics.temperature import fit_temperature
+from virnucpro.metrics.classification import auroc, fit_temperature
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import SCHEMAS, parse_json, upgraded
 from virnucpro.store.lock import locked
