@@ -145,7 +145,7 @@ def test_tables_that_are_missing_are_written_again(call: Calling, home: Path) ->
 def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(
     call: Calling, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is killed before every third rename: all of its changes are renames."""
+    """It is killed before every fifth rename: all of its changes are renames."""
     rename, out = Disk.rename, home / "out"
     cuts = ("--stem", "a", "--min-score", "-1")
     assert call("call", out, *cuts).code == 0
@@ -159,7 +159,7 @@ def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(
             raise SystemExit(9)
         rename(disk, old, new)
 
-    for renames in range(0, 30, 3):
+    for renames in range(0, 40, 5):
         left[0] = renames
         code = 9
         with monkeypatch.context() as patch, suppress(SystemExit):

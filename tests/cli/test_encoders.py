@@ -81,14 +81,13 @@ def classifier(path: Path, width: int, nucleotide: str = "kmer-4") -> Path:
     return path
 
 
-@pytest.mark.parametrize("workers", [(), ("--cpu-workers", 1)], ids=["in this process", "worker"])
-def test_predict_with_the_example(site, tmp_path, workers):
+def test_predict_with_the_example_in_a_worker(site, tmp_path):
     config = tmp_path / "kmer.yaml"
     config.write_text("features: {dnabert: {model_name: kmer-4}, esm: {model_name: toy}}\n")
     model = classifier(tmp_path / "classifier.safetensors", KMER_WIDTH + TOY_WIDTH)
     done = virnucpro(
         site, "predict", SEQUENCES, "-o", tmp_path / "out", "--config", config, "--device", "cpu",
-        "-m", "custom", "-p", model, "-e", 500, "--keep-intermediate", *workers,
+        "-m", "custom", "-p", model, "-e", 500, "--keep-intermediate", "--cpu-workers", 1,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     layout = Layout(tmp_path / "out", "example", 500)

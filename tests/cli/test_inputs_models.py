@@ -6,7 +6,6 @@ The models are small ones with random weights, stored as the released ones are.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import pytest
 import torch
 
 from tests.cli.inputs import PLAIN, check_accepted, check_nothing_written, check_refused, table
+from tests.hostile import Evil
 from tests.unit.encoders.small import ESM_WIDTH, fair_model, make_dnabert, save_fair
 from tests.unit.test_classifier import MLPClassifier
 from virnucpro.classifier.files import classifier_to_bytes
@@ -93,13 +93,6 @@ def save_own(path: Path, *, width: int = WIDTH, **said: Any) -> None:
     path.write_bytes(classifier_to_bytes(small_classifier(width).state_dict(), **known))
 
 
-class Hostile:
-    """What a pickle can do: run a command as soon as it is read."""
-
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        return os.system, ("touch ran",)
-
-
 def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -109,7 +102,7 @@ def _replaced(content: bytes) -> Callable[[Path], None]:
 
 
 def _hostile(path: Path) -> None:
-    torch.save({"cfg": {}, "model": Hostile()}, path)
+    torch.save({"cfg": {}, "model": Evil("ran")}, path)
 
 
 def _edited(**changes: object) -> Callable[[Path], None]:

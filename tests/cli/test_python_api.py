@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import virnucpro
-from virnucpro.errors import ConfigError, InputError, ResumeRefusedError, UsageError
+from virnucpro.errors import ConfigError, InputError, UsageError
 from virnucpro.settings import SETTINGS
 
 TOY = {"model": "toy", "device": "cpu"}
@@ -49,19 +49,6 @@ def test_a_run_writes_what_the_command_writes(
     assert any(text.startswith("stage 1 chunking finished") for text in caplog.messages)
     log = (tmp_path / "api/.checkpoints/runs/contigs/state/run.log").read_text()
     assert "stage 1 chunking" in log
-
-
-def test_a_finished_run_is_not_computed_again(contigs: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    virnucpro.predict(contigs, out, **TOY)
-    before = (out / "contigs_run.json").stat().st_mtime_ns
-    again = virnucpro.predict(contigs, out, **TOY)
-    assert (out / "contigs_run.json").stat().st_mtime_ns == before
-    assert again.summary.records == 2
-    with pytest.raises(ResumeRefusedError):
-        virnucpro.predict(contigs, out, **TOY, chunk_length=300)
-    forced = virnucpro.predict(contigs, out, **TOY, chunk_length=300, force=True)
-    assert forced.record["settings"]["analysis"]["chunk_length"] == 300
 
 
 @pytest.mark.parametrize(

@@ -62,14 +62,3 @@ def test_reads_come_out_as_they_came_in(call: Calling, source: Path, tmp_path: P
     found.unlink()
     check_accepted(call(*arguments, *CUT, "90"))
     assert found.read_bytes() == first
-
-
-def test_renamed_reads_have_their_new_names(call: Calling, tmp_path: Path) -> None:
-    source = tmp_path / "sample.fq"
-    source.write_text(_reads()["r50"] * 2)
-    out = tmp_path / "out"
-    check_accepted(
-        call("predict", source, "-o", out, *TOY, "--duplicate-ids", "rename", "--min-score", "-1")
-    )
-    text = gzip.decompress((out / "sample_virus.fastq.gz").read_bytes()).decode()
-    assert text == _reads()["r50"] + _reads()["r50"].replace("r50", "r50_2", 1)

@@ -110,11 +110,7 @@ def test_a_list_with_samples_that_fail(folder: Path, capsys: pytest.CaptureFixtu
     assert (folder / "out/samples_summary.tsv").read_bytes() == table
 
 
-def test_several_files_are_named_after_the_files(folder: Path) -> None:
-    assert _predict("in/a.fa", "in/b.fa", "in/c.fa", "-q") == 0
-    assert list(_rows(folder / "out")) == ["a", "b", "c"]
-    assert list(samples_of(folder / "out")) == list(GOOD)
-    _check_all(folder)
+def test_files_of_one_name_are_named_after_their_folders() -> None:
     files = ("A/final.contigs.fa", "B/final.contigs.fa.gz", "A/x.fa")
     assert [sample.name for sample in named_files(files)] == ["A", "B", "x"]
 
@@ -267,16 +263,7 @@ def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(
     assert [row["sample"] for row in document["samples"]] == ["s_a", "s_b"]
     assert [row["stem"] for row in document["runs"]] == ["c"]
 
-    page, rows = (folder / "out/c_report.html").read_bytes(), _rows(folder / "out")
-    overview = (folder / "out/samples_overview.html").read_bytes()
-    (folder / "out/c_report.html").unlink()
-    assert run(["report", "out"]) == 0
-    assert (folder / "out/c_report.html").read_bytes() == page
-    assert (folder / "out/samples_overview.html").read_bytes() == overview  # of the samples only
-    assert run(["utils", "multiqc", "out", "-o", "multiqc"]) == 0
-    names = {path.name.split("_")[0] for path in (folder / "multiqc").iterdir()}
-    assert names == {"s", "c"}
-
+    rows = _rows(folder / "out")
     before = _calls(folder / "out", "c")
     assert run(["call", "out", "--min-score", "-1", "-q"]) == 0
     assert _calls(folder / "out", "c")["virus"] > before["virus"]

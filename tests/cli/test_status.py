@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.legacy_run import make_input, make_legacy, predict
-from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
 
@@ -149,24 +148,6 @@ def _config(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("damage", "word"),
-    [
-        (lambda p: p.unlink(), "output_2_ESM.pt is missing"),
-        (lambda p: p.write_bytes(b"short"), "another size"),
-        (lambda p: p.with_name(p.name + ".done").write_bytes(b"{"), "no proof"),
-    ],
-)
-def test_damage_that_shows_in_a_size(
-    call: Callable, folder: Path, damage: Callable[[Path], object], word: str
-) -> None:
-    damage(folder / "done" / ESM)
-    run = _run(call, folder / "done")
-    assert run["state"] == "interrupted"
-    assert word in _stage(run, "protein_embeddings")["missing"][0]
-    assert run["resume"]["stages"] == ["protein_embeddings"]
-
-
 def test_what_failed_and_why(call: Callable, folder: Path) -> None:
     receipt = folder / "done" / f"{ESM}.done"
     document = unsealed(receipt.read_bytes())
@@ -200,16 +181,6 @@ def test_a_removed_file_that_is_needed_again(call: Callable, folder: Path) -> No
     assert {"chunking", "nucleotide_embeddings", "protein_embeddings", "prediction"} <= set(
         run["resume"]["stages"]
     )
-
-
-def test_two_runs_in_a_directory(call: Callable, folder: Path) -> None:
-    shutil.copy(folder / "in.fa", folder / "other.fa")
-    predict(folder / "other.fa", folder / "cut")
-    runs = json.loads(call("status", folder / "cut", "--json").out)["runs"]
-    assert [(run["stem"], run["state"]) for run in runs] == [
-        ("in", "interrupted"),
-        ("other", "finished"),
-    ]
 
 
 def test_a_run_at_work_is_named_with_its_process(call: Callable, folder: Path) -> None:
@@ -250,9 +221,3 @@ def test_no_run_there(call: Callable, tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("x")
     assert call("status", tmp_path / name).code == 64
-
-
-def test_an_earlier_run_moved_aside_is_none_of_the_runs(call: Callable, folder: Path) -> None:
-    predict(folder / "in.fa", folder / "done", force=True)
-    assert Layout(folder / "done", "in", 200).previous.exists()
-    assert _run(call, folder / "done")["state"] == "finished"

@@ -92,20 +92,6 @@ def test_the_card_says_what_is_so(train, dataset, tmp_path):
     assert row.split("|")[3].strip() == f"{accuracy:.4f}"
 
 
-def test_what_is_there_is_kept(train, tmp_path):
-    output = tmp_path / "my.safetensors"
-    assert train(output, *QUICK, "--resume").code == 0  # nothing to resume: from the beginning
-    first = output.read_bytes()
-    again = train(output, *QUICK)
-    assert (again.code, "Nothing to do" in again.out) == (0, True)
-    assert train(output, *QUICK, "--seed", 7, "--resume").code == 3
-    assert output.read_bytes() == first
-    assert train(output, *QUICK, "--seed", 7, "--force").code == 0
-    assert output.read_bytes() != first
-    previous = tmp_path / ".checkpoints/my.safetensors.previous"
-    assert (previous / "my.safetensors").read_bytes() == first
-
-
 def test_what_cannot_be_trained(call, train, dataset, tmp_path):
     assert train(tmp_path / "my.pth").code == 64
     assert train(tmp_path / "a.safetensors", "--processes", 2, "--multi-gpu").code == 64

@@ -20,10 +20,6 @@ def dataset(tmp_path):
     return make_dataset(tmp_path / "data", genomes=(2, 1, 1), codons=600, shard=15)
 
 
-def stamps(dataset):
-    return {path: path.stat().st_mtime_ns for path in dataset.root.rglob("*.pt*")}
-
-
 def test_features_of_every_frame(call, dataset):
     done = call("train", "embed", dataset.root, *TOY)
     assert done.code == 0, done.err
@@ -55,25 +51,6 @@ def test_status(call, dataset):
     assert "train: interrupted" in out
     assert "train embed would do: Merging; nothing to embed" in out
     assert "chunking" not in out
-
-
-def test_only_what_is_missing_or_damaged_or_changed_is_computed(call, dataset):
-    assert call("train", "embed", dataset.root, *TOY).code == 0
-    before = stamps(dataset)
-    layout = dataset.layout("train")
-    layout.features("protein", 2).unlink()
-    assert call("train", "embed", dataset.root, *TOY).code == 0
-    changed = {path.name for path, time in stamps(dataset).items() if before.get(path) != time}
-    assert changed == {"output_2_ESM.pt", "output_2_ESM.pt.done"}
-
-    shard = layout.split("nucleotide", 1)
-    records = list(read_fasta(shard))
-    shard.write_text("".join(f">{name}\nACGT{text[4:]}\n" for name, text in records))
-    before = stamps(dataset)
-    assert call("train", "embed", dataset.root, *TOY).code == 0
-    changed = {path.name for path, time in stamps(dataset).items() if before.get(path) != time}
-    names = ("output_1_DNABERT_S.pt", "output_1_merged.pt")
-    assert changed == {name + end for name in names for end in ("", ".done")}
 
 
 def test_other_models_are_refused(call, dataset, reference):

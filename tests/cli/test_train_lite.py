@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from tests.cli.inputs import table
 from tests.records_data import make_records
 from tests.training_data import LENGTH, genome
 from virnucpro.classifier.files import inspect_classifier
-from virnucpro.cli import run
 from virnucpro.training.lite.fitting import training_files
 
 QUICK = ("--steps", 4, "--threads", 1)
@@ -31,23 +29,6 @@ def threads():
 def dataset(tmp_path_factory):
     """Not to be changed."""
     return make_records(tmp_path_factory.mktemp("data") / "set", codons=600)
-
-
-@pytest.fixture(scope="module")
-def trained(dataset, tmp_path_factory):
-    """A finished training, in a folder that needs quoting; not to be changed."""
-    folder = tmp_path_factory.mktemp("trained") / "my lite: model"
-    words = ["train", "lite", dataset.root, "--output-dir", folder, *QUICK, "-q"]
-    assert run(list(map(str, words))) == 0
-    return folder
-
-
-@pytest.fixture
-def train(call, dataset):
-    def _train(folder, *options):
-        return call("train", "lite", dataset.root, "--output-dir", folder, *QUICK, *options)
-
-    return _train
 
 
 @pytest.fixture
@@ -86,15 +67,14 @@ def test_the_model_is_used_as_it_says(call, dataset, contigs, tmp_path):
     assert call(*predict, tmp_path / "damaged").code == 64
 
 
-def test_uncalibrated_and_encoders_of_another_training(call, trained, contigs, tmp_path):
+def test_uncalibrated_and_encoders_of_another_training(call, dataset, contigs, tmp_path):
+    train = ("train", "lite", dataset.root, "-o", tmp_path / "mine", *QUICK)
+    assert call(*train).code == 0
     only = make_records(tmp_path / "data", genomes=(3, 0, 0), codons=300)
     done = call("train", "lite", only.root, "-o", tmp_path / "other", *QUICK)
     assert done.code == 0
     assert "the scores are not calibrated" in done.err
-    mine, others = (
-        training_files(shutil.copytree(trained, tmp_path / "mine")).results,
-        training_files(tmp_path / "other").results,
-    )
+    mine, others = (training_files(tmp_path / name).results for name in ("mine", "other"))
     assert inspect_classifier(mine[2]).temperature is not None
     assert inspect_classifier(others[2]).temperature is None
     mixed = tmp_path / "mixed.yaml"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,33 +77,3 @@ def test_genomes_elsewhere(call: Callable, table: Path, tmp_path: Path) -> None:
 def test_refusals(call: Callable, table: Path, tmp_path: Path, options: str) -> None:
     assert call("train", "prepare", table, "-o", tmp_path / "data", *options.split()).code == 64
     assert not (tmp_path / "data").exists()
-
-
-def test_a_missing_package_is_named(
-    call: Callable, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    done = call("train", "prepare", table, "-o", tmp_path / "data")
-    assert (done.code, "pip install 'virnucpro[train]'" in done.err) == (64, True)
-
-
-def test_a_signal_leaves_no_data_set_and_the_next_run_starts_over(
-    call: Callable, tmp_path: Path
-) -> None:
-    write_fasta(tmp_path / "v.fa", [(f"V{n}", coding(n, 30_000)) for n in range(60)])
-    table = write_table(tmp_path / "t.tsv", [{"file": "v.fa", "label": "virus", "group": "v"}])
-    command = ["train", "prepare", str(table), "-o", str(tmp_path / "data")]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "virnucpro", *command], stderr=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + 60
-    begun = tmp_path / "data/.checkpoints/dataset.begun.json"
-    while not begun.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=300)
-    assert process.returncode == 130, err
-    assert err.splitlines()[-1].startswith("virnucpro: interrupted; run the same command again")
-    assert not (tmp_path / "data" / "dataset.json").exists()
-    done = call("train", "prepare", table, "-o", tmp_path / "data")
-    assert done.code == 0, done.err

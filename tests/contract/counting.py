@@ -41,7 +41,7 @@ from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.store.disk import Disk
 
-Opening = Literal["well", "raises", "dies", "segfault", "dies once", "dies on 1", "hangs on 1"]
+Opening = Literal["well", "raises", "segfault", "dies on 1", "hangs on 1"]
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,7 @@ class Counting(Stage):
             raise ValueError("this model is damaged")
         if self.opening == "segfault":
             ctypes.string_at(0)
-        once = self.opening == "dies once" and _first_time(self.folder / "opened")
-        if once or self.opening == "dies" or (self.opening == "dies on 1" and device.index == 1):
+        if self.opening == "dies on 1" and device.index == 1:
             os._exit(9)
         if self.opening == "hangs on 1" and device.index == 1:
             time.sleep(3600)

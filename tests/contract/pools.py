@@ -18,14 +18,12 @@ from virnucpro.executors.processes import ProcessPool
 class PoolKind:
     """How to make a pool, and what it can do.
 
-    ``survives``: a task that ends its process leaves this one alive. ``parallel``: it has one
-    worker for each device, not one in all. ``simulated``: its devices are GPUs by name only, on
-    which no real encoder can be opened.
+    ``survives``: a task that ends its process leaves this one alive. ``simulated``: its devices are
+    GPUs by name only, on which no real encoder can be opened.
     """
 
     make: Callable[[Sequence[Device]], WorkerPool]
     survives: bool = True
-    parallel: bool = True
     simulated: bool = False
 
 
@@ -35,7 +33,7 @@ def as_gpus(devices: Sequence[Device]) -> list[Device]:
 
 
 POOLS = {
-    "local": PoolKind(lambda devices: LocalPool(devices[0]), survives=False, parallel=False),
+    "local": PoolKind(lambda devices: LocalPool(devices[0]), survives=False),
     "processes": PoolKind(lambda devices: ProcessPool(devices, tokenizer_threads=1)),
     "overlapping": PoolKind(
         lambda devices: ProcessPool(as_gpus(devices), tokenizer_threads=1), simulated=True
@@ -45,8 +43,3 @@ POOLS = {
 ANY_POOL = sorted(POOLS)
 ENCODER_POOLS = [name for name in ANY_POOL if not POOLS[name].simulated]
 SURVIVING_POOLS = [name for name in ANY_POOL if POOLS[name].survives]
-
-
-def pool_sizes(names: Sequence[str], sizes: Sequence[int]) -> list[tuple[str, int]]:
-    """Return each pool with each number of workers that it can have, for parametrisation."""
-    return [(name, size) for name in names for size in (sizes if POOLS[name].parallel else (1,))]

@@ -10,15 +10,12 @@ import pytest
 import torch
 
 from tests.contract.counting import Counting
-from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS, pool_sizes
+from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS
 from tests.contract.running import failed_ids, fasta, fastas, run_stage, written
 from virnucpro.contracts import Device, Session
 from virnucpro.errors import DeviceError
 from virnucpro.events import (
-    Event,
     Progressed,
-    SequencesFailed,
-    TaskStarted,
     WorkerDied,
     WorkerReady,
     WorkerReport,
@@ -27,26 +24,21 @@ from virnucpro.executors.executor import Executor
 from virnucpro.executors.pool import PoolEvent
 from virnucpro.executors.worker import TaskRunner
 
-SIZES = (1, 2, 4)
-
 
 def _executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    name, size = request.param
-    made = Executor(POOLS[name].make([Device("cpu", threads=1)] * size), host_threads=1)
+    made = Executor(POOLS[request.param].make([Device("cpu", threads=1)] * 2), host_threads=1)
     yield made
     made.close()
     assert not multiprocessing.active_children()
 
 
-@pytest.fixture(params=pool_sizes(ANY_POOL, SIZES), ids=lambda pool: f"{pool[0]}-{pool[1]}")
+@pytest.fixture(params=ANY_POOL)
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     """An executor over every pool."""
     yield from _executor(request)
 
 
-@pytest.fixture(
-    params=pool_sizes(SURVIVING_POOLS, SIZES[:2]), ids=lambda pool: f"{pool[0]}-{pool[1]}"
-)
+@pytest.fixture(params=SURVIVING_POOLS)
 def surviving_executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     """An executor over every pool whose workers may die."""
     yield from _executor(request)
@@ -100,23 +92,6 @@ def test_only_the_wrong_sequence_is_lost(
     (failed,) = outcomes[0].figures.failures
     assert (failed.ids, failed.error) == ((word,), error)
     assert written(tmp_path) == [i for i in ids if i != word]
-
-
-@pytest.mark.parametrize("kind", ANY_POOL)
-def test_a_device_that_computes_nothing_right_ends_the_run_at_once(
-    tmp_path: Path, kind: str
-) -> None:
-    """Its tasks are not divided down to the last sequence."""
-    stage = Counting((fasta(tmp_path, "f.fa", [f"a{n}" for n in range(40)]),), tmp_path, wrong=0)
-    executor = Executor(POOLS[kind].make([Device("cpu", 0, threads=1)]), host_threads=1)
-    events: list[Event] = []
-    try:
-        with pytest.raises(DeviceError, match="even for a sequence that is known to be good"):
-            run_stage(stage, executor, tmp_path, events.append)
-    finally:
-        executor.close()
-    assert not any(isinstance(event, SequencesFailed) for event in events)
-    assert sum(isinstance(event, TaskStarted) for event in events) <= 2
 
 
 def test_a_device_that_computes_nothing_right_is_given_up(tmp_path: Path) -> None:

@@ -99,19 +99,6 @@ def test_failures_are_described(pool: WorkerPool, tmp_path: Path) -> None:
     _until(pool, _is(WorkEnded))
 
 
-def test_a_stage_that_does_not_open_is_a_failure_without_a_task(
-    pool: WorkerPool, tmp_path: Path
-) -> None:
-    worker = pool.start()
-    assert worker is not None
-    pool.submit(worker, Counting((), tmp_path, opening="raises"))
-    (failed,) = _until(pool, _is(WorkEnded))
-    assert isinstance(failed, WorkEnded)
-    assert failed.task is None
-    assert isinstance(failed.outcome, WorkFailure)
-    assert failed.outcome.message == "this model is damaged"
-
-
 def test_work_of_an_abandoned_stage_is_never_reported(pool: WorkerPool, tmp_path: Path) -> None:
     stage, tasks = _stage(tmp_path, ["a", "b", "c", "d"], seconds_per_base=0.02)
     worker = pool.start()

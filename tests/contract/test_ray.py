@@ -18,7 +18,6 @@ from tests.contract.test_pools import (  # noqa: F401 - run here over the pool o
     _stage,
     _until,
     test_a_restarted_worker_has_nothing_to_do_and_a_removed_one_is_gone,
-    test_a_stage_that_does_not_open_is_a_failure_without_a_task,
     test_failures_are_described,
     test_work_is_done_in_the_order_in_which_it_was_given,
     test_work_of_an_abandoned_stage_is_never_reported,
@@ -59,12 +58,6 @@ def started() -> Iterator[RayPool]:
 def pool(started: RayPool) -> WorkerPool:
     """The pool on Ray."""
     return cast(WorkerPool, StartedOnce(started))
-
-
-@pytest.fixture
-def surviving_pool(pool: WorkerPool) -> WorkerPool:
-    """The same: its workers may die."""
-    return pool
 
 
 # Here the first of both workers is gone: a test above has removed it.

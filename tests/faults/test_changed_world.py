@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.hostile import Evil
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
 from tests.unit.test_classifier import MLPClassifier
 from virnucpro.classifier.files import classifier_to_bytes
@@ -52,7 +52,6 @@ def _table(title: str) -> list[list[str]]:
 
 
 FILES = _table("file")
-SETTINGS = _table("setting")[2:]
 
 
 def save_classifier(path: Path, width: int, seed: int) -> Path:
@@ -81,12 +80,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> World:
     analysis = AnalysisSettings("custom", str(classifier), 200, 25, str(nucleotide), str(protein))
     machine = MachineSettings(device="cpu", threads=1, remove_intermediate=False)
     request = PredictionRequest(str(home / "in.fa"), home / "out", analysis, machine)
-    run_prediction(request, _ignore)
+    run_prediction(request, lambda event: None)
     return World(home, request)
-
-
-def _ignore(event: Event) -> None:
-    """Nobody watches."""
 
 
 @pytest.fixture
@@ -174,12 +169,6 @@ def _rename_models(world: World) -> PredictionRequest:
     )
 
 
-def _move_input(world: World) -> PredictionRequest:
-    (world.home / "elsewhere").mkdir()
-    (world.home / "in.fa").rename(world.home / "elsewhere/in.fa")
-    return replace(world.request, source=str(world.home / "elsewhere/in.fa"))
-
-
 def _science(world: World, **changes: object) -> PredictionRequest:
     return replace(world.request, analysis=replace(world.request.analysis, **changes))  # type: ignore[arg-type]
 
@@ -195,51 +184,24 @@ def _other_protein_model(world: World) -> PredictionRequest:
 
 def _other_nucleotide_model(world: World) -> PredictionRequest:
     path = world.home / "dnabert/config.json"
-    path.write_text(re.sub(r"1e-12", "1e-11", path.read_text()))
+    path.write_text(path.read_text().replace("1e-12", "1e-11"))
     return world.request
 
 
-OTHER: dict[str, Callable[[World], PredictionRequest]] = {
-    "chunk length": lambda w: _science(w, chunk_length=300),
-    "sequences_per_file": lambda w: _science(w, sequences_per_file=30),
-    "nucleotide model": _other_nucleotide_model,
-    "protein model": _other_protein_model,
-    "classifier": lambda w: _science(w, classifier=str(w.home / "other.safetensors")),
-    "truncation": lambda w: _science(w, truncation=50),
-    "duplicate ids": lambda w: _science(w, duplicate_ids="rename"),
-    "--dedup` or `--no-dedup`, named": lambda w: _science(w, dedup=False),
-    "neither of them": lambda w: w.request,
-    "precision, named": lambda w: _science(w, precision="bf16"),
-    "precision `auto": lambda w: _science(w, precision="auto"),
-    "CPU workers": lambda w: _machine(w, device="auto", cpu_workers=1),
-    "batch sizes": lambda w: _machine(
-        w, protein_batch=64, nucleotide_batch=2, classifier_rows=3, tokenizer_threads=1
-    ),
-    "--compile": lambda w: _machine(w, compile="never"),
-    "threads": lambda w: _machine(w, threads=2),
-    "keep features": lambda w: _machine(w, remove_intermediate=True, no_features=True),
-    "keep intermediate": lambda w: _machine(w, remove_intermediate=True),
-    "models moved or renamed": _rename_models,
-    "input moved": _move_input,
-}
-
-
-@pytest.mark.parametrize("resume", [False, True])
-@pytest.mark.parametrize(("setting", "verdict"), SETTINGS)
-def test_changed_settings(
-    world: World, made: World, setting: str, verdict: str, resume: bool
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        (_other_nucleotide_model, "refused"),
+        (_other_protein_model, "refused"),
+        (_rename_models, "goes on"),
+    ],
+)
+def test_other_models(
+    world: World, made: World, change: Callable[[World], PredictionRequest], verdict: str
 ) -> None:
-    before = {p: p.stat().st_mtime_ns for p in world.out.iterdir() if p.is_file()}
-    request = replace(OTHER[setting](world), resume=resume)
-    assert _verdict(request) == verdict
+    """Every other setting is in ``tests/cli/test_changed_options.py``."""
+    assert _verdict(change(world)) == verdict
     assert _results(world.out) == _results(made.out)
-    if verdict == "refused":
-        assert before == {p: p.stat().st_mtime_ns for p in world.out.iterdir() if p.is_file()}
-
-
-def test_every_setting_that_changes_results_is_in_the_table() -> None:
-    documented = {name for name, verdict in SETTINGS if verdict == "refused"}
-    assert len(documented) == 9
 
 
 # Rows 86-100 of the list of bad inputs that are about files of an interrupted run
@@ -256,14 +218,6 @@ def test_92_swapped_with_their_receipts(world: World, made: World) -> None:
         _swap(*(world.file(f"STEM_protein/output_{n}_ESM.pt{suffix}") for n in (1, 2)))
     assert _resume(world.request)[0] == {"protein_embeddings": 2}
     assert _results(world.out) == _results(made.out)
-
-
-class Evil:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, tuple[str, str]]:
-        return open, (str(self.path), "w")
 
 
 def test_97_a_malicious_feature_file_is_computed_again_and_not_run(world: World) -> None:
@@ -313,20 +267,6 @@ def test_a_finished_run_whose_features_are_gone_says_why_it_starts_again(
 # Files that are replaced while a run works: nothing is made from the new ones
 
 
-def _other_model(world: World) -> Path:
-    path = world.home / "other.pt"
-    save_fair(fair_model(token_dropout=False), path)
-    return path
-
-
-def _other_classifier(world: World) -> Path:
-    width = (
-        locate(str(world.home / "dnabert"), "nucleotide").dim
-        + locate(str(world.home / "esm.pt"), "protein").dim
-    )
-    return save_classifier(world.home / "new.safetensors", width, 7)
-
-
 def _run_with(world: World, change: Callable[[Event], None], **machine: object) -> None:
     request = replace(world.request, machine=replace(world.request.machine, **machine))
     run_prediction(request, change)
@@ -352,7 +292,7 @@ def test_a_replaced_model_ends_the_run_and_the_old_one_goes_on(
     model, kept = world.home / "esm.pt", world.home / "kept.pt"
     model.rename(kept)
     shutil.copy(kept, model)
-    other = _other_model(world)
+    other = Path(str(_other_protein_model(world).analysis.protein_model))
     machine = {} if workers is None else {"device": "auto", "cpu_workers": workers}
     with pytest.raises(ModelError, match=r"esm\.pt on \S+ is not the file"):
         _run_with(world, _when("protein_embeddings", lambda: other.replace(model), kind), **machine)
@@ -366,7 +306,7 @@ def test_a_replaced_classifier_makes_no_scores(world: World, made: World) -> Non
     shutil.rmtree(world.out)
     path, kept = world.home / "c.safetensors", world.home / "kept.safetensors"
     shutil.copy(path, kept)
-    other = _other_classifier(world)
+    other = world.home / "other.safetensors"
     with pytest.raises(ModelError, match="is not the file that the run began with"):
         _run_with(world, _when("prediction", lambda: other.replace(path)))
     assert not (world.out / "in_merged/prediction_results.txt").exists()

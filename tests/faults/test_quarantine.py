@@ -9,25 +9,42 @@ import pytest
 
 from tests.contract.poisoned import PoisonedExecutor
 from tests.contract.pools import ENCODER_POOLS, POOLS
-from tests.faults.poisoned_run import POISON, ignore, make_request, poisoned_run
 from virnucpro.contracts import Device
-from virnucpro.errors import InputError
-from virnucpro.events import Event, StageFinished
+from virnucpro.events import Event
 from virnucpro.io.fasta import read_fasta
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
+from virnucpro.settings import AnalysisSettings, MachineSettings
 
 DEVICES = [Device("cpu", 0), Device("cpu", 1)]
+POISON = ("r3_chunk_1F1", "r300_chunk_1F1")
+CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
+
+
+def ignore(event: Event) -> None:
+    """Nobody watches."""
 
 
 @pytest.fixture
 def request_(tmp_path: Path) -> PredictionRequest:
-    return make_request(tmp_path / "in.fa", tmp_path / "out")
+    lines = (
+        f">r{n}\n{''.join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n % 9))}"
+        f"{''.join(CODONS[n // 8**digit % 8] for digit in range(3))}\n"  # each is another one
+        for n in range(400)
+    )
+    source, out = tmp_path / "in.fa", tmp_path / "out"
+    source.write_text("".join(lines))
+    analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=100)
+    return PredictionRequest(str(source), out, analysis, MachineSettings(device="cpu"), resume=True)
 
 
 def _run_poisoned(request: PredictionRequest, pool: str) -> int:
     """Run a prediction in which the protein encoder fails on two frames."""
-    return poisoned_run(request, PoisonedExecutor(POOLS[pool].make(DEVICES), POISON))
+    executor = PoisonedExecutor(POOLS[pool].make(DEVICES), POISON)
+    try:
+        return run_prediction(request, ignore, executor=executor).failed_records
+    finally:
+        executor.close()
 
 
 RESULTS = ("in_chunks.tsv", "in_contigs.tsv", "in_virus.fna", "in_merged/prediction_results.txt")
@@ -75,19 +92,3 @@ def test_what_a_kill_left_of_the_table_of_failures_is_removed(
     stray.touch()
     run_prediction(request_, ignore)
     assert not stray.exists()
-
-
-def test_an_input_that_changes_before_its_failed_records_are_written(
-    request_: PredictionRequest, tmp_path: Path
-) -> None:
-    """It ends with a message, and nothing is taken from the new input."""
-    source = Path(request_.source)
-
-    def replace_input(event: Event) -> None:
-        if isinstance(event, StageFinished) and event.stage == "output":
-            source.write_text(">r3\nACGT\n")
-
-    executor = PoisonedExecutor(POOLS["local"].make(DEVICES), POISON)
-    with pytest.raises(InputError, match="changed while it was used"):
-        run_prediction(request_, replace_input, executor=executor)
-    assert not (tmp_path / "out/in_failed_sequences.fa").exists()

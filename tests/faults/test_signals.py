@@ -14,7 +14,6 @@ import pytest
 
 from tests.contract.running import fastas, written
 from tests.faults.processes import family, files_under, running, until
-from tests.forked import run_forked
 
 ROOT = Path(__file__).parents[2]
 IDS = [f"a{n}" for n in range(40)]  # ten files of four; all of it takes 1000 letters
@@ -50,10 +49,6 @@ def _counting(start: Start, folder: Path, slow: float, grace: float) -> subproce
 
 def _proved(folder: Path) -> set[Path]:
     return files_under(folder, ".done")
-
-
-def _features(folder: Path) -> set[Path]:
-    return files_under(folder, ".pt.done")
 
 
 def _complete(folder: Path) -> bool:
@@ -133,57 +128,3 @@ def test_nobody_outlives_a_parent_that_is_killed(start: Start, tmp_path: Path, m
     until(lambda: not any(map(running, workers)), 60)
     assert _counting(start, tmp_path, 0.0, 60).wait(200) == 0
     assert _complete(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """700 records without a stop codon in their first frame: nine split files."""
-    path = tmp_path_factory.mktemp("in") / "many.fa"
-    with path.open("w") as file:
-        for number in range(700):
-            different = "".join(("GCA", "ACG")[number >> bit & 1] for bit in range(10))
-            file.write(f">r{number}\n{'GCA' * 30}{different}\n")
-    return path
-
-
-@pytest.fixture(scope="module")
-def undisturbed(records: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The results of a run without workers that nothing happens to."""
-    out = tmp_path_factory.mktemp("undisturbed")
-    done = run_forked(*_predict(records, out)[1:])
-    assert done.code == 0, done.err
-    return _results(out)
-
-
-def _predict(source: Path, out: Path, *more: object) -> list[str]:
-    options = ("-m", "toy", "--device", "cpu", *more)
-    return list(map(str, ("virnucpro", "predict", source, "-o", out, *options)))
-
-
-def _results(out: Path) -> dict[str, bytes]:
-    names = ("many_contigs.tsv", "many_chunks.tsv", "many_merged/prediction_results.txt")
-    return {name: (out / name).read_bytes() for name in names}
-
-
-def test_a_whole_run_goes_on_where_it_was_ended(
-    start: Start, records: Path, undisturbed: dict[str, bytes], tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    process = start(*_predict(records, out, "--cpu-workers", 2))
-    until(lambda: _features(out))
-    workers = family(process.pid)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(200) == 143
-    until(lambda: not any(map(running, workers)), 60)
-    assert not (out / "many_contigs.tsv").exists()
-    assert run_forked(*_predict(records, out, "--cpu-workers", 2, "--resume")[1:]).code == 0
-    assert _results(out) == undisturbed
-
-
-def test_ctrl_c_without_workers(start: Start, records: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    process = start(*_predict(records, out))
-    until(lambda: _features(out))
-    process.send_signal(signal.SIGINT)
-    assert process.wait(200) == 130
-    assert b"run the same command again" in (tmp_path / "stderr").read_bytes()

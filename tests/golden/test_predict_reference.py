@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,6 @@ from tests.golden.comparison import (
     read_table,
 )
 from virnucpro.io.fasta import read_fasta
-from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.features import Kind, load_features
 
 RESULTS = (
@@ -149,22 +147,6 @@ def test_every_record_and_chunk_is_accounted_for(results: Path, source: Path) ->
     assert status["stops"] == "no_open_frame"
 
 
-def test_run_json_says_what_ran(undisturbed: Path) -> None:
-    document = json.loads((undisturbed / "sample_run.json").read_text())
-    counts = document["counts"]
-    assert counts["records"] == counts["records_scored"] + sum(counts["records_unscored"].values())
-    assert document["precision"] == "fp32"
-    assert document["models"]["nucleotide"]["dim"] == 96
-    assert document["models"]["protein"]["dim"] == 64
-    assert len(document["input"]["sha256"]) == 64
-    assert set(document["seconds"]) >= {
-        "chunking",
-        "nucleotide_embeddings",
-        "protein_embeddings",
-        "output",
-    }
-
-
 def _assert_same_bytes(ours: Path, theirs: Path) -> None:
     features = [name.format(number) for _, name in FEATURES for number in (1, 2, 3)]
     for name in (*RESULTS, *features):
@@ -219,21 +201,3 @@ def test_killed_and_resumed_is_undisturbed(
     assert start(*command).wait() == 0
     for name in RESULTS:
         assert (undisturbed / name).read_bytes() == (tmp_path / name).read_bytes(), name
-
-
-def test_a_budget_kept_by_an_earlier_start_is_used_on_resume(
-    undisturbed: Path, source: Path, options: list[str], tmp_path: Path
-) -> None:
-    out = shutil.copytree(undisturbed, tmp_path / "out")
-    path = out / ".checkpoints/runs/sample/state/run.json"
-    state = unsealed(path.read_bytes())
-    assert state["budgets"] == {}  # a CPU's is not measured
-    kept = {"protein_embeddings on CPU, 0 bytes": 512}
-    path.write_bytes(sealed(state | {"budgets": kept}))
-    (out / "sample_protein/output_2_ESM.pt").unlink()
-    assert _predict(source, "-o", out, *options, "-k", "-d", "cpu", "--resume").code == 0
-    assert json.loads(path.read_bytes())["budgets"] == kept
-    rows = json.loads((out / "sample_run.json").read_bytes())["workers"]
-    assert [(r["stage"], r["budget"], r["found"]) for r in rows] == [
-        ("protein_embeddings", 512, "kept")
-    ]

@@ -21,9 +21,7 @@ from tests.faults.test_pool import (  # noqa: F401
     test_a_device_on_which_everything_dies_is_given_up,
     test_a_device_on_which_no_model_opens_is_given_up,
     test_a_device_that_never_opens_does_not_hold_up_the_others,
-    test_a_file_of_which_nothing_can_be_computed,
     test_a_full_disk_lets_the_others_finish,
-    test_a_model_that_loads_at_the_second_attempt,
     test_a_sequence_that_never_ends_is_found,
     test_a_spare_device_takes_over,
     test_batches_made_smaller_in_vain_grow_again,
@@ -49,12 +47,6 @@ def pool() -> Iterator[Make]:
     """Make executors with so many workers over the pool on Ray."""
     with maker(ray_pool) as make:
         yield make
-
-
-@pytest.fixture
-def any_pool(pool: Make) -> Make:
-    """The same."""
-    return pool
 
 
 @pytest.fixture

@@ -59,13 +59,6 @@ def test_a_data_frame_has_every_row_as_it_is_in_the_table(tmp_path: Path) -> Non
     assert frame["fdr"][1] == 0.5
 
 
-def test_a_table_without_rows_is_a_frame_with_columns(tmp_path: Path) -> None:
-    write_run(tmp_path, "s")
-    (tmp_path / "s_contigs.tsv").write_text(CONTIGS.header)
-    frame = virnucpro.open_run(tmp_path).contigs().to_pandas()
-    assert frame.shape == (0, len(CONTIGS.names))
-
-
 def test_runs_in_a_folder_are_told_apart_by_name(tmp_path: Path) -> None:
     (tmp_path / "s_run.json").write_text('{"counts": ')
     for folder, message in ((tmp_path, "virnucpro status"), (tmp_path / "no", "not a directory")):

@@ -11,7 +11,6 @@ import pytest
 
 import virnucpro.tables as tables
 from virnucpro.errors import InputError
-from virnucpro.layout import Layout
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, Cuts, MachineSettings
@@ -118,10 +117,3 @@ def test_the_files_of_a_run_are_as_declared(tmp_path: Path) -> None:
         assert lines or table is REGIONS  # whose rows tests/unit/stages/test_region_files.py checks
         for line in lines:
             check_cells(table, line.split("\t"))
-
-
-def test_every_table_of_a_run_lies_where_it_is_declared(tmp_path: Path) -> None:
-    layout = Layout(tmp_path, "a{b}", 500)
-    places = {table.place("a{b}") for table in RUN_TABLES}
-    paths = (value for value in vars(layout).values() if isinstance(value, Path))
-    assert places <= {path.relative_to(tmp_path).as_posix() for path in paths}

@@ -75,14 +75,6 @@ def test_budget_follows_from_free_memory(gpu, budget):
     assert max(gpu.probed) <= 4096
 
 
-def test_a_given_budget_is_taken_and_a_cpu_is_not_measured():
-    def probe(_: int) -> None:
-        raise AssertionError("nothing is to be measured")
-
-    assert find_budget(TOKENS, 77, Gpu(1, 1), probe) == Budget(77, "given")
-    assert find_budget(TOKENS, None, None, probe) == Budget(100, "default")
-
-
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")

@@ -109,18 +109,6 @@ def test_calls_without_the_compiled_code_are_counted(setting, value):
     assert encoder.block_calls.compiled == 2 * per_call
 
 
-@pytest.mark.parametrize("family", LENGTHS)
-def test_a_single_sequence_goes_as_it_was_written(family):
-    encoder, compiler = opened(family), Watched()
-    plain = encoder.encode(sequences_for(family, LENGTHS[family], 1), quiet)
-    encoder.network.blocks.fuse(encoder.compile_examples(), backend=compiler)
-    called = compiler.called
-    fused = encoder.encode(sequences_for(family, LENGTHS[family], 1), quiet)
-    assert compiler.called == called
-    assert encoder.block_calls == BlockCalls()
-    assert difference(fused, plain) < 1e-6
-
-
 @pytest.mark.parametrize(
     ("family", "budget"),
     [("esm2", 2048), ("esm2", 32768), ("esm2", 168 * 168), ("dnabert-s", 16), ("dnabert-s", 256)],

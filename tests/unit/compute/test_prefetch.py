@@ -27,13 +27,6 @@ def _threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name.startswith(PREFETCH_THREAD)]
 
 
-@pytest.mark.parametrize("depth", [0, 1, 2, 9])
-@pytest.mark.parametrize("count", [0, 1, 2, 30])
-def test_same_items_in_order(depth, count):
-    assert list(prefetched((n * n for n in range(count)), depth)) == [n * n for n in range(count)]
-    assert not _threads()
-
-
 def test_items_are_made_in_the_thread_and_not_too_far_ahead():
     made: list[int] = []
     where: set[str] = set()

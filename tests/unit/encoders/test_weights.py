@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -12,24 +11,17 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from tests.hostile import Evil
 from virnucpro.encoders.weights import read_folder, read_pickle
 from virnucpro.errors import ModelError
-
-
-class Evil:
-    def __init__(self, command):
-        self.command = command
-
-    def __reduce__(self):
-        return os.system, (self.command,)
 
 
 @pytest.mark.parametrize("form", ["zip", "legacy", "plain"])
 def test_a_pickle_that_would_run_code_is_refused(tmp_path, form):
     path, trace = tmp_path / "model.bin", tmp_path / "was-run"
-    content = {"a": torch.ones(2), "b": Evil(f"touch {trace}")}
+    content = {"a": torch.ones(2), "b": Evil(trace)}
     if form == "plain":
-        path.write_bytes(pickle.dumps(Evil(f"touch {trace}"), protocol=2))
+        path.write_bytes(pickle.dumps(Evil(trace), protocol=2))
     else:
         torch.save(content, path, _use_new_zipfile_serialization=form == "zip")
     with pytest.raises(ModelError, match=r"refused: .*system|cannot be read") as caught:
@@ -41,7 +33,7 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path, form):
 @pytest.mark.parametrize("protocol", [0, 1, 3, 4, 5])
 def test_pickles_that_torch_does_not_write_are_refused(tmp_path, protocol):
     path, trace = tmp_path / "model.bin", tmp_path / "was-run"
-    path.write_bytes(pickle.dumps(Evil(f"touch {trace}"), protocol=protocol))
+    path.write_bytes(pickle.dumps(Evil(trace), protocol=protocol))
     with pytest.raises(ModelError, match=r"refused|cannot be read"):
         read_pickle(path)
     assert not trace.exists()

@@ -156,12 +156,6 @@ def test_words_for_labels(tmp_path: Path, words: tuple[str, str]) -> None:
     assert found.values.tolist() == [["a", "virus", "", "a", ""], ["b", "others", "", "b", ""]]
 
 
-def test_the_table_of_a_data_set(tmp_path: Path) -> None:
-    text = "record\tlabel\tgroup\tgenome\tpart\tnote\na\tvirus\tPhages\tg1\ttest\t\n"
-    (row,) = read_labels(write(tmp_path / "genomes.tsv", text)).itertuples()
-    assert (row.group, row.part, row.genome) == ("Phages", "test", "g1")
-
-
 @pytest.mark.parametrize(
     "text",
     [

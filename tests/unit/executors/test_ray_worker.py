@@ -8,7 +8,6 @@ import pytest
 
 import virnucpro.executors.ray_pool as ray_pool
 from virnucpro.contracts import Device, OutputFile
-from virnucpro.events import Progressed
 from virnucpro.executors.ray_pool import VirNucProWorker, await_files, software
 
 
@@ -36,15 +35,6 @@ def test_a_worker_joins_where_files_and_versions_are_those_of_the_command(
 def test_a_node_without_its_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("virnucpro.executors.ray_pool.visible_gpus", lambda: [])
     assert isinstance(VirNucProWorker(0, None, 1).join({}, {}), str)
-
-
-def test_events_are_fetched_in_their_order_and_once(worker: VirNucProWorker) -> None:
-    events = [Progressed(0, n, n) for n in range(3)]
-    for event in events:
-        worker._end.send(event)
-    assert worker.events() == events
-    worker._end.send(events[0])
-    assert worker.events() == events[:1]
 
 
 def test_a_file_that_another_node_wrote_is_waited_for(

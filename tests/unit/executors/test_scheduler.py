@@ -18,7 +18,6 @@ from virnucpro.events import (
     TaskFinished,
     TaskStarted,
     WorkerDied,
-    WorkerReport,
 )
 from virnucpro.executors.scheduler import Scheduler, TimeLimits
 from virnucpro.executors.signals import Interruption
@@ -104,22 +103,8 @@ def holds(task: Task | None, *sequences: int) -> bool:
     return task is not None and not set(sequences_of(task)).isdisjoint(sequences)
 
 
-def attempts_over(trial: Trial, sequence: int) -> list[list[int]]:
-    """Return what was computed at each attempt that held a sequence."""
-    return [sequences_of(task) for _, task in trial.pool.attempts if holds(task, sequence)]
-
-
 def always_ok(worker: int, task: Task | None) -> str:
     return "ok"
-
-
-def test_every_task_is_carried_out_once_by_all_workers() -> None:
-    trial = run(always_ok, STAGE.tasks(20), workers=3)
-    assert len(trial.pool.attempts) == 20
-    assert {worker for worker, _ in trial.pool.attempts} == {0, 1, 2}
-    assert trial.pool.most_submitted == 2  # one ahead
-    assert sum(trial.of(WorkerReport, "tasks")) == 20
-    assert not trial.warnings
 
 
 def test_a_task_is_started_after_the_one_before_it_has_ended() -> None:
@@ -165,14 +150,6 @@ def test_only_what_cannot_be_computed_is_given_up(
     assert sorted(int(name) for _, ids in trial.failed for name in ids) == list(deadly)
     searched = {task.params["start"] for _, task in trial.pool.attempts if task.trial}
     assert searched <= {n - n % size for n in deadly}
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_a_task_that_ends_its_worker_twice_is_searched(workers: int) -> None:
-    trial = run(lambda w, task: "exits" if holds(task, 5) else "ok", STAGE.tasks(6), workers)
-    assert trial.failed == [("WorkerDied", ("5",))]
-    assert attempts_over(trial, 5) == [[4, 5, 6, 7], [4, 5, 6, 7], [4, 5], [5], [5]]
-    assert [4, 6, 7] in [sequences_of(task) for _, task in trial.pool.attempts]
 
 
 def test_a_file_that_only_ends_its_worker_as_a_whole_ends_the_run() -> None:
@@ -233,11 +210,6 @@ def test_a_node_that_joins_gets_work() -> None:
     assert trial.error is None
 
 
-def test_a_node_that_joins_at_the_end_is_not_needed() -> None:
-    trial = run(always_ok, STAGE.tasks(4), workers=1, joining=[(7, 1.5)])
-    assert set(trial.pool.workers) == {0}
-
-
 class Indivisible(FakeStage):
     divisible = False
 
@@ -250,20 +222,6 @@ def test_a_task_that_cannot_be_divided_ends_the_run_at_its_second_exit() -> None
     with pytest.raises(DeviceError, match="cannot be computed"):
         list(scheduler.outcomes())
     assert not any(task.trial for _, task in pool.attempts)
-
-
-def test_a_task_whose_worker_was_killed_is_retried_by_another_one() -> None:
-    exits = iter(["exits"])
-
-    def behaviour(worker: int, task: Task | None) -> str:
-        return next(exits, "ok") if holds(task, 5) else "ok"
-
-    trial = run(behaviour, STAGE.tasks(6))
-    first, second = (worker for worker, task in trial.pool.attempts if holds(task, 5))
-    assert first != second
-    assert trial.of(WorkerDied, "reason") == ["signal 9"]
-    assert trial.of(WorkerDied, "worker") == [first]
-    assert "a new worker takes its place" in trial.warnings
 
 
 def test_where_everything_dies_the_run_ends() -> None:

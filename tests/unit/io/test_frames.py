@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from Bio.Data.CodonTable import standard_dna_table
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,39 +54,9 @@ def test_same_as_codon_by_codon(chunks):
     assert open_frames(chunks) == [translated(chunk) for chunk in chunks]
 
 
-@pytest.mark.parametrize(
-    ("chunk", "status"),
-    [
-        pytest.param("", "too_short", id="36-empty"),
-        pytest.param("A", "too_short", id="37-one"),
-        pytest.param("AC", "too_short", id="37-two"),
-        pytest.param("N" * 500, "ambiguous", id="38-all-n"),
-        pytest.param("ACNGTNACN", "ambiguous", id="38-no-codon"),
-        pytest.param("TAATTAATTAATTAA", "no_open_frame", id="39-stops"),
-        pytest.param("AAA", "framed", id="one-codon"),
-        pytest.param("aaa", "framed", id="31-lower"),
-    ],
-)
-def test_status(chunk, status):
-    assert open_frames(["ACGTA", chunk, "ACG"])[1].status == status
-
-
-def test_one_base_more_than_the_codons():
-    frames = open_frames(["AAAC"])[0].frames
-    assert frames[0] == Frame("F1", "AAAC", "K")
-    assert frames[1] == Frame("F2", "AAC", "N")
-
-
-def test_an_ambiguous_codon_shortens_both():
-    assert open_frames(["AAANAAAAC"])[0].frames[0] == Frame("F1", "AAANAAA", "KN")
-
-
-def test_no_chunks():
-    assert open_frames([]) == []
-
-
 def test_chunk_of():
     assert chunk_of("a_chunk_1F1_chunk_12R3") == "a_chunk_1F1_chunk_12"
+    assert chunk_of("c_chunk_3" + WHOLE_LABEL) == "c_chunk_3"
 
 
 CLOSED = "TAATTAGTTGACTAACTAGTCA" * 5  # a stop codon in every frame
@@ -113,7 +82,3 @@ def test_what_says_nothing_is_not_read():
         "too_short",
     ]
     assert whole_chunks([]) == []
-
-
-def test_the_chunk_of_its_id():
-    assert chunk_of("c_chunk_3" + WHOLE_LABEL) == "c_chunk_3"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
-import os
 import re
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virnucpro.errors import InputError, UsageError
+from virnucpro.errors import InputError
 from virnucpro.io import text
 from virnucpro.io.records import LONGEST_HEADER, Record, holds_qualities, read_records
 
@@ -149,15 +148,6 @@ def test_refused(tmp_path, data, place):
     assert len(str(caught.value)) < 400 + len(str(tmp_path))
 
 
-@pytest.mark.parametrize("make", [lambda path: None, Path.mkdir, lambda path: path.touch(0)])
-def test_3_to_5_no_file_or_not_to_be_read(tmp_path, make):
-    make(tmp_path / "in.fa")
-    if os.geteuid() == 0 and (tmp_path / "in.fa").is_file():
-        pytest.skip("root may read anything")
-    with pytest.raises(UsageError, match="cannot be read"):
-        list(read_records(tmp_path / "in.fa"))
-
-
 def test_24_a_file_without_line_ends_is_not_read_to_its_end(tmp_path):
     path = tmp_path / "in.fa"
     with path.open("wb") as file:
@@ -173,15 +163,6 @@ def test_49_bomb(tmp_path):
         read(tmp_path, data, limit=1_000_000)
     assert len(read(tmp_path, data, limit=10_000_003)[0].sequence) == 10_000_000
     assert len(read(tmp_path, PLAIN, limit=1)) == 2  # a plain file has no limit
-
-
-@pytest.mark.parametrize("data", [b">U u\nACGT\n", b">a\nACGT\n>b\nau\n"])
-def test_30_uracil_is_noticed_and_reading_can_stop_early(tmp_path, data):
-    (tmp_path / "in.fa").write_bytes(data)
-    records = read_records(tmp_path / "in.fa")
-    assert len(list(records)) == 1 + data.count(b"\n>")
-    assert records.uracil is (b"au" in data)
-    assert next(iter(records)).sequence == "ACGT"
 
 
 MIXED = st.lists(

@@ -46,12 +46,6 @@ def test_a_file_is_fetched_once_recorded_and_then_only_checked(cache, site, mode
     assert capfd.readouterr() == ("", "")  # no progress bars without a terminal
 
 
-def test_a_broken_connection_is_continued_where_it_broke(site, model):
-    site.cut = 2
-    assert fetch_model(model)[0].read_bytes() == DATA
-    assert site.ranges == [None, "bytes=30000-", "bytes=60000-"]
-
-
 @pytest.mark.parametrize(
     ("left", "ranges"),
     [

@@ -98,23 +98,6 @@ def test_other_bytes_than_published_are_refused(site, model, file, data):
     assert read_model_records() == {}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"siblings": [{"rfilename": "config.json"}]},
-        {"sha": None},
-        {"sha": "../../../../evil"},
-    ],
-)
-def test_a_description_that_is_not_one_is_refused(cache, site, model, change):
-    info = {**site.files[f"/api/models/{NAME}"], **change}
-    site.files[f"/api/models/{NAME}"] = info
-    with pytest.raises(ModelError):
-        fetch_model(model)
-    assert len(site.asked) == 1
-    assert not list(cache.glob("huggingface/**/*.*"))
-
-
 def test_no_network_no_repository_and_offline(site, model, monkeypatch):
     with pytest.raises(ModelError, match="check the network"):
         fetch_model(HubModel(NAME, "a test", endpoint="http://127.0.0.1:9"))

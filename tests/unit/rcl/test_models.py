@@ -14,6 +14,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from tests.hostile import Evil
 from virnucpro.errors import ModelError
 from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.models import (
@@ -161,11 +162,6 @@ def test_checkpoints_of_the_original(rcl_reference, name):
 # --- hostile files ---------------------------------------------------------------------------
 
 
-class Evil:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (print, ("this must not be printed",))
-
-
 def checkpoint(model: RclModel, **changes: Any) -> dict[str, Any]:
     state = {f"module.{k}": v.clone() for k, v in model.network.state_dict().items()}
     return {"epoch": 1, "model_state_dict": state, "val_f1": 0.5, "config": {}} | changes
@@ -180,7 +176,7 @@ def changed(model: RclModel, name: str, value: torch.Tensor | None) -> dict[str,
 
 
 HOSTILE: dict[str, Callable[[RclModel], Any]] = {
-    "a pickle that runs code": lambda m: checkpoint(m, config=Evil()),
+    "a pickle that runs code": lambda m: checkpoint(m, config=Evil("ran")),
     "no weights": lambda m: {"epoch": 1},
     "weights that are a list": lambda m: checkpoint(m, model_state_dict=[1]),
     "a name that is a number": lambda m: checkpoint(m, model_state_dict={1: 2}),
@@ -199,12 +195,13 @@ HOSTILE: dict[str, Callable[[RclModel], Any]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_hostile_checkpoints_are_refused(small_model, tmp_path, capsys, case):
+def test_hostile_checkpoints_are_refused(small_model, tmp_path, monkeypatch, case):
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / "best_model.pt"
     torch.save(HOSTILE[case](small_model("cnn")), path)
     with pytest.raises(ModelError, match=str(path)):
         read_rcl_model(tmp_path)
-    assert "printed" not in capsys.readouterr().out
+    assert not Path("ran").exists()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from virnucpro.encoders.toy import ToyEncoder
 from virnucpro.errors import DeviceError
 from virnucpro.events import Event, SequencesFailed
 from virnucpro.executors.executor import Executor, LocalPool
-from virnucpro.io.fasta import fasta_bytes, read_fasta
+from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout
 from virnucpro.stages.embedding import EmbeddingStage
 from virnucpro.store.disk import Disk
@@ -41,14 +41,6 @@ def task(stage: EmbeddingStage) -> Task:
 
 def _embedded(stage: EmbeddingStage, task: Task) -> TaskResult:
     return stage.open(Device("cpu"))(task, lambda n, t: None)
-
-
-def test_a_file_becomes_features(stage: EmbeddingStage, task: Task) -> None:
-    done = _embedded(stage, task)
-    found = load_features(task.outputs[0], "protein")
-    assert found.ids == [name for name, _ in read_fasta(task.inputs[0])]
-    assert not torch.equal(found.data[0], found.data[1])
-    assert done.outputs[0].rows == COUNT
 
 
 def test_what_is_excluded_has_no_row(stage: EmbeddingStage, task: Task) -> None:

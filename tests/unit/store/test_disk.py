@@ -81,25 +81,6 @@ def test_folders_of_files_together_are_flushed_once_whatever_happens(tmp_path: P
     assert disk.verbs[-1] == "sync folder"
 
 
-def test_large_pieces_go_to_the_disk_as_they_are(tmp_path: Path) -> None:
-    taken: list[object] = []
-
-    class Keeping(Disk):
-        def write(self, stream: BinaryIO, data: Bytes) -> None:
-            taken.append(data)
-            super().write(stream, data)
-
-    small, large = b"a" * 10, bytes(BUFFER)
-    with Keeping().create(tmp_path / "a") as out:
-        for piece in (small, memoryview(large), small, large):
-            out.write(piece, 1)
-    found = out.output
-    assert (tmp_path / "a").read_bytes() == small + large + small + large
-    assert found.sha256 == sha256_of(tmp_path / "a")
-    assert (found.bytes, found.rows) == (2 * BUFFER + 20, 4)
-    assert taken[3] is large
-
-
 @pytest.mark.parametrize("verb", ["open", "write", "sync", "rename"])
 def test_a_failing_disk_keeps_the_old_content(tmp_path: Path, verb: str) -> None:
     path = tmp_path / "a"

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,37 +17,6 @@ from virnucpro.store.features import (
 )
 
 ROWS = torch.arange(6, dtype=torch.float32).reshape(2, 3)
-
-
-def test_reading_in_threads_leaves_warnings_as_they_were(tmp_path: Path, monkeypatch) -> None:
-    path = tmp_path / "x.pt"
-    path.write_bytes(encode_features(Features(["a", "b"], ROWS), "merged"))
-    before, load, inside, most = list(warnings.filters), torch.load, [0], [0]
-
-    def slow(*arguments, **options):
-        inside[0] += 1
-        most[0] = max(most[0], inside[0])
-        time.sleep(0.01)
-        inside[0] -= 1
-        return load(*arguments, **options)
-
-    monkeypatch.setattr(torch, "load", slow)
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: load_features(path, "merged", mapped=True), range(24)))
-    assert all(torch.equal(features.data, ROWS) for features in found)
-    assert most == [1]
-    assert list(warnings.filters) == before
-
-
-@pytest.mark.parametrize("kind", ["nucleotide", "protein", "merged"])
-def test_round_trip_is_exact_and_repeatable(tmp_path: Path, kind: str) -> None:
-    features = Features(["a", "b"], ROWS)
-    data = encode_features(features, kind)  # type: ignore[arg-type]
-    assert data == encode_features(features, kind)  # type: ignore[arg-type]
-    (tmp_path / "x.pt").write_bytes(data)
-    back = load_features(tmp_path / "x.pt", kind)  # type: ignore[arg-type]
-    assert back.ids == ["a", "b"]
-    assert torch.equal(back.data, ROWS)
 
 
 @pytest.mark.parametrize(

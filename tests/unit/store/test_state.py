@@ -65,20 +65,6 @@ def test_chunks_of_a_run_that_was_killed_before_its_first_receipt_are_ours(
     assert "going on" in _check(layout)
 
 
-def test_another_input_of_the_same_name_is_refused_and_both_are_named(begun: Layout) -> None:
-    state = RunState("/other/s.fa", {**STATE.analysis, "input": "b" * 64})
-    for resume in (True, False):
-        with pytest.raises(
-            ResumeRefusedError, match=r"run of /data/s.fa, not the run of /other/s.fa"
-        ):
-            _check(begun, state, resume=resume)
-    assert begun.contigs_table.read_text() == "old"
-
-
-def test_a_moved_input_is_the_same_input(begun: Layout) -> None:
-    assert "going on" in _check(begun, RunState("/moved/s.fa", STATE.analysis))
-
-
 @pytest.mark.parametrize(("schema", "age"), [(99, "a newer version"), (1, "an older version")])
 def test_state_of_another_schema_is_refused(begun: Layout, schema: int, age: str) -> None:
     document = unsealed(begun.run_state.read_bytes())

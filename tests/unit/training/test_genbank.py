@@ -13,7 +13,7 @@ from virnucpro.training.data.genbank import CodingSequences, is_genbank, read_ge
 
 SeqIO = pytest.importorskip("Bio.SeqIO")
 from Bio.Seq import Seq  # noqa: E402
-from Bio.SeqFeature import CompoundLocation, FeatureLocation, SeqFeature  # noqa: E402
+from Bio.SeqFeature import FeatureLocation, SeqFeature  # noqa: E402
 from Bio.SeqRecord import SeqRecord  # noqa: E402
 
 
@@ -83,13 +83,6 @@ def test_pseudogenes_and_other_features_code_for_nothing(read):
     assert not coding_of.contains(str(Seq(SEQUENCE[:1500]).translate())[5:50], 0, 500)
 
 
-def test_joined_pieces(read):
-    place = CompoundLocation([FeatureLocation(0, 300, 1), FeatureLocation(600, 900, 1)])
-    ((_, _, _, coding_of),) = read(genbank(SeqFeature(place, type="CDS"), sequence=SEQUENCE))
-    joined = str(Seq(SEQUENCE[:300] + SEQUENCE[600:900]).translate())
-    assert coding_of.contains(joined[90:110], 600, 900)
-
-
 def test_many_overlapping_proteins_are_all_found():
     proteins = [
         (start, start + 3 * size, f"{chr(65 + n)}" * size)
@@ -111,7 +104,7 @@ def test_a_record_that_only_refers_to_others_has_no_sequence(read):
     assert (name, sequence) == ("NC_000001.1", "")
 
 
-def test_damage(read, tmp_path):
+def test_damage(read):
     whole = genbank(sequence="ACGT")
     for text in (whole.replace("1 acgt", "1 aczt"), "LOCUS       x\nnonsense\n"):
         with pytest.raises(InputError, match="is damaged at its beginning"):

@@ -178,16 +178,6 @@ def test_interrupted_and_gone_on_with(dataset, done, tmp_path, after):
     assert not files.savepoint.exists()
 
 
-def test_a_second_run_computes_nothing(dataset, done):
-    before = contents(done)
-    stops = Stops()
-    assert fit(dataset, done, stops=stops) is None
-    assert stops.steps == stops.seen == []
-    torch.set_num_threads(2)  # another machine
-    assert fit(dataset, done) is None
-    assert contents(done) == before
-
-
 def test_without_validation_and_without_a_label(tmp_path):
     only = make_records(tmp_path / "train", genomes=(2, 0, 0), codons=300)
     facts = fit(only, tmp_path / "out")

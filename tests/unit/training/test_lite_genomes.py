@@ -101,20 +101,6 @@ def test_groups_and_taxa_count_by_the_square_root_of_their_bases():
     assert drawn[1] / large[1] == pytest.approx(2 / 5 / 4, rel=0.15)
 
 
-def test_groups_are_drawn_by_given_factors():
-    rows = [
-        record("a", "virus", 1000, "often"),
-        record("b", "virus", 1000, "rarely"),
-        record("c", "others", 1000, "alone"),
-    ]
-    sampler = WindowSampler(genome_set(rows), 200)
-    sampler.reweigh(np.array([3.0, 1.0, 0.01]))
-    records, _ = sampler.draw(4000, 200, np.random.default_rng(0))
-    counts = np.bincount(records, minlength=3)
-    assert counts[2] == 2000
-    assert 1400 < counts[0] < 1600
-
-
 def test_a_label_without_a_record_that_is_long_enough():
     genomes = genome_set([record("v", "virus", 400), record("o", "others", 300)])
     WindowSampler(genomes, 300)

@@ -29,12 +29,6 @@ def parts(records: pd.DataFrame, **options) -> list[str]:
     return records["part"].tolist()
 
 
-def test_fractions_of_many_genomes():
-    counts = Counter(parts(survey(*((f"g {n}",) for n in range(5000))), test=0.2))
-    assert counts["test"] == pytest.approx(1000, rel=0.1)
-    assert counts["validation"] == pytest.approx(500, rel=0.15)
-
-
 def test_a_genome_stays_together_and_keeps_its_part_when_others_come():
     few = parts(survey(*((f"genome {n % 7}",) for n in range(70))))
     assert few == few[:7] * 10

@@ -6,17 +6,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-import torch
 
 from tests.unit.training.loops import in_pieces, run, same
-from virnucpro.contracts import Device
 from virnucpro.errors import InputError
-from virnucpro.events import EpochEnded
-from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import Disk
 from virnucpro.training.classifier.features import find_features
 from virnucpro.training.classifier.trainer import TrainingPlan, TrainingSettings
-from virnucpro.training.processes import train_on
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 
 SMALL = TrainingSettings(hidden=16, epochs=3, batch_size=4)
@@ -37,30 +32,6 @@ def plan(parts, tmp_path):
     return _plan
 
 
-def test_one_seed_one_result(plan):
-    points = []
-    for name in ("one", "two"):
-        made = plan(SMALL, name)
-        finished, epochs = run(made)
-        assert finished
-        assert [event.row["epoch"] for event in epochs] == [1, 2, 3]
-        points.append(load_savepoint(made.savepoint))
-    same(points[0].best, points[1].best)
-    same(points[0].network, points[1].network)
-    other = plan(dataclasses.replace(SMALL, seed=7), "other")
-    run(other)
-    assert not torch.equal(
-        load_savepoint(other.savepoint).best["bn1.bias"], points[0].best["bn1.bias"]
-    )
-
-
-def test_it_learns(plan):
-    made = plan(dataclasses.replace(SMALL, epochs=12, learning_rate=0.01))
-    _, epochs = run(made)
-    assert epochs[-1].row["auroc"] > 0.99
-    assert epochs[-1].row["validation_loss"] < epochs[0].row["validation_loss"]
-
-
 def test_stopped_anywhere_and_gone_on_with(plan):
     """Every time it asks for the third time whether to stop, it is stopped, as by a signal."""
     whole, pieces = plan(SMALL, "whole"), plan(SMALL, "pieces")
@@ -71,21 +42,6 @@ def test_stopped_anywhere_and_gone_on_with(plan):
     same(expected.best, found.best)
     times = {"seconds": 0}
     assert [r | times for r in found.history] == [r | times for r in expected.history]
-
-
-def test_two_processes_equal_one(plan):
-    """To 1e-5: sums are added up in another order, nothing else differs."""
-    single, double = plan(SMALL, "single"), plan(SMALL, "double")
-    run(single)
-    events = []
-    devices = (Device("cpu", threads=1),) * 2
-    assert train_on(double, devices, events.append, Interruption())
-    one, two = load_savepoint(single.savepoint), load_savepoint(double.savepoint)
-    same(one.network, two.network, atol=1e-5, rtol=1e-5)
-    for first, second in zip(one.history, two.history, strict=True):
-        assert first["loss"] == pytest.approx(second["loss"], abs=1e-5)
-        assert first["auroc"] == pytest.approx(second["auroc"], abs=1e-3)
-    assert [e.row["epoch"] for e in events if isinstance(e, EpochEnded)] == [1, 2, 3]
 
 
 def test_early_stopping_keeps_the_best(plan):
