@@ -18,27 +18,27 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "virnucpro"
 # Lines of Python in each folder; "." are the modules at the top.
 LINES = {
-    ".": 2769,
+    ".": 2793,
     "classifier": 529,
-    "cli": 2253,
-    "compute": 914,
-    "encoders": 2194,
-    "evaluation": 1045,
-    "executors": 1682,
-    "io": 874,
-    "metrics": 250,
-    "models": 681,
-    "rcl": 2962,
-    "report": 1130,
-    "run": 1963,
-    "stages": 1978,
-    "store": 1546,
-    "training": 3428,
-    "ui": 967,
+    "cli": 2222,
+    "compute": 892,
+    "encoders": 2154,
+    "evaluation": 1024,
+    "executors": 1660,
+    "io": 860,
+    "metrics": 238,
+    "models": 674,
+    "rcl": 2974,
+    "report": 1150,
+    "run": 1961,
+    "stages": 1983,
+    "store": 1548,
+    "training": 3204,
+    "ui": 966,
 }
 # Of the whole package; code is without docstrings, comments and blank lines.
-WHOLE = {"files": 176, "lines": 27_165, "code": 18_637, "functions": 1343, "classes": 292}
-OUTSIDE = {"tests": 23_421, "benchmarks and tools": 3_472, "words of docs": 26_450}
+WHOLE = {"files": 167, "lines": 26_832, "code": 18_444, "functions": 1320, "classes": 285}
+OUTSIDE = {"tests": 22_079, "benchmarks and tools": 3_587, "words of docs": 26_816}
 # Words of the two pages at the top.
 PAGES = {"README.md": 1_059, "GPU_OPTIMIZATION.md": 4_439}
 # Of `predict X -m lite` on one contig: own functions entered, their modules and calls, and what
