@@ -73,13 +73,10 @@ def training_work(
     loop.model.train()
 
     def work() -> None:
-        for number, content in enumerate(loop.epoch_plan(0, 0).batches):
-            more = MAX_LENGTH - content.x.shape[1] if padded else 0
-            x, labels = (
-                F.pad(content.x, (0, 0, 0, more)),
-                F.pad(content.labels, (0, more), value=-1),
-            )
-            loop.step(number, content._replace(x=x, labels=labels))
+        for number, (x, labels, residues) in enumerate(loop.epoch_plan(0, 0).batches):
+            more = MAX_LENGTH - x.shape[1] if padded else 0
+            x, labels = F.pad(x, (0, 0, 0, more)), F.pad(labels, (0, more), value=-1)
+            loop.step(number, (x, labels, residues))
 
     return work
 

@@ -30,15 +30,15 @@ LINES = {
     "models": 674,
     "rcl": 2974,
     "report": 1150,
-    "run": 1961,
+    "run": 1962,
     "stages": 1983,
     "store": 1548,
     "training": 3204,
     "ui": 966,
 }
 # Of the whole package; code is without docstrings, comments and blank lines.
-WHOLE = {"files": 167, "lines": 26_832, "code": 18_444, "functions": 1320, "classes": 285}
-OUTSIDE = {"tests": 22_079, "benchmarks and tools": 3_587, "words of docs": 26_816}
+WHOLE = {"files": 167, "lines": 26_833, "code": 18_444, "functions": 1320, "classes": 285}
+OUTSIDE = {"tests": 22_078, "benchmarks and tools": 3_584, "words of docs": 26_481}
 # Words of the two pages at the top.
 PAGES = {"README.md": 1_059, "GPU_OPTIMIZATION.md": 4_439}
 # Of `predict X -m lite` on one contig: own functions entered, their modules and calls, and what

@@ -1,6 +1,7 @@
 """The last stage of finished runs carried out again, with other thresholds.
 
-Imports no torch: neither the models of the run nor its classifier have to be there.
+Neither the models of the run nor its classifier have to be there. torch is only imported where a
+record is classified as viral, for its kind.
 """
 
 from __future__ import annotations
