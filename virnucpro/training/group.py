@@ -13,10 +13,11 @@ from torch import distributed, nn
 
 def sum_over_processes(x: torch.Tensor) -> torch.Tensor:
     """Return the sum over all processes, the same bits on each; gradients are summed, too."""
-    from torch.distributed.nn.functional import all_reduce
-
     if not (distributed.is_available() and distributed.is_initialized()):
         return x
+    # A torch that was built without process groups has no such module.
+    from torch.distributed.nn.functional import all_reduce
+
     total: torch.Tensor = all_reduce(x)  # type: ignore[no-untyped-call]
     return total
 
