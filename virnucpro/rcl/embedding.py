@@ -125,7 +125,8 @@ def embed_residues(
     pairs = [(unique[sequence], sequence) for sequence in order]
     blocks = [pairs[start : start + per_file] for start in range(0, len(pairs), per_file)]
     with locked(layout.lock):
-        disk.sweep(layout.root)
+        files = (layout.output(n, ResidueStage.suffix) for n in range(1, len(blocks) + 1))
+        disk.sweep(layout.root, {path.name for path in files})  # other runs may share the folder
         state = RunState(str(layout.root), analysis)
         state = check_run(layout, disk, state, emit, resume=False, force=force)
         reading = ReadingStage(layout, disk, (), analysis, lambda: blocks)
