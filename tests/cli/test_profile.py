@@ -81,3 +81,8 @@ def test_real_weights_named_or_configured(call, tmp_path, models, family):
     key = {"esm2": "esm", "dnabert-s": "dnabert"}[family]
     config.write_text(f"features: {{{key}: {{model_name: {models[family]}}}}}\n")
     assert call(*quick, "-c", config).code == 0
+
+
+def test_a_family_with_a_model_of_its_own(call):
+    done = call("profile", "--model", "lite", *QUICK, "4")
+    assert (done.code, "DNABERT" in done.err) == (64, False)
