@@ -48,13 +48,14 @@ class VirusKinds:
 
 def windows(sequences: Sequence[str]) -> list[str]:
     """Return the windows of a record, or of both mates of a pair, that its kind follows from."""
-    found = [
-        text[start:stop]
+    places = [
+        (text, start, stop)
         for text in sequences
         for start, stop in chunk_spans(len(text), WINDOW)
         if stop - start >= SHORTEST_WHOLE
     ]
-    return found[:: -(-len(found) // MOST_WINDOWS) or 1]
+    chosen = places[:: -(-len(places) // MOST_WINDOWS) or 1]
+    return [text[start:stop] for text, start, stop in chosen]
 
 
 def _kind(log_odds: float) -> str:
