@@ -274,7 +274,7 @@ class RayPool(WorkerPool):
     def require(self, files: Mapping[Path, int]) -> None:
         """Do without the nodes on which one of the files is missing or has another size."""
         self._files |= files
-        for actor in self._waiting.values():
+        for actor in (*self._waiting.values(), *self._coming.values()):
             self._ask(actor)
         for number, actor in list(self._waiting.items()):
             self._decide(number, actor)

@@ -117,6 +117,7 @@ def update_failure_table(
     """
     path, label = layout.failed_table, " ".join(label.split())  # of one line, without tabs
     with locked(layout.failed_lock, "the table of failures", wait=True):
+        disk.sweep(layout.root, {path.name})  # only here: a run on another host may write it now
         rows = []
         if path.exists():
             # Only a line feed ends a row: an id may hold any other separator of lines.

@@ -87,9 +87,7 @@ class Run:
 def sweep(run: Run) -> None:
     """Remove temporary files of earlier, killed processes."""
     layout = run.layout
-    run.disk.sweep(
-        layout.root, {*(path.name for path in layout.top_files()), layout.failed_table.name}
-    )
+    run.disk.sweep(layout.root, {path.name for path in layout.top_files()})
     for folder in (layout.home, layout.state, layout.merged_folder, *map(layout.folder, MOLECULES)):
         run.disk.sweep(folder)
 

@@ -35,7 +35,7 @@ SCHEMAS: Mapping[DocumentKind, int] = {
     "savepoint": 1,
     "lite training": 1,
     "work": 1,
-    "receipts": 1,
+    "receipts": 2,  # it holds receipts
 }
 
 

@@ -178,9 +178,11 @@ def move_aside(existing: ExistingWork, disk: Disk) -> Path | None:
     if existing.foreign_files:
         while (folder := previous.with_name(f"{previous.name}.{number}")).exists():
             number += 1
-    disk.remove_tree(folder)
+    if (folder / paths[-1].name).exists():  # otherwise an earlier move was cut short: it goes on
+        disk.remove_tree(folder)
     disk.make_folder(folder)
     for path in paths:
+        disk.remove_tree(folder / path.name)
         disk.move(path, folder / path.name)
     return folder
 

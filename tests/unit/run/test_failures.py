@@ -8,8 +8,11 @@ import pytest
 
 from virnucpro.layout import Layout
 from virnucpro.run.record import update_failure_table
+from virnucpro.run.run import Run, sweep
+from virnucpro.store import disk
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import FileFailure
+from virnucpro.store.work import RunState
 
 FAILURE = FileFailure("NumericalError", "not finite", ("r1_chunk_1F1",), "merging", "output_1.fa")
 
@@ -29,3 +32,17 @@ def test_a_file_that_is_not_such_a_table_is_never_removed(tmp_path: Path, text: 
     assert "t.fa" in layout.failed_table.read_text()
     update_failure_table(layout, Disk(), "t.fa", [])
     assert not layout.failed_table.exists()
+
+
+def test_a_run_that_begins_on_another_host_leaves_the_table_alone_that_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Shared(Disk):
+        def rename(self, old: Path, new: Path) -> None:
+            monkeypatch.setattr(disk, "host_name", lambda: "elsewhere")
+            sweep(Run(Layout(tmp_path, "t", 500), Disk(), [], RunState("t.fa", {})))
+            super().rename(old, new)
+
+    layout = Layout(tmp_path, "s", 500)
+    update_failure_table(layout, Shared(), "s.fa", [FAILURE])
+    assert "s.fa" in layout.failed_table.read_text()

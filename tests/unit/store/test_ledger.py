@@ -139,3 +139,12 @@ def test_receipts_of_whole_stages_stand_in_one_file_and_its_copy(
     assert not _ledger(layout).check(whole)
     layout.receipt_files[1 - damaged].unlink()
     assert _ledger(layout).check(whole) == UNFINISHED
+
+
+def test_receipts_of_an_older_schema_are_refused(layout: Layout) -> None:
+    """They name their files by another key."""
+    older = {"schema": 1, "outputs": [{"file": "s_nucleotide.fa", "sha256": ""}]}
+    kept = {"schema": 1, "removed": ["s_nucleotide.fa"], "receipts": {"translation.done": older}}
+    Disk().save(layout.receipt_files[0], sealed(kept))
+    with pytest.raises(ResumeRefusedError):
+        Ledger(layout).foreign_files()

@@ -120,3 +120,12 @@ def test_force_never_removes_foreign_files(foreign: ExistingWork) -> None:
         assert _check(foreign, force=True).decision == "start"
     kept = sorted(foreign.previous.parent.rglob("s_protein.faa"))
     assert [path.read_text() for path in kept] == ["first", "second"]
+
+
+def test_force_goes_on_with_a_move_that_was_cut_short(own: ExistingWork) -> None:
+    first, *others = own.own_files
+    own.previous.mkdir(parents=True)
+    first.rename(own.previous / first.name)
+    _check(replace(own, own_files=others), force=True)
+    names = {path.name for path in own.own_files}
+    assert {path.name for path in own.previous.iterdir()} == names
