@@ -38,7 +38,7 @@ LINES = {
 }
 # Of the whole package; code is without docstrings, comments and blank lines.
 WHOLE = {"files": 167, "lines": 26_839, "code": 18_449, "functions": 1320, "classes": 285}
-OUTSIDE = {"tests": 22_148, "benchmarks and tools": 3_584, "words of docs": 26_481}
+OUTSIDE = {"tests": 22_148, "benchmarks and tools": 3_584, "words of docs": 26_485}
 # Words of the two pages at the top.
 PAGES = {"README.md": 1_059, "GPU_OPTIMIZATION.md": 4_439}
 # Of `predict X -m lite` on one contig: own functions entered, their modules and calls, and what
