@@ -25,7 +25,7 @@ from virnucpro.store.disk import sha256_of
 from virnucpro.training.data.dataset import Dataset
 from virnucpro.training.lite.genomes import genome_set, measured_windows
 
-PHAGES = re.compile("phage|Microviridae|archaeal viruses")
+PHAGES = re.compile("(?<!viro)phage|Microviridae|archaeal viruses")
 EITHER = re.compile("mock virome|viruses of many kinds")  # groups of both kinds
 WINDOWS = 8000  # per length, of which half are viruses
 LENGTHS = (500, 300, 150)

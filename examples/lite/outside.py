@@ -22,7 +22,7 @@ import numpy as np
 from virnucpro.metrics.classification import auroc
 
 LENGTHS = (150, 300, 500, 2100, 5000)
-PHAGES = re.compile("phage|Microviridae|archaeal viruses")
+PHAGES = re.compile("(?<!viro)phage|Microviridae|archaeal viruses")
 EUKARYOTES = re.compile(
     "human|yeast|plant genes|plants|vertebrate|nuclear|fung|transcript|exon|organ"
 )

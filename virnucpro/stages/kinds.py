@@ -15,7 +15,7 @@ from virnucpro.store.disk import sha256_of
 
 HEAD = Path(__file__).parents[1] / "data/lite_kinds.safetensors"
 WINDOW = 500  # bases, the longest chunk that lite was trained on
-MOST_WINDOWS = 8  # of a record, evenly spread; more hardly change the mean
+MOST_WINDOWS = 8  # of a record, evenly spread
 CERTAIN = 1.5  # log odds; held out, more than nine in ten kinds beyond it are right
 PHAGE, EUKARYOTIC, UNSURE = "phage", "eukaryotic virus", "unsure"
 
