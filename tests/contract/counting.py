@@ -41,7 +41,7 @@ from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.store.disk import Disk
 
-Opening = Literal["well", "raises", "segfault", "dies on 1", "hangs on 1"]
+Opening = Literal["well", "raises", "segfault", "dies on 1", "hangs on 1", "third time"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,10 @@ class Counting(Stage):
     def open(self, device: Device) -> Session:
         if self.opening == "raises":
             raise ValueError("this model is damaged")
+        if self.opening == "third time":
+            for error in (OSError(116, "Stale file handle"), MemoryError("CUDA out of memory")):
+                if _first_time(self.folder / f"{type(error).__name__}-{device.index}"):
+                    raise error
         if self.opening == "segfault":
             ctypes.string_at(0)
         if self.opening == "dies on 1" and device.index == 1:

@@ -15,6 +15,7 @@ from tests.contract.running import failed_ids, fasta, fastas, run_stage, written
 from virnucpro.contracts import Device, Session
 from virnucpro.errors import DeviceError
 from virnucpro.events import (
+    Notice,
     Progressed,
     WorkerDied,
     WorkerReady,
@@ -132,6 +133,17 @@ def test_a_model_that_cannot_be_opened_is_no_data_error(executor: Executor, tmp_
     stage = Counting((fasta(tmp_path, "f.fa", ["a"]),), tmp_path, opening="raises")
     with pytest.raises(DeviceError, match="this model is damaged"):
         run_stage(stage, executor, tmp_path)
+
+
+def test_a_model_that_opens_at_the_third_time_costs_nothing(
+    executor: Executor, tmp_path: Path
+) -> None:
+    stage = Counting(fastas(tmp_path, ["a", "b", "c"], 1), tmp_path, opening="third time")
+    outcomes, events = run_stage(stage, executor, tmp_path)
+    assert (len(outcomes), written(tmp_path)) == (3, ["a", "b", "c"])
+    notices = [event.message for event in events if isinstance(event, Notice)]
+    assert any("trying again" in text for text in notices)
+    assert not any("given up" in text for text in notices)
 
 
 @pytest.mark.parametrize("death", ["exit", "report"])

@@ -172,7 +172,7 @@ def test_a_device_on_which_everything_dies_is_given_up(pool: Make, tmp_path: Pat
     stage = Counting(fastas(tmp_path, ids, 4), tmp_path, broken=1)
     outcomes, events = run_stage(stage, pool(2), tmp_path, see)
     _check(ids, [], outcomes, tmp_path)
-    assert "3 times in a row; its device is given up" in _warnings(events)
+    assert "3 files that other workers finished; its device is given up" in _warnings(events)
     assert len(_of(events, WorkerDied)) == 3
 
 

@@ -118,8 +118,10 @@ class ChildProcess:
         """End the process at once and free what belongs to it."""
         self.process.kill()
         self.process.join(STOP_SECONDS)
-        if self.process.exitcode is not None:  # otherwise it hangs in a driver: the kernel keeps it
+        if self.process.exitcode is not None:
             self.process.close()
+        else:  # it hangs in a driver; at its exit, this process would wait for it without end
+            self.process.join = lambda timeout=None: None  # type: ignore[method-assign]
         self.connection.close()
 
 

@@ -27,19 +27,19 @@ from virnucpro.events import (
     WorkerReady,
     WorkerReport,
 )
-from virnucpro.executors.pool import FailureKind, PoolEvent, WorkEnded, WorkerPool, WorkFailure
+from virnucpro.executors.pool import PoolEvent, WorkEnded, WorkerPool, WorkFailure
 from virnucpro.executors.signals import Interruption
 
 WAIT_SECONDS = 0.5  # longest wait between two looks at signals and at workers that are silent
 # Failed openings in a row after which a device is given up. A first failure may pass by itself
-# (another program that held the memory has ended); three do not. So many exits in a row over tasks
-# count the same where there are other workers.
+# (another program that held the memory has ended); three do not. So many exits over files that
+# other workers finish count the same.
 MAX_FAILURES = 3
-# Failed attempts in a row, with nothing finished in between, after which the run ends: the cause
-# is not the sequences. To find one deadly sequence among 10,000 takes up to 17 attempts, six
-# neighbours take about 32.
+# Failed attempts in a row, with nothing finished in between, after which the run ends (more of many
+# workers): the cause is not the sequences. To find one deadly sequence among 10,000 takes up to 17
+# attempts, six neighbours take about 32.
 MAX_FAILURES_IN_A_ROW = 40
-# Searches of a file that end without finding a sequence: the file as a whole is at fault.
+# Searches of a file that find no sequence, after which only the whole file is tried again.
 MAX_VAIN_SEARCHES = 2
 # Tasks per worker at the end of a stage that are handed out heaviest first.
 TAIL_TASKS = 4
@@ -55,20 +55,12 @@ class TimeLimits:
 
 
 @dataclass
-class TaskHistory:
-    """What went wrong with an unfinished task: the workers that exited over it, and searches."""
-
-    exits: list[int] = field(default_factory=list)
-    search: Generator[Task, WorkFailure | None, None] | None = None
-    vain_searches: int = 0
-
-
-@dataclass
 class WorkerState:
     """What the scheduler knows of a worker in this stage; ``silence`` is while it is at work.
 
     The first of its tasks is being carried out; a second one is queued, or already computed by a
-    GPU while the first one is written.
+    GPU while the first one is written. ``exits`` has, for each exit since it last finished
+    anything, the receipts of its tasks that no worker has finished since.
     """
 
     number: int
@@ -76,7 +68,7 @@ class WorkerState:
     tasks: deque[Task] = field(default_factory=deque)
     is_open: bool = False
     failed_openings: int = 0  # in a row
-    exits: int = 0  # over tasks, in a row
+    exits: list[set[Path]] = field(default_factory=list)
     task_began: float = 0.0
     silence: float = 0.0
     busy_seconds: float = 0.0
@@ -115,7 +107,9 @@ class Scheduler:
         self._limits = limits
         self._clock = clock
         self._queue = list(tasks)  # the next task is the last one
-        self._histories: dict[Path, TaskHistory] = {}  # by receipt, of tasks that failed
+        # Of unfinished tasks that failed, by receipt: workers that exited over it, and what to try.
+        self._exits: dict[Path, list[int]] = {}
+        self._retries: dict[Path, Generator[Task, WorkFailure | None, None]] = {}
         self._failures_in_a_row = 0
         self._workers: dict[int, WorkerState] = {}
         self._outcomes: deque[TaskResult] = deque()
@@ -171,22 +165,24 @@ class Scheduler:
 
         What failed before is the only task of a worker: a GPU writes one task and prepares another
         while it computes. What a worker has exited over goes to another one, if there is one left.
+        A worker that only exits waits until others have shown whether that is its own fault.
         """
         if self._final_error is not None:
             return
-        workers = [worker for worker in self._workers.values() if worker.is_open]
+        everybody = self._workers.values()
+        trusted = [w for w in everybody if len(w.exits) < MAX_FAILURES] or [*everybody]
         for submitted, reserve in ((0, 0), (1, len(self._workers))):
-            for worker in workers:
+            for worker in [w for w in trusted if w.is_open]:
                 if len(worker.tasks) != submitted or len(self._queue) <= reserve:
                     continue
-                if any(task.receipt in self._histories for task in worker.tasks):
+                if any(task.receipt in self._exits for task in worker.tasks):
                     continue
                 for position in reversed(range(len(self._queue))):
-                    history = self._histories.get(self._queue[position].receipt)
-                    exits = history.exits if history else ()
-                    if worker.number in exits and not self._workers.keys() <= set(exits):
+                    receipt = self._queue[position].receipt
+                    exits = self._exits.get(receipt, ())
+                    if worker.number in exits and any(w.number not in exits for w in trusted):
                         continue
-                    if not (worker.tasks and history):
+                    if not (worker.tasks and receipt in self._exits):
                         worker.tasks.append(self._queue.pop(position))
                         self._pool.submit(worker.number, worker.tasks[-1])
                         if not submitted:
@@ -223,11 +219,14 @@ class Scheduler:
         task, result = worker.tasks.popleft(), event.outcome
         assert isinstance(result, TaskResult)
         worker.busy_seconds += event.seconds
-        worker.exits = self._failures_in_a_row = 0
+        worker.exits.clear()
+        self._failures_in_a_row = 0
         if task.trial is not None:
-            self._queue.append(self._search(task, None))
+            self._queue.append(self._retry(task, None))
         else:
-            self._histories.pop(task.receipt, None)
+            self._exits.pop(task.receipt, None)
+            self._retries.pop(task.receipt, None)
+            self._judge_exits(task)
             worker.finished_tasks += 1
             worker.figures = event.figures
             if failures := result.figures.failures:
@@ -245,21 +244,34 @@ class Scheduler:
         else:
             self._begin_task(worker)
 
+    def _judge_exits(self, task: Task) -> None:
+        """Give up a device with too many exits over tasks that now are finished without a loss.
+
+        Records that had to be given up account for every exit at which their task was present.
+        """
+        for worker in list(self._workers.values()):
+            exits = [x for x in worker.exits if not (task.excluded and task.receipt in x)]
+            worker.exits = [receipts - {task.receipt} for receipts in exits]
+            if worker.exits.count(set()) >= MAX_FAILURES:
+                text = f"{worker.title} died over {MAX_FAILURES} files that other workers finished"
+                self._give_up_device(worker, text)
+
     def _after_failure(self, worker: WorkerState, event: WorkEnded, failure: WorkFailure) -> None:
         text = f"{failure.error}: {failure.message}"
         searchable = self._stage.divisible or event.task is None
-        ends_run = failure.kind == "run" or (failure.kind == "data" and not searchable)
+        # While a model is opened, an error of the operating system may pass.
+        of_run = failure.kind == "run" and (event.task or hasattr(errors, failure.error))
+        ends_run = of_run or (failure.kind == "data" and not searchable)
         if ends_run or self._final_error is not None:
             self._remove(worker)
             if ends_run:
                 error_class = getattr(errors, failure.error, errors.OutputError)
                 self._end(error_class(failure.message))
         elif event.task is None:
-            reason = f"{worker.title} cannot load the model: {text}"
-            self._after_failed_opening(worker, reason, failure.kind)
+            self._after_failed_opening(worker, f"{worker.title} cannot load the model: {text}")
         elif failure.kind == "data":
             worker.busy_seconds += event.seconds
-            self._queue.append(self._search(worker.tasks.popleft(), failure))
+            self._queue.append(self._retry(worker.tasks.popleft(), failure))
             self._begin_task(worker)
         elif failure.kind == "broken":
             self._give_up_device(
@@ -271,21 +283,17 @@ class Scheduler:
         else:
             self._after_death(worker, WorkerDied(worker.number, worker.device, text))
 
-    def _search(self, task: Task, failure: WorkFailure | None) -> Task:
-        """Return what is tried after ``task``, which failed, or after a trial of it.
-
-        That is the next trial, or at the end of the search the task without what was found.
-        """
-        history = self._histories.setdefault(task.receipt, TaskHistory())
-        if task.trial is None:
-            history.search = search_records(task)
-            return next(history.search)
-        assert history.search is not None
-        following = history.search.send(failure)
-        history.vain_searches += following.trial is None and following.excluded == task.excluded
-        if history.vain_searches == MAX_VAIN_SEARCHES:
-            self._give_up(f"{task.name} cannot be computed, but every part of it can")
-        return following
+    def _retry(self, task: Task, failure: WorkFailure | None) -> Task:
+        """Return what is tried after ``task``, which failed, or after a trial of it."""
+        if task.receipt not in self._retries:
+            self._exits.setdefault(task.receipt, [])
+            self._retries[task.receipt] = retries(task)
+            failure = None
+        try:
+            return self._retries[task.receipt].send(failure)
+        except StopIteration:
+            self._give_up(f"{task.name} cannot be computed, even without any of its records")
+            return task
 
     def _after_death(self, worker: WorkerState, event: WorkerDied) -> None:
         """Deal with a worker that died, that has to be ended, or that is lost with its device."""
@@ -296,17 +304,13 @@ class Scheduler:
         elif event.lost:
             self._give_up_device(worker, f"{worker.title} is lost ({event.reason})")
         elif not worker.is_open:
-            self._after_failed_opening(worker, f"{text} while it loaded the model", "device")
+            self._after_failed_opening(worker, f"{text} while it loaded the model")
         else:
             if worker.tasks:
                 worker.busy_seconds += self._clock() - worker.task_began
-            worker.exits += not any(task.trial for task in worker.tasks)
             self._after_exit(worker, text)
-            if worker.exits >= MAX_FAILURES and len(self._workers) > 1:
-                self._give_up_device(worker, f"{text}, {worker.exits} times in a row")
-            else:
-                self._emit(Notice("warning", f"{text}; a new worker takes its place"))
-                self._replace(worker)
+            self._emit(Notice("warning", f"{text}; a new worker takes its place"))
+            self._replace(worker)
 
     def _after_exit(self, worker: WorkerState, reason: str) -> None:
         """Have what a worker had when it exited tried again.
@@ -316,26 +320,27 @@ class Scheduler:
         """
         tasks = tuple(worker.tasks)
         worker.tasks.clear()
+        worker.exits.append({task.receipt for task in tasks})
         for task in tasks:
-            self._histories.setdefault(task.receipt, TaskHistory()).exits.append(worker.number)
-        if len(tasks) == 1 and (tasks[0].trial or len(self._histories[tasks[0].receipt].exits) > 1):
+            self._exits.setdefault(task.receipt, []).append(worker.number)
+        if len(tasks) == 1 and (tasks[0].trial or len(self._exits[tasks[0].receipt]) > 1):
             if self._stage.divisible:
                 failure = WorkFailure("device", "WorkerDied", reason)
-                tasks = (self._search(tasks[0], failure),)
+                tasks = (self._retry(tasks[0], failure),)
             else:
                 self._give_up(f"{tasks[0].name} cannot be computed: {reason}")
         self._queue.extend(reversed(tasks))
         self._failures_in_a_row += 1
-        if self._failures_in_a_row == MAX_FAILURES_IN_A_ROW:
-            self._give_up(f"{MAX_FAILURES_IN_A_ROW} attempts in a row failed; the last: {reason}")
+        if self._failures_in_a_row >= max(MAX_FAILURES_IN_A_ROW, MAX_FAILURES * len(self._workers)):
+            self._give_up(f"{self._failures_in_a_row} attempts in a row failed; the last: {reason}")
 
     def _give_up(self, text: str) -> None:
         advice = "Check the device and the memory, then run the same command again"
         self._end(DeviceError(f"{text}. {advice}"))
 
-    def _after_failed_opening(self, worker: WorkerState, reason: str, kind: FailureKind) -> None:
+    def _after_failed_opening(self, worker: WorkerState, reason: str) -> None:
         worker.failed_openings += 1
-        if kind == "data" or worker.failed_openings == MAX_FAILURES:
+        if worker.failed_openings == MAX_FAILURES:
             self._give_up_device(worker, reason)
         else:
             self._emit(Notice("warning", f"{reason}; trying again"))
@@ -361,12 +366,10 @@ class Scheduler:
         self._pool.submit(number, self._stage)
 
     def _replace(self, worker: WorkerState) -> None:
-        """Restart a worker; the task that was queued for it goes to any worker that is free."""
+        """Restart a worker without tasks, unless the run has to end."""
         if self._final_error is not None:
             self._remove(worker)
             return
-        self._queue.extend(worker.tasks)
-        worker.tasks.clear()
         worker.is_open, worker.silence = False, 0.0
         self._pool.restart(worker.number)
         self._pool.submit(worker.number, self._stage)
@@ -414,28 +417,48 @@ class Scheduler:
             self._emit(WorkerReport(*who, busy, *counts))
 
 
-def search_records(task: Task) -> Generator[Task, WorkFailure | None, None]:
-    """Yield trials of fewer and fewer records, and at last the task without those that fail alone.
+def retries(task: Task) -> Generator[Task, WorkFailure | None, None]:
+    """Yield what is tried after a task failed; sent is the failure of each, or None for a trial.
+
+    First trials, then the task without the records that they found. Where they found none, the
+    error may have passed: the whole task is tried again, and at last all its records are given up.
+    """
+    vain_searches = 0
+    while vain_searches < MAX_VAIN_SEARCHES:
+        found = yield from search_records(task)
+        vain_searches += not found
+        task = replace(task, excluded=(*task.excluded, *found), count=task.count - len(found))
+        failure = yield task
+    for _ in range(MAX_FAILURES - 1):
+        failure = yield task
+    assert failure is not None
+    rows = range(task.count + len(task.excluded))
+    all_rows = tuple(FailedRow(row, failure.error, failure.message) for row in rows)
+    yield replace(task, excluded=all_rows, count=0)
+
+
+def search_records(task: Task) -> Generator[Task, WorkFailure | None, list[FailedRow]]:
+    """Yield trials of fewer and fewer records; return those that fail alone.
 
     Sent is the failure of each trial, or None. A record that raises an error alone is given up, and
     one that ends its worker alone when it has done that twice.
     """
 
-    def divided(start: int, stop: int) -> list[tuple[int, int]]:
-        middle = (start + stop) // 2
-        return [(middle, stop), (start, middle)] if stop - start > 1 else [(start, stop)]
+    def halves(rows: range) -> list[range]:
+        return [half for half in (rows[len(rows) // 2 :], rows[: len(rows) // 2]) if half]
 
     found: list[FailedRow] = []
-    untried = divided(0, task.count + len(task.excluded))  # the next range is the last one
+    untried = halves(range(task.count + len(task.excluded)))  # the next ones are the last ones
     while untried:
-        start, stop = untried.pop()
-        left_out = sum(start <= failed.row < stop for failed in task.excluded)
-        trial = replace(task, trial=(start, stop), count=stop - start - left_out)
+        rows = untried.pop()
+        left_out = sum(failed.row in rows for failed in task.excluded)
+        trial = replace(task, trial=(rows.start, rows.stop), count=len(rows) - left_out)
         failure = yield trial
-        if stop - start == 1 and failure is not None and failure.kind != "data":
+        if failure is not None and len(rows) > 1:
+            untried += halves(rows)
+            continue
+        if failure is not None and failure.kind != "data":
             failure = yield trial
-        if failure is not None and stop - start > 1:
-            untried += divided(start, stop)
-        elif failure is not None:
-            found.append(FailedRow(start, failure.error, failure.message))
-    yield replace(task, excluded=(*task.excluded, *found), count=task.count - len(found))
+        if failure is not None:
+            found.append(FailedRow(rows.start, failure.error, failure.message))
+    return found

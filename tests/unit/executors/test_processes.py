@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import pytest
 import torch
@@ -47,6 +51,33 @@ def test_a_child_is_settled_on_its_device(monkeypatch: pytest.MonkeyPatch) -> No
     assert child.exit_reason() == "exit code 0"
     child.send("nobody listens")
     child.kill()
+
+
+UNKILLABLE = """
+import time
+from multiprocessing.context import SpawnProcess
+from virnucpro.contracts import Device
+from virnucpro.executors import processes
+from tests.unit.executors.test_processes import _sleep
+processes.STOP_SECONDS = 0.1
+SpawnProcess.kill = lambda process: None
+child = processes.ChildProcess("child", Device("cpu"), 1, _sleep)
+assert child.receive() == "here"
+child.process._popen.terminate = child.kill
+child.kill()
+assert child.process.exitcode is None
+"""
+
+
+def _sleep(connection: Connection) -> None:
+    connection.send("here")
+    time.sleep(3600)
+
+
+def test_a_child_that_cannot_be_killed_does_not_hold_up_the_exit() -> None:
+    """As in an uninterruptible call of a driver; here the system ends it with its parent."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    subprocess.run([sys.executable, "-c", UNKILLABLE], check=True, timeout=600, env=environment)
 
 
 def test_this_process_can_be_settled_on_a_gpu_too(monkeypatch: pytest.MonkeyPatch) -> None:

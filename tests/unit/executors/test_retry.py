@@ -7,7 +7,7 @@ import pytest
 from tests.unit.executors.fake_pool import FakeStage
 from virnucpro.contracts import FailedRow, Task
 from virnucpro.executors.pool import FailureKind, WorkFailure
-from virnucpro.executors.scheduler import MAX_FAILURES_IN_A_ROW, search_records
+from virnucpro.executors.scheduler import MAX_FAILURES_IN_A_ROW, retries
 
 STAGE = FakeStage()
 
@@ -15,7 +15,7 @@ STAGE = FakeStage()
 def _searched(task: Task, bad: set[int], kind: FailureKind) -> tuple[Task, list[bool]]:
     """Search a task whose ``bad`` rows always fail; returns what is left, and how trials ended."""
     failure = WorkFailure(kind, "ValueError", "bad letter")
-    search, ends = search_records(task), []
+    search, ends = retries(task), []
     trial = next(search)
     while trial.trial is not None:
         rows = set(range(*trial.trial)) - {failed.row for failed in trial.excluded}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import pytest
@@ -150,14 +151,52 @@ def test_only_what_cannot_be_computed_is_given_up(
     assert sorted(int(name) for _, ids in trial.failed for name in ids) == list(deadly)
     searched = {task.params["start"] for _, task in trial.pool.attempts if task.trial}
     assert searched <= {n - n % size for n in deadly}
+    assert len(trial.pool.workers) == workers  # no device is given up for a file
 
 
-def test_a_file_that_only_ends_its_worker_as_a_whole_ends_the_run() -> None:
-    trial = run(
-        lambda w, task: "exits" if task and not task.trial else "ok", STAGE.tasks(1), workers=1
-    )
+@pytest.mark.parametrize("deadly", [(), (30,)])
+def test_a_device_that_dies_over_everything_is_given_up_while_others_are_slow(
+    deadly: tuple[int, ...],
+) -> None:
+    """It must neither end the run nor be given the trials of a deadly file."""
+    waits = count()
+
+    def behaviour(worker: int, task: Task | None) -> str:
+        if task and (worker == 1 or holds(task, *deadly)):
+            return "exits"
+        return "silent" if task and next(waits) % 30 else "ok"
+
+    trial = run(behaviour, STAGE.tasks(12))
+    assert trial.error is None
+    assert [ids for _, ids in trial.failed] == [(str(n),) for n in deadly]
+    assert set(trial.pool.workers) == {0}
+    assert len([worker for worker, _ in trial.pool.attempts if worker == 1]) < 10
+
+
+@pytest.mark.parametrize("behaviour", ["exits", "raises"])
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("failures", [1, 2, 3, 4, 99])
+def test_a_file_that_fails_only_as_a_whole_is_tried_again_and_then_set_aside(
+    behaviour: str, workers: int, failures: int
+) -> None:
+    left = iter(range(failures))
+
+    def fails(worker: int, task: Task | None) -> str:
+        whole = task is not None and task.params["start"] == 4 and not task.trial
+        return behaviour if whole and task.count and next(left, None) is not None else "ok"
+
+    trial = run(fails, STAGE.tasks(6), workers)
+    assert trial.error is None
+    assert [ids for _, ids in trial.failed] == [("4",), ("5",), ("6",), ("7",)] * (failures == 99)
+    assert len(trial.pool.workers) == workers
+    assert failures - len([*left]) == min(failures, 5 + (behaviour == "exits"))
+
+
+@pytest.mark.parametrize("behaviour", ["exits", "raises"])
+def test_a_file_that_fails_without_its_records_ends_the_run(behaviour: str) -> None:
+    trial = run(lambda w, task: behaviour if task and not task.trial else "ok", STAGE.tasks(1), 1)
     assert isinstance(trial.error, DeviceError)
-    assert "every part of it can" in str(trial.error)
+    assert "cannot be computed" in str(trial.error)
 
 
 def test_a_worker_without_tasks_may_be_silent() -> None:
@@ -228,3 +267,16 @@ def test_where_everything_dies_the_run_ends() -> None:
     trial = run(lambda w, task: "exits" if task else "ok", [STAGE.task(0, 200)])
     assert isinstance(trial.error, DeviceError)
     assert "40 attempts in a row" in str(trial.error)
+
+
+def test_workers_that_all_die_once_do_not_end_the_run() -> None:
+    died = set[int]()
+
+    def behaviour(worker: int, task: Task | None) -> str:
+        dies = task is not None and worker not in died
+        died.update([worker] * dies)
+        return "exits" if dies else "ok"
+
+    trial = run(behaviour, STAGE.tasks(99), workers=50)
+    assert (trial.error, trial.failed, len(died)) == (None, [], 50)
+    assert len(trial.pool.workers) == 50
