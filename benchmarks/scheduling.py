@@ -2,12 +2,12 @@
 
 The sleep is proportional to the tokens.
 
-    python -m benchmarks.scheduling [--workers 1,2,4,8] [--seconds 24] [--frames 10000]
+    python -m benchmarks.scheduling [--workers 1,2,4,8] [--seconds 24] [--frames 10000] [--slow 0]
 
 ``gain`` is the device time of all tasks divided by the time from the first task to the last commit. It
 says how many times faster the workers are than one worker that never waits. The split files are as
 large as those of a run, and receipts are written as there. ``idle`` is the share of the workers' time without a task, from their
-reports.
+reports. ``--slow`` workers have half the speed.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def uneven_files(files: int = 200) -> list[int]:
 
 
 def measure_scheduling(
-    folder: Path, counts: Sequence[int], workers: int, seconds: float
+    folder: Path, counts: Sequence[int], workers: int, seconds: float, slow: int = 0
 ) -> SchedulingResult:
     """Run a stage whose devices need ``seconds`` in all."""
     files, residues = make_files(folder, counts)
-    stage = Counting(files, folder, seconds / residues, batch=64)
+    stage = Counting(files, folder, seconds / residues, batch=64, slow=slow)
     first: list[float] = []
 
     def note_first_task(event: Event) -> None:
@@ -94,10 +94,10 @@ def measure_scheduling(
     return SchedulingResult(elapsed, busy, idle, len(outcomes))
 
 
-def print_row(name: str, counts: Sequence[int], workers: int, seconds: float) -> None:
+def print_row(name: str, counts: Sequence[int], workers: int, seconds: float, slow: int) -> None:
     """Measure one row of the table."""
     with tempfile.TemporaryDirectory() as folder:
-        f = measure_scheduling(Path(folder), counts, workers, seconds)
+        f = measure_scheduling(Path(folder), counts, workers, seconds, slow)
     share = 100 * f.idle / (f.idle + f.busy)
     print(
         f"{name:28} {workers:7} {f.tasks:5} {f.elapsed:8.2f} {seconds / f.elapsed:5.2f} "
@@ -112,6 +112,7 @@ def main() -> None:
     parser.add_argument("--workers", default="1,2,4,8", help="numbers of workers")
     parser.add_argument("--seconds", type=float, default=24.0, help="device time in all")
     parser.add_argument("--frames", type=int, default=10_000, help="of the one input")
+    parser.add_argument("--slow", type=int, default=0, help="workers at half speed")
     options = parser.parse_args()
     print(f"{'work':28} {'workers':>7} {'files':>5} {'seconds':>8} {'gain':>5} idle")
     full, rest = divmod(options.frames, frames_per_file(options.frames, proteins=True))
@@ -119,7 +120,7 @@ def main() -> None:
     works = ((f"one input of {options.frames:,}", one), ("200 uneven files", uneven_files()))
     for name, counts in works:
         for workers in map(int, options.workers.split(",")):
-            print_row(name, counts, workers, options.seconds)
+            print_row(name, counts, workers, options.seconds, options.slow)
 
 
 if __name__ == "__main__":

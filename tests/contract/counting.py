@@ -49,7 +49,8 @@ class Counting(Stage):
     """Writes ``id length`` lines for the records of FASTA files.
 
     ``broken`` is the index of a device on which every task ends the process, ``wrong`` that of a
-    device that computes wrong values only. ``batch`` is in sequences. Reading a task and writing it take the host ``host_seconds`` each.
+    device that computes wrong values only; the first ``slow`` devices need twice the time. ``batch`` is
+    in sequences. Reading a task and writing it take the host ``host_seconds`` each.
     """
 
     files: tuple[Path, ...]
@@ -58,6 +59,7 @@ class Counting(Stage):
     opening: Opening = "well"
     broken: int = -9
     wrong: int = -9
+    slow: int = 0
     host_seconds: float = 0.0
     batch: int = 8
     disk: Disk = field(default_factory=Disk)
@@ -143,7 +145,8 @@ class CountingSession(Session):
             os._exit(3)
         for batch in _batches(records, self._batch):
             _fill_memory([name for name, _ in batch])
-            time.sleep(self._stage.seconds_per_base * sum(len(text) for _, text in batch))
+            factor = 2 if self._device.index < self._stage.slow else 1
+            time.sleep(factor * self._stage.seconds_per_base * sum(len(text) for _, text in batch))
             for name, sequence in batch:
                 _misbehave(name, self._stage.folder)
                 lines.append(f"{name} {len(sequence)}\n")
