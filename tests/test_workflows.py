@@ -103,8 +103,9 @@ def test_the_module_of_nextflow_names_the_version(environment: dict[str, str]) -
 def test_the_description_of_the_module_names_its_outputs() -> None:
     description = yaml.safe_load((WORKFLOWS / "nextflow/meta.yml").read_text())
     assert list(description["output"]) == re.findall(r"emit: (\w+)", MODULE)
-    environment = yaml.safe_load((WORKFLOWS / "nextflow/environment.yml").read_text())
-    assert environment["dependencies"] == [f"bioconda::virnucpro={__version__}"]
+    for folder in ("nextflow", "snakemake"):
+        environment = yaml.safe_load((WORKFLOWS / folder / "environment.yml").read_text())
+        assert environment["dependencies"] == [f"bioconda::virnucpro={__version__}"]
     assert f'container "virnucpro:{__version__}"' in MODULE
 
 
@@ -199,7 +200,7 @@ def test_snakemake_runs_the_rules(tmp_path: Path, environment: dict[str, str]) -
         WORKFLOWS / "snakemake/Snakefile",
         *("--config", f"samples={samples}", "options=--model-type toy --device cpu"),
     ]
-    for extra in (["--dry-run"], []):
+    for extra in (["--lint"], ["--dry-run"], []):
         subprocess.run([*command, *extra], cwd=tmp_path, env=environment, check=True)
     assert (tmp_path / "virnucpro/sample1/sample1_contigs.tsv").exists()
     assert (tmp_path / "multiqc/sample1_virnucpro_calls_mqc.json").exists()

@@ -1,6 +1,6 @@
 """Build the documentation site with Zensical (https://zensical.org).
 
-    pip install zensical
+    pip install --editable . zensical
     python tools/build_site.py DIR
 
 The pages are those of ``docs`` and the Markdown files beside it; ``commands.md`` is written from the

@@ -1,4 +1,4 @@
-"""Make the pictures of the documentation: the dashboard and a report. Needs Chromium.
+"""Make the pictures of the documentation: the dashboard and a report. Needs Chromium and pdftoppm.
 
     virnucpro predict contigs.fa -o results --model-type lite
     python -m tools.pictures docs/pictures --report results/contigs_report.html
@@ -60,14 +60,25 @@ def dashboard_page(folder: Path) -> str:
 
 def photograph(page: Path, picture: Path, width: int, height: int) -> None:
     """Save the first ``height`` pixels of a page as PNG."""
+    show(page, f"--window-size={width},{height}", f"--screenshot={picture.absolute()}")
+
+
+def photograph_print(page: Path, picture: Path, folder: Path) -> None:
+    """Save the first sheet of a print as PNG; the print itself is written into ``folder``."""
+    show(page, "--no-pdf-header-footer", f"--print-to-pdf={folder / 'print.pdf'}")
+    command = ["pdftoppm", "-png", "-r", "80", "-singlefile", folder / "print.pdf"]
+    subprocess.run([*command, picture.with_suffix("")], check=True)
+
+
+def show(page: Path, *options: str) -> None:
+    """Open a page in Chromium with ``options`` that say what becomes of it."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         raise SystemExit("no Chromium here: install it first")
     subprocess.run(
         [
             *(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
-            *(f"--window-size={width},{height}", f"--screenshot={picture.absolute()}"),
-            page.absolute().as_uri(),
+            *(*options, page.absolute().as_uri()),
         ],
         check=True,
         capture_output=True,
@@ -75,7 +86,7 @@ def photograph(page: Path, picture: Path, width: int, height: int) -> None:
 
 
 def main() -> None:
-    """Make both pictures."""
+    """Make the three pictures."""
     parser = argparse.ArgumentParser(description="Make the pictures of the documentation.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--report", type=Path, required=True, help="a STEM_report.html")
@@ -85,6 +96,7 @@ def main() -> None:
         page = Path(folder) / "dashboard.html"
         page.write_text(dashboard_page(Path(folder)), encoding="utf-8")
         photograph(page, chosen.folder / "dashboard.png", 1010, 245)
+        photograph_print(chosen.report, chosen.folder / "report_print.png", Path(folder))
     photograph(chosen.report, chosen.folder / "report.png", 1200, 1000)
 
 

@@ -59,6 +59,33 @@ def test_documented_commands_are_accepted(page: str, line: str) -> None:
     command.make_context(command.name, words, parent=context)
 
 
+# Commands of the first two pages that need the network or minutes.
+NOT_RUN = {
+    *("pip install torch --index-url https://download.pytorch.org/whl/cpu", "pip install ."),
+    *("make demo", "make test", "virnucpro models fetch 500"),
+}
+
+
+def test_every_command_of_the_first_two_pages_is_run_or_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call
+) -> None:
+    """``lite`` takes the place of the released models, which are not part of the package."""
+    lines = []
+    for page in ("README.md", "docs/first_sample.md"):
+        blocks = re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+        lines += [shlex.split(line, comments=True) for line in "".join(blocks).splitlines()]
+    commands = dict.fromkeys(shlex.join(words) for words in lines)
+    assert commands.keys() >= NOT_RUN
+    shutil.copyfile(ROOT / "virnucpro/data/example.fa", tmp_path / "contigs.fa")
+    monkeypatch.chdir(tmp_path)
+    for line in [line for line in commands if line not in NOT_RUN]:
+        program, command, *arguments = shlex.split(line)
+        assert program == "virnucpro", line
+        if command == "predict" and "--model-type" not in arguments:
+            arguments += ["--model-type", "lite"]
+        assert call(command, *arguments).code == 0, line
+
+
 def test_the_expected_rates_are_those_that_the_command_prints(capsys) -> None:
     expected_rates.main()
     table = capsys.readouterr().out

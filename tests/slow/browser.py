@@ -33,6 +33,7 @@ class Browser:
             "args": [*FLAGS, f"--user-data-dir={folder / 'profile'}"],
         }
         wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        wanted["timeouts"] = {"script": 300_000}  # milliseconds
         answer = self._post("/session", {"capabilities": {"alwaysMatch": wanted}})
         self._address += f"/session/{answer['sessionId']}"
         self.devtools(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,6 +133,18 @@ def test_it_is_readable_in_light_and_dark_and_on_a_phone(page: Browser) -> None:
         "svg.getBoundingClientRect().width > 250 && svg.getBoundingClientRect().height > 80)"
     )
     assert page.run(drawn)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1200, 360])
+def test_axe_finds_no_barrier(page: Browser, width: int, dark: bool) -> None:
+    package = importlib.util.find_spec("axe_playwright_python")
+    if package is None or package.origin is None:
+        pytest.skip("axe is not installed")
+    page.look(width, 800, dark=dark)
+    page.run(Path(package.origin).with_name("axe.min.js").read_text(encoding="utf-8"))
+    told = "[rule.id, ...rule.nodes.map((node) => node.html)]"
+    assert page.run(f"return axe.run().then((all) => all.violations.map((rule) => {told}))") == []
 
 
 def test_a_print_has_the_first_rows_and_tracks(page: Browser, tmp_path: Path) -> None:
