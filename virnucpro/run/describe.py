@@ -1,7 +1,6 @@
 """What geNomad and CheckV say about the viruses of a finished run, in one table with the run's.
 
-Both get the sequences with ids of their own, ``sequence_1`` and so on: what an id may be, and where
-it ends, differs between programs.
+Both get the sequences as ``sequence_1`` and so on: what an id may be differs between programs.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ Rows = dict[str, dict[str, Any]]
 
 
 class Program(NamedTuple):
-    """Another program: how it is called, and what is taken from the table that it writes.
+    """How another program is called, and what is taken from the table that it writes.
 
-    ``columns`` are ours, with the names of theirs. The first has a value for every sequence, which
-    is ``absent`` where the program does not list the sequence.
+    The first of our ``columns`` (with the names of theirs) has a value for every sequence:
+    ``absent`` where the program does not list it.
     """
 
     title: str
@@ -68,12 +67,8 @@ PROGRAMS = (
 )
 
 
-class ProgramError(Exception):
-    """Another program has failed, or has written something else than expected."""
-
-
 class Description(NamedTuple):
-    """How many sequences the table has, and which programs have columns in it; others have not."""
+    """How many sequences the table has, which programs have columns in it, and why others not."""
 
     sequences: int
     done: Sequence[Program]
@@ -96,16 +91,14 @@ def describe(
     path, work = layout.described_table, layout.described_work
     done, problems = list[Program](), list[tuple[Program, str]]()
     if run.paired:
-        raise UsageError(
-            f"the run {run.stem} has pairs of reads: assemble them, and describe these"
-        )
+        raise UsageError(f"the run {run.stem} has pairs of reads: assemble them, describe these")
     with locked(layout.lock):
         is_ours = is_own_file(path) and path.read_bytes().startswith(DESCRIBED.header.encode())
         rows, keeps = _rows(run), is_ours and not force
         for row in run.described() if keeps else ():
             known = rows.get(row.record)
             if known and (known["length"], known["score"]) == (row.length, row.score):
-                known |= row._asdict()
+                known |= {name: getattr(row, name) for p in PROGRAMS for name in p.columns}
         for program in PROGRAMS:
             database = databases[program.name]
             if all(row[next(iter(program.columns))] is not None for row in rows.values()):
@@ -121,14 +114,15 @@ def describe(
                     words = work / "virus.fna", folder, database.absolute(), threads
                     _carry_out(program, program.words(*words), say)
                     _add_columns(program, folder / program.table, names, rows)
-                except ProgramError as error:
-                    problems.append((program, str(error)))
+                except (OSError, UsageError) as error:
+                    problems.append((program, f"{program.title} failed: {error}"))
                     continue
                 finally:
                     disk.remove_tree(work)
+                done.append(program)
+            if rows and program in done:
                 lines = [DESCRIBED.header, *(DESCRIBED.line(**row) for row in rows.values())]
                 disk.save(path, "".join(lines).encode(), len(rows))
-                done.append(program)
         if problem := report_problem(layout, disk, again=True):
             say(problem)
     return Description(len(rows), done, problems)
@@ -160,49 +154,35 @@ def _lacks(program: Program, database: Path | None) -> str:
 def _numbered(layout: Layout, rows: Rows, disk: Disk) -> dict[str, str]:
     """Write the sequences with new ids; return the ids of ``rows`` by these."""
     names, fasta = dict[str, str](), layout.virus_fasta
+    pairs = read_fasta(fasta) if fasta.is_file() else ()
     with suppress(ValueError), disk.create(layout.described_work / "virus.fna") as out:
-        for number, (header, sequence) in enumerate(
-            read_fasta(fasta) if fasta.is_file() else (), 1
-        ):
+        for number, (header, sequence) in enumerate(pairs, 1):
             names[f"sequence_{number}"] = first_word(header)
             out.write(f">sequence_{number}\n{sequence}\n".encode(), 1)
     if sorted(names.values()) != sorted(rows):
-        raise InputError(
-            f"{fasta} does not have the records and regions of the tables, each once: the command "
-            f"that made these files restores them"
-        )
+        raise InputError(f"{fasta} does not fit the tables: the command that made it restores it")
     return names
 
 
 def _carry_out(program: Program, words: Sequence[str], say: Say) -> None:
-    """Run a command to its end, in a session of its own, which is ended with this block."""
+    """Run a command to its end, in a session of its own, which an interruption ends."""
     say(f"{program.title}: {shlex.join(words)}")
     last = deque[str](maxlen=LAST_LINES)
-    try:
-        process = Popen(
-            words,
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise ProgramError(f"{program.title} cannot be started: {error}") from error
-    with process:
+    with Popen(
+        words, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, errors="replace", start_new_session=True
+    ) as process:
         assert process.stdout is not None
         try:
             for line in filter(str.strip, process.stdout):
                 say(f"{program.name}: {line.rstrip()}")
                 last.append(line.strip())
             code = process.wait()
-        except BaseException:  # interrupted: the processes that it started end, too
+        except BaseException:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
     if code:
-        raise ProgramError(f"{program.title} ended with exit code {code}: {' / '.join(last)}")
+        raise UsageError(f"it ended with exit code {code}: {' / '.join(last)}")
 
 
 def _add_columns(program: Program, path: Path, names: Mapping[str, str], rows: Rows) -> None:
@@ -214,6 +194,6 @@ def _add_columns(program: Program, path: Path, names: Mapping[str, str], rows: R
             for column, cell in zip(program.columns, cells, strict=True):
                 found[names[id]][column] = None if cell == MISSING else types[column](cell)
     except (LookupError, ValueError, InputError, UsageError) as error:
-        raise ProgramError(f"{program.title} wrote no table that can be used: {error}") from error
+        raise UsageError(f"it wrote no table that can be used: {error}") from error
     for name, values in found.items():
         rows[name] |= values
