@@ -112,7 +112,7 @@ def describe(
                 try:
                     names, folder = _numbered(layout, rows, disk), work / program.name
                     words = work / "virus.fna", folder, database.absolute(), threads
-                    _carry_out(program, program.words(*words), say)
+                    _carry_out(program, program.words(*words), folder / program.table, say)
                     _add_columns(program, folder / program.table, names, rows)
                 except (OSError, UsageError) as error:
                     problems.append((program, f"{program.title} failed: {error}"))
@@ -143,11 +143,11 @@ def _rows(run: PredictionRun) -> Rows:
 
 def _lacks(program: Program, database: Path | None) -> str:
     """Return what a program lacks, if anything."""
-    lacks = []
-    if not shutil.which(program.name):
-        lacks.append(f"{program.name} is not installed, or not on the PATH")
-    if not (database and database.is_dir()):
-        lacks.append(f"--{program.name}-db {database or ''}: give the folder of its database")
+    lacks = [] if shutil.which(program.name) else [f"the program {program.name} is not installed"]
+    if database is None:
+        lacks.append(f"--{program.name}-db is not given")
+    elif not database.is_dir():
+        lacks.append(f"--{program.name}-db {database} is no folder")
     return f"{program.title} is not run: {'; '.join(lacks)}" if lacks else ""
 
 
@@ -164,7 +164,7 @@ def _numbered(layout: Layout, rows: Rows, disk: Disk) -> dict[str, str]:
     return names
 
 
-def _carry_out(program: Program, words: Sequence[str], say: Say) -> None:
+def _carry_out(program: Program, words: Sequence[str], table: Path, say: Say) -> None:
     """Run a command to its end, in a session of its own, which an interruption ends."""
     say(f"{program.title}: {shlex.join(words)}")
     last = deque[str](maxlen=LAST_LINES)
@@ -181,8 +181,8 @@ def _carry_out(program: Program, words: Sequence[str], say: Say) -> None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
-    if code:
-        raise UsageError(f"it ended with exit code {code}: {' / '.join(last)}")
+    if code or not table.is_file():  # CheckV says 0 where a program that it needs is missing
+        raise UsageError(f"exit code {code}, after saying: {' / '.join(last)}")
 
 
 def _add_columns(program: Program, path: Path, names: Mapping[str, str], rows: Rows) -> None:
