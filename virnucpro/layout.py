@@ -13,6 +13,7 @@ from virnucpro.tables import (
     CONSENSUS,
     CONTIGS,
     COPIES,
+    DESCRIBED,
     FAILURES,
     FRAMES,
     PREDICTIONS,
@@ -147,6 +148,7 @@ class Layout(OutputFolder):
         self.chunks_table = root / CHUNKS.place(stem)
         self.contigs_table = root / CONTIGS.place(stem)
         self.virus_table = root / VIRUS.place(stem)
+        self.described_table = root / DESCRIBED.place(stem)
         self._results = {suffix: root / f"{stem}_{suffix}" for suffix in RESULT_SUFFIXES}
         result = self._results
         # The records classified as viral, and the viral regions of others; the input decides which.
@@ -167,6 +169,7 @@ class Layout(OutputFolder):
         self.state = self.home / "state"
         self.previous = self.home / "previous"  # what ``--force`` moved aside
         self.lock = self.home / "lock"
+        self.described_work = self.home / "describe"  # as long as other programs run
         self.spooled = self.home / "input"  # standard input, so that it can be read twice
         self.incoming = self.home / "input.new"  # until it is known to be the input of the run
         self.probe = self.home / "cluster.probe"  # proves a shared folder
@@ -234,6 +237,7 @@ class Layout(OutputFolder):
             self.chunks_table,
             self.contigs_table,
             self.virus_table,
+            self.described_table,
             self.regions_table,
             *self._results.values(),
             self.chunked,

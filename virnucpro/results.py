@@ -185,6 +185,10 @@ class PredictionRun(RunResults):
         """Return the records that are classified as viral, the most certain first."""
         return self._rows(tables.VIRUS)
 
+    def described(self) -> Rows[tables.DescribedRow]:
+        """Return what ``virnucpro describe`` has written; InputError where it has not run."""
+        return self._rows(tables.DESCRIBED)
+
     def regions(self) -> Rows[tables.RegionRow]:
         """Return the viral regions of all records; pairs have none, and no file."""
         return self._rows(tables.REGIONS, empty=self.paired)

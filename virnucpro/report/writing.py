@@ -49,10 +49,10 @@ def overview_page(samples: NamedRuns, failed: Sequence[tuple[str, str]], folder:
 _LAST_LINE = "<!-- made from "
 
 
-def report_problem(layout: Layout, disk: Disk) -> str:
-    """Write the report of a finished run, unless it is up to date; return what was in the way."""
+def report_problem(layout: Layout, disk: Disk, *, again: bool = False) -> str:
+    """Write a report as :func:`write_report` does; return what was in the way, if anything."""
     try:
-        write_report(open_run(layout.root, layout.stem), disk)
+        write_report(open_run(layout.root, layout.stem), disk, again=again)
     except (InputError, UsageError) as error:
         return f"no report was written: {error}"
     return ""
