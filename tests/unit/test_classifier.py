@@ -21,8 +21,10 @@ from virnucpro.classifier.files import (
 )
 from virnucpro.classifier.fit import check_fit
 from virnucpro.encoders.family import EncoderSource
+from virnucpro.encoders.registry import digest_of
 from virnucpro.errors import ModelError
 from virnucpro.settings import TOY_CLASSIFIER
+from virnucpro.store.disk import hashed
 
 
 class MLPClassifier(nn.Module):
@@ -89,6 +91,26 @@ def test_own_format(tmp_path):
     assert info.chunk_lengths == (300, 500)
     x = torch.randn(10, 12)
     assert torch.allclose(load_classifier(path).scores(x), expected(made, x), atol=1e-6)
+
+
+def test_a_newer_schema_is_refused(tmp_path, monkeypatch):
+    with monkeypatch.context() as newer:
+        newer.setattr("virnucpro.classifier.files.SCHEMA", 2)
+        facts = {"encoders": (), "chunk_lengths": (), "extra": {}}
+        content = classifier_to_bytes(module().state_dict(), **facts)
+    (tmp_path / "newer.safetensors").write_bytes(content)
+    with pytest.raises(ModelError, match="newer version"):
+        inspect_classifier(tmp_path / "newer.safetensors")
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "mine.safetensors"
+    path.write_bytes(with_temperature(TOY_CLASSIFIER, 1.0))
+    found = hashed(path)
+    monkeypatch.setattr("virnucpro.classifier.files.hashed", lambda _: found)
+    path.write_bytes(with_temperature(TOY_CLASSIFIER, 2.0))
+    with pytest.raises(ModelError, match="is not the file"):
+        inspect_classifier(path)
 
 
 @pytest.mark.parametrize("kind", ["pth", "safetensors"])
@@ -194,7 +216,12 @@ def verdict_of(*arguments):
 )
 def test_encoders_must_fit(info, encoders, asked, verdict):
     esm = replace(ESM, name=asked)
-    assert verdict_of(changed(info, encoders=encoders), (DNA, esm), 500) == verdict
+    info = changed(info, encoders=encoders)
+    assert verdict_of(info, (DNA, esm), 500) == verdict
+    known = changed(info, extra={"encoder_sha256": "a b"})  # encoders that were trained with it
+    own = [replace(each, sha256=digest_of([file])) for each, file in ((DNA, "a"), (esm, "b"))]
+    assert verdict_of(known, own, 500) == verdict
+    assert verdict_of(known, (own[0], esm), 500) == ("error" if encoders else verdict)
 
 
 @pytest.mark.parametrize(
