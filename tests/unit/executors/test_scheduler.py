@@ -136,7 +136,7 @@ def test_the_last_tasks_go_heaviest_first() -> None:
 @pytest.mark.parametrize("behaviour", ["exits", "exits writing", "raises"])
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize("deadly", [(0,), (0, 3), (5, 6, 7), (0, 1, 2, 8, 9)])
+@pytest.mark.parametrize("deadly", [(0,), (0, 3), (5, 6, 7), (0, 1, 2, 8, 9), range(0, 24, 2)])
 def test_only_what_cannot_be_computed_is_given_up(
     behaviour: str, workers: int, size: int, deadly: tuple[int, ...]
 ) -> None:
