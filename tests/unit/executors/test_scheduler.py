@@ -171,6 +171,26 @@ def test_a_worker_without_tasks_may_be_silent() -> None:
     assert trial.of(WorkerDied, "worker") == []
 
 
+@pytest.mark.parametrize(
+    ("step", "opens", "waits", "said"),
+    [
+        (0.5, False, 40, ["no sign of life for 20 s"]),
+        (0.5, True, 100, ["no sign of life for 50 s"]),
+        (100.0, False, 5, []),  # this process was suspended
+    ],
+)
+def test_a_worker_may_be_silent_for_so_long(
+    monkeypatch: pytest.MonkeyPatch, step: float, opens: bool, waits: int, said: list[str]
+) -> None:
+    monkeypatch.setattr(FakePool, "STEP", step)
+    left = iter(range(waits))
+
+    def behaviour(worker: int, task: Task | None) -> str:
+        return "silent" if (task is None) is opens and next(left, None) is not None else "ok"
+
+    assert run(behaviour, STAGE.tasks(1), 1).of(WorkerDied, "reason") == said
+
+
 def test_a_worker_that_dies_after_a_signal_is_not_replaced() -> None:
     interruption = Interruption()
 
