@@ -12,6 +12,7 @@ from msgspec.structs import replace as changed
 from torch import nn
 
 from tests.hostile import Evil
+from virnucpro.classifier import files
 from virnucpro.classifier.files import (
     INNER_BATCH,
     classifier_to_bytes,
@@ -93,23 +94,15 @@ def test_own_format(tmp_path):
     assert torch.allclose(load_classifier(path).scores(x), expected(made, x), atol=1e-6)
 
 
-def test_a_newer_schema_is_refused(tmp_path, monkeypatch):
-    with monkeypatch.context() as newer:
-        newer.setattr("virnucpro.classifier.files.SCHEMA", 2)
-        facts = {"encoders": (), "chunk_lengths": (), "extra": {}}
-        content = classifier_to_bytes(module().state_dict(), **facts)
-    (tmp_path / "newer.safetensors").write_bytes(content)
-    with pytest.raises(ModelError, match="newer version"):
-        inspect_classifier(tmp_path / "newer.safetensors")
-
-
-def test_a_file_that_is_replaced_while_it_is_read_is_refused(tmp_path, monkeypatch):
+def test_a_newer_schema_and_a_file_that_is_replaced_meanwhile(tmp_path, monkeypatch):
     path = tmp_path / "mine.safetensors"
     path.write_bytes(with_temperature(TOY_CLASSIFIER, 1.0))
-    found = hashed(path)
-    monkeypatch.setattr("virnucpro.classifier.files.hashed", lambda _: found)
+    monkeypatch.setattr(files, "hashed", lambda _, found=hashed(path): found)
     path.write_bytes(with_temperature(TOY_CLASSIFIER, 2.0))
     with pytest.raises(ModelError, match="is not the file"):
+        inspect_classifier(path)
+    monkeypatch.setattr(files, "SCHEMA", 2)
+    with pytest.raises(ModelError, match="newer version"):
         inspect_classifier(path)
 
 

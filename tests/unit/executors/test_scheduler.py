@@ -172,14 +172,10 @@ def test_a_worker_without_tasks_may_be_silent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "opens", "waits", "said"),
-    [
-        (0.5, False, 40, ["no sign of life for 20 s"]),
-        (0.5, True, 100, ["no sign of life for 50 s"]),
-        (100.0, False, 5, []),  # this process was suspended
-    ],
+    ("step", "opens", "waits", "said"),  # with a step of 100 s, this process was suspended
+    [(0.5, False, 40, ["for 20 s"]), (0.5, True, 100, ["for 50 s"]), (100, False, 5, [])],
 )
-def test_a_worker_may_be_silent_for_so_long(
+def test_how_long_a_worker_may_be_silent(
     monkeypatch: pytest.MonkeyPatch, step: float, opens: bool, waits: int, said: list[str]
 ) -> None:
     monkeypatch.setattr(FakePool, "STEP", step)
@@ -188,7 +184,8 @@ def test_a_worker_may_be_silent_for_so_long(
     def behaviour(worker: int, task: Task | None) -> str:
         return "silent" if (task is None) is opens and next(left, None) is not None else "ok"
 
-    assert run(behaviour, STAGE.tasks(1), 1).of(WorkerDied, "reason") == said
+    reasons = run(behaviour, STAGE.tasks(1), 1).of(WorkerDied, "reason")
+    assert reasons == [f"no sign of life {text}" for text in said]
 
 
 def test_a_worker_that_dies_after_a_signal_is_not_replaced() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 from tests.unit.executors.fake_pool import FakeStage
 from virnucpro.contracts import Device, ReportProgress, Session, Task, TaskResult
@@ -98,11 +97,3 @@ def test_a_cpu_does_one_thing_after_the_other() -> None:
     assert stage.log == [step.format(number) for number in range(4) for step in steps]
     kinds = [type(event) for event in events if not isinstance(event, WorkerReady)]
     assert kinds == [Progressed, WorkEnded] * 4
-
-
-def test_a_trial_makes_no_progress() -> None:
-    stage, events = Recording(waits=False), list[PoolEvent]()
-    runner = TaskRunner(0, CPU, events.append)
-    for work in (stage, replace(stage.task(0, 1), trial=(0, 1))):
-        runner.take(work)
-    assert [e.sequences for e in events if isinstance(e, Progressed)] == [BATCHES, -BATCHES]

@@ -12,12 +12,7 @@ from virnucpro.contracts import OutputFile, TaskResult
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import Layout
 from virnucpro.stages.prediction import with_copies
-from virnucpro.stages.splitting import (
-    MOST_FILES,
-    SplittingStage,
-    first_places,
-    frames_per_file,
-)
+from virnucpro.stages.splitting import MOST_FILES, SplittingStage, frames_per_file
 from virnucpro.store.disk import Disk
 from virnucpro.tables import COPIES
 
@@ -57,11 +52,6 @@ def _embedded(layout: Layout) -> list[str]:
     files = sorted(layout.folder("protein").iterdir())
     assert len(files) == len(list(layout.folder("nucleotide").iterdir()))
     return [name for file in files for name, _ in read_fasta(file)]
-
-
-def test_digests_are_compared_whole() -> None:
-    halves = np.array([[1, 1], [1, 2], [1, 1], [2, 1]], np.uint64)
-    assert first_places(bytearray(halves.tobytes())).tolist() == [0, 1, 0, 3]
 
 
 def test_a_frame_is_left_out_where_both_sequences_are_the_same(layout: Layout) -> None:

@@ -115,16 +115,14 @@ def test_sweep_removes_what_dead_processes_left(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == sorted([living, theirs, users])
 
 
-def test_a_file_that_is_written_to_within_a_second_has_changed(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_text("old")
-    seen, written = hashed(path), path.stat().st_mtime_ns
-    path.write_text("new")
-    os.utime(path, ns=(written + 1, written + 1))
+def test_a_write_within_a_second_and_a_process_of_another_user_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_text("old")
+    seen, written = hashed(tmp_path / "a"), (tmp_path / "a").stat().st_mtime_ns
+    (tmp_path / "a").write_text("new")
+    os.utime(tmp_path / "a", ns=(written + 1, written + 1))
     assert seen.changed
-
-
-def test_a_process_of_another_user_is_running(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "kill", Mock(side_effect=PermissionError))
     assert is_running(1)
 

@@ -83,12 +83,6 @@ def test_another_identity_is_refused_and_the_change_is_named(
     assert (own.place / "s_contigs.tsv").read_text() == "own"
 
 
-def test_a_setting_that_only_the_earlier_work_has_is_named(own: ExistingWork) -> None:
-    fewer = replace(WANTED, settings={"input": "a" * 64, "chunk length": 500})
-    with pytest.raises(ResumeRefusedError, match=r"lengths: was \[1\], is not set"):
-        _check(own, fewer)
-
-
 @pytest.mark.parametrize("resume", [False, True])
 def test_foreign_files_are_refused_and_some_are_named(
     own: ExistingWork, foreign: ExistingWork, resume: bool
