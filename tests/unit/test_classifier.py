@@ -12,6 +12,7 @@ from msgspec.structs import replace as changed
 from torch import nn
 
 from tests.hostile import Evil
+from virnucpro.classifier import files
 from virnucpro.classifier.files import (
     INNER_BATCH,
     classifier_to_bytes,
@@ -21,8 +22,10 @@ from virnucpro.classifier.files import (
 )
 from virnucpro.classifier.fit import check_fit
 from virnucpro.encoders.family import EncoderSource
+from virnucpro.encoders.registry import digest_of
 from virnucpro.errors import ModelError
 from virnucpro.settings import TOY_CLASSIFIER
+from virnucpro.store.disk import hashed
 
 
 class MLPClassifier(nn.Module):
@@ -89,6 +92,18 @@ def test_own_format(tmp_path):
     assert info.chunk_lengths == (300, 500)
     x = torch.randn(10, 12)
     assert torch.allclose(load_classifier(path).scores(x), expected(made, x), atol=1e-6)
+
+
+def test_a_newer_schema_and_a_file_that_is_replaced_meanwhile(tmp_path, monkeypatch):
+    path = tmp_path / "mine.safetensors"
+    path.write_bytes(with_temperature(TOY_CLASSIFIER, 1.0))
+    monkeypatch.setattr(files, "hashed", lambda _, found=hashed(path): found)
+    path.write_bytes(with_temperature(TOY_CLASSIFIER, 2.0))
+    with pytest.raises(ModelError, match="is not the file"):
+        inspect_classifier(path)
+    monkeypatch.setattr(files, "SCHEMA", 2)
+    with pytest.raises(ModelError, match="newer version"):
+        inspect_classifier(path)
 
 
 @pytest.mark.parametrize("kind", ["pth", "safetensors"])
@@ -194,7 +209,12 @@ def verdict_of(*arguments):
 )
 def test_encoders_must_fit(info, encoders, asked, verdict):
     esm = replace(ESM, name=asked)
-    assert verdict_of(changed(info, encoders=encoders), (DNA, esm), 500) == verdict
+    info = changed(info, encoders=encoders)
+    assert verdict_of(info, (DNA, esm), 500) == verdict
+    known = changed(info, extra={"encoder_sha256": "a b"})  # encoders that were trained with it
+    own = [replace(each, sha256=digest_of([file])) for each, file in ((DNA, "a"), (esm, "b"))]
+    assert verdict_of(known, own, 500) == verdict
+    assert verdict_of(known, (own[0], esm), 500) == ("error" if encoders else verdict)
 
 
 @pytest.mark.parametrize(

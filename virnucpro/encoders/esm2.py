@@ -368,7 +368,7 @@ class _FairSizes(Struct):
     encoder_layers: Count
     encoder_embed_dim: Count
     encoder_attention_heads: Count
-    token_dropout: bool = True
+    token_dropout: bool
 
 
 def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Weights]:

@@ -32,5 +32,5 @@ def read_fasta(path: Path, start: int = 0, stop: int | None = None) -> Iterator[
                 header, lines, left = line, [], left - 1
             else:
                 lines.append(line.rstrip("\n"))
-        if header and left > 0:
+        if header:
             yield header[1:].rstrip("\n"), "".join(lines)

@@ -103,8 +103,8 @@ def call_record(
         return Call(len(chunks), 0, 0.0, "unscored", None, None, 0, 0, 0, status)
     covered = end = 0
     for chunk in scored:  # they are in order and may overlap
-        covered += max(0, chunk.stop - max(chunk.start, end))
-        end = max(end, chunk.stop)
+        covered += chunk.stop - max(chunk.start, end)
+        end = chunk.stop
     scores = [chunk.scores for chunk in scored]
     viral = sum(virus > CONFIDENT and others < CONTRADICTED for others, virus in scores)
     nonviral = sum(others > CONFIDENT and virus < CONTRADICTED for others, virus in scores)

@@ -105,7 +105,7 @@ def test_a_single_genome_has_no_interval() -> None:
 
 
 def test_stated_and_realised_rates_of_false_discoveries() -> None:
-    fdr = [0.005, 0.03, 0.04, 0.15, np.nan]
+    fdr = [0.005, 0.03, 0.05, 0.15, np.nan]
     found = evaluate(_sample([0.9, 0.8, 0.7, 0.6, 0.1], [1, 1, 0, 0, 0], fdr=fdr), 0.5)
     rows = [(d["stated"], d["contigs"], d["false"]) for d in found.false_discoveries]
     assert rows == [(0.01, 1, 0), (0.05, 3, 1), (0.1, 3, 1), (0.2, 4, 2)]

@@ -43,3 +43,9 @@ def test_six_deadly_neighbours_are_found_before_the_run_would_end() -> None:
         assert len(left.excluded) == 6
         in_a_row = max(len(run) for run in "".join("+" if ok else "-" for ok in ends).split("+"))
         assert in_a_row + 2 < MAX_FAILURES_IN_A_ROW  # and two exits over the whole file
+
+
+def test_what_ends_its_worker_once_alone_is_kept() -> None:
+    search, failure = search_records(STAGE.task(0, 1)), WorkFailure("device", "WorkerDied", "9")
+    assert [next(search).trial, search.send(failure).trial] == [(0, 1)] * 2
+    assert search.send(None).excluded == ()

@@ -137,7 +137,7 @@ def test_the_last_tasks_go_heaviest_first() -> None:
 @pytest.mark.parametrize("behaviour", ["exits", "exits writing", "raises"])
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize("deadly", [(0,), (0, 3), (5, 6, 7), (0, 1, 2, 8, 9)])
+@pytest.mark.parametrize("deadly", [(0,), (0, 3), (5, 6, 7), (0, 1, 2, 8, 9), range(0, 24, 2)])
 def test_only_what_cannot_be_computed_is_given_up(
     behaviour: str, workers: int, size: int, deadly: tuple[int, ...]
 ) -> None:
@@ -208,6 +208,23 @@ def test_a_worker_without_tasks_may_be_silent() -> None:
     trial = run(behaviour, STAGE.tasks(2))
     assert trial.pool.now > 10  # in which one of the workers had nothing to do
     assert trial.of(WorkerDied, "worker") == []
+
+
+@pytest.mark.parametrize(
+    ("step", "opens", "waits", "said"),  # with a step of 100 s, this process was suspended
+    [(0.5, False, 40, ["for 20 s"]), (0.5, True, 100, ["for 50 s"]), (100, False, 5, [])],
+)
+def test_how_long_a_worker_may_be_silent(
+    monkeypatch: pytest.MonkeyPatch, step: float, opens: bool, waits: int, said: list[str]
+) -> None:
+    monkeypatch.setattr(FakePool, "STEP", step)
+    left = iter(range(waits))
+
+    def behaviour(worker: int, task: Task | None) -> str:
+        return "silent" if (task is None) is opens and next(left, None) is not None else "ok"
+
+    reasons = run(behaviour, STAGE.tasks(1), 1).of(WorkerDied, "reason")
+    assert reasons == [f"no sign of life {text}" for text in said]
 
 
 def test_a_worker_that_dies_after_a_signal_is_not_replaced() -> None:

@@ -20,9 +20,10 @@ def write(folder, names):
     return path
 
 
-def test_counts(tmp_path):
+@pytest.mark.parametrize("letter", ["U", "u"])
+def test_counts(tmp_path, letter):
     path = tmp_path / "in.fa"
-    path.write_bytes(b">a\nACGU\n>b\nAC\n>c\n\n>d\nACG\n")
+    path.write_text(f">a\nACG{letter}\n>b\nAC\n>c\n\n>d\nACG\n")
     assert summarise_input(InputFiles(path)) == InputSummary(4, 9, 4, 2, True, ())
 
 

@@ -80,6 +80,7 @@ def test_no_chunk_spans_both_mates() -> None:
     assert record_spans((2, 0), 3) == [(0, 2)]
 
 
-def test_first_mates_twice_are_no_pairs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ids", [["r1"], ["r1", "r2"]])
+def test_first_mates_twice_are_no_pairs(tmp_path: Path, ids: list[str]) -> None:
     with pytest.raises(UsageError, match="the first mates are there again"):
-        list(_files(tmp_path, *[_fastq("r1", "r2")] * 2).records())
+        list(_files(tmp_path, *[_fastq(*ids)] * 2).records())

@@ -157,6 +157,7 @@ def test_checkpoints_of_the_original(rcl_reference, name):
                 rows.append([accession, str(region.start), str(region.end)])
         lines = table.read_text().splitlines()[1:]
         assert rows == [line.split("\t")[:3] for line in lines], table.name
+    assert find_region(np.full(20, 0.5, np.float32), RegionRule(0.5)) is None  # none is above
 
 
 # --- hostile files ---------------------------------------------------------------------------

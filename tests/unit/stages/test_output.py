@@ -157,16 +157,22 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
     with ExitStack() as stack:
         writers = [stack.enter_context(Disk().create(tmp_path / name)) for name in names]
         files = ResultFiles(writers)
+        virus = host._replace(call="virus")
         files.add(record, "renamed_2", chunks, host, [region])
-        files.add(record, record.id, chunks, host._replace(call="virus"), [region])
-        files.add(record, record.id, chunks, host._replace(call="virus"), [])
+        files.add(record._replace(sequence="ACGT"), "short", chunks, virus, [])
+        files.add(record, record.id, chunks, virus, [region])
+        files.add(record, "z", chunks, virus, [])
+        files.add(record, "second", chunks, virus, [])
         figures = files.finish(DEFAULT_CUTS, None, calibrated=False)
     headers = [line for line in (tmp_path / "fasta").read_text().splitlines() if line[0] == ">"]
-    assert headers == [">renamed_2|region_5_8004 described", *[">a=;,% described"] * 2]
+    others = [f">{name} described" for name in ("short", "a=;,%", "z", "second")]
+    assert headers == [">renamed_2|region_5_8004 described", *others]
+    ranked = [row["record"] for row in _table(tmp_path / "virus")]  # equal scores: by length, place
+    assert ranked == ["a=;,%", "z", "second", "short"]
     assert (tmp_path / "fasta").read_text().startswith(f"{headers[0]}\n{'ACGT' * 20}\n")
     places = {(row["start"], row["end"]) for row in _table(tmp_path / "chunks")}
     assert places == {("1", "12000")}
     cells = [(row["regions"], row["viral_bases"]) for row in _table(tmp_path / "contigs")]
-    assert cells == [("1", "8000"), ("1", "8000"), ("0", "12000")]
+    assert cells == [("1", "8000"), ("0", "4"), ("1", "8000"), *[("0", "12000")] * 2]
     assert (tmp_path / "bed").read_text().count("\n") == 2
     assert (figures.regions, figures.with_regions, figures.more_regions) == (2, 1, 1)

@@ -12,8 +12,9 @@ from virnucpro.classifier.files import (
     load_classifier,
 )
 from virnucpro.contracts import Task
+from virnucpro.errors import OutputError
 from virnucpro.layout import Layout
-from virnucpro.stages.prediction import PredictionStage
+from virnucpro.stages.prediction import ConsensusStage, PredictionStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import DamagedFeaturesError, Features, encode_features
 
@@ -81,3 +82,19 @@ def test_a_damaged_file_ends_it_and_leaves_nothing(layout: Layout, threads: int)
     finally:
         path.write_bytes(good)
     assert not list(layout.root.glob("*scores.txt*"))
+
+
+def test_a_tie_is_others_of_a_frame_and_virus_of_a_chunk(layout: Layout) -> None:
+    """As the original program has it."""
+    scores = Features(["a_chunk_1F1"], torch.full((1, 2), 0.5))
+    part = Disk().save(layout.scores(1), encode_features(scores, "scores"))
+    stage = PredictionStage(layout, Disk(), inspect_classifier(layout.root / "c.safetensors"))
+    task = Task("s", 1, (), (layout.predictions,), layout.receipt("s"), parts=(part,))
+    stage.run(task, lambda n, t: None)
+    assert layout.predictions.read_text().endswith("\na_chunk_1F1\tothers\t0.5\t0.5\n")
+    chunks = Task("s", 1, task.outputs, (layout.consensus,), layout.receipt("s"))
+    ConsensusStage(layout, Disk()).run(chunks, lambda n, t: None)
+    assert layout.consensus.read_text().endswith("\na_chunk_1\tTrue\t0.5\t0.5\n")
+    Disk().save(layout.scores(1), b"changed meanwhile")
+    with pytest.raises(OutputError, match="other content"):
+        stage.run(task, lambda n, t: None)

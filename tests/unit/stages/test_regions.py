@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -124,13 +124,14 @@ def test_a_virus_has_no_region_for_two_chunks_that_look_like_a_host() -> None:
 
 def test_regions_that_are_placed_anew_stay_apart() -> None:
     found = 0
-    for seed in range(40):
-        parts = ((30, HOST), (12, 3.0), (8, HOST), (12, 3.0), (30, HOST))
-        regions = find_regions(*record(*parts, seed=seed))
+    gaps = (((8, HOST),), SPREAD), (((4, HOST), (2, 12.0), (4, HOST)), 0.3)  # two outliers
+    for seed, (gap, spread) in product(range(40), gaps):
+        parts = ((30, HOST), (12, 3.0), *gap, (12, 3.0), (30, HOST))
+        regions = find_regions(*record(*parts, seed=seed, spread=spread))
         found += len(regions)
         for first, second in pairwise(regions):
             assert first.stop <= second.start
-    assert found > 60
+    assert found > 120
 
 
 def test_scores_of_exactly_0_and_1_are_taken() -> None:

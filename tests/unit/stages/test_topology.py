@@ -24,6 +24,7 @@ INVERTED = BASES[:30].translate(str.maketrans("ACGT", "TGCA"))[::-1]
         ("ACG" * 200, "linear"),
         ("A" * 500, "linear"),
         ("N" * 500, "linear"),
+        (f"N{BASES}N{BASES[:20]}", "linear"),
         (BASES[:41], "linear"),
         ("", "linear"),
     ],

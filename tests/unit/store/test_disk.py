@@ -8,11 +8,12 @@ import os
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
+from unittest.mock import Mock
 
 import pytest
 
 from virnucpro.errors import OutputError, ResumeRefusedError
-from virnucpro.store.disk import BUFFER, Bytes, Disk, host_name, sha256_of
+from virnucpro.store.disk import BUFFER, Bytes, Disk, hashed, host_name, is_running, sha256_of
 
 
 class Noting(Disk):
@@ -112,6 +113,18 @@ def test_sweep_removes_what_dead_processes_left(tmp_path: Path) -> None:
         path.touch()
     Disk().sweep(tmp_path, {"a"})
     assert sorted(tmp_path.iterdir()) == sorted([living, theirs, users])
+
+
+def test_a_write_within_a_second_and_a_process_of_another_user_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_text("old")
+    seen, written = hashed(tmp_path / "a"), (tmp_path / "a").stat().st_mtime_ns
+    (tmp_path / "a").write_text("new")
+    os.utime(tmp_path / "a", ns=(written + 1, written + 1))
+    assert seen.changed
+    monkeypatch.setattr(os, "kill", Mock(side_effect=PermissionError))
+    assert is_running(1)
 
 
 def test_nothing_is_written_behind_a_linked_checkpoint_folder(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -109,6 +110,12 @@ def test_what_failed_last_time_is_stale(task: Task, layout: Layout) -> None:
     assert _ledger(layout).check(task) == "2 sequences failed last time"
 
 
+def test_a_receipt_of_other_files_proves_nothing(task: Task, layout: Layout) -> None:
+    _carry_out(task, layout)
+    other = replace(task, outputs=(layout.root / "other.pt",))
+    assert _ledger(layout).check(other) == "other files belong to it"
+
+
 def test_removed_files_stay_proved_until_they_are_needed(task: Task, layout: Layout) -> None:
     _carry_out(task, layout)
     ledger = _ledger(layout)
@@ -130,9 +137,12 @@ def test_receipts_of_whole_stages_stand_in_one_file_and_its_copy(
 ) -> None:
     whole = replace(task, stage="consensus", receipt=layout.receipt("consensus"))
     output = Disk().save(whole.outputs[0], b"rows", 1)
-    ledger = _ledger(layout)
+    disk = Disk()
+    disk.sync = Mock()  # type: ignore[method-assign]
+    ledger = Ledger(layout, disk)
     ledger.reopen(whole)
     ledger.accept(TaskResult(whole, (output,)))
+    assert disk.sync.call_count == 1  # a power cut may take the copy
     assert not whole.receipt.exists()
     assert not _ledger(layout).check(whole)
     layout.receipt_files[damaged].write_bytes(b"{")

@@ -8,7 +8,7 @@ import pytest
 
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError
-from virnucpro.store.documents import SCHEMAS, STEPS, DocumentKind, upgraded
+from virnucpro.store.documents import SCHEMAS, STEPS, DocumentKind, parse_json, upgraded
 
 PATH = Path("folder/file.json")
 
@@ -34,7 +34,13 @@ def test_an_older_schema_without_a_step_is_refused() -> None:
         upgraded("run state", {"schema": 1}, PATH)
 
 
-@pytest.mark.parametrize("document", [None, [], "text", {"schema": "1"}, {"schema": True}, {}])
+@pytest.mark.parametrize("document", [None, [], "text", {"schema": 0}, {"schema": True}, {}])
 def test_what_is_no_such_document_is_unusable(document: Json) -> None:
     with pytest.raises(ValueError, match=r"file\.json"):
         upgraded("run state", document, PATH)
+
+
+@pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e999", "[" * 100_000])
+def test_what_is_no_json(text: str) -> None:
+    with pytest.raises(ValueError, match="finite|nested"):
+        parse_json(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,9 @@ import pytest
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Event, Notice
 from virnucpro.layout import Layout
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import Disk, host_name
 from virnucpro.store.documents import sealed, unsealed
+from virnucpro.store.lock import LockOwner, locked, read_owner
 from virnucpro.store.work import RunState, check_run, write_state
 
 STATE = RunState("/data/s.fa", {"input": "a" * 64, "chunk length": 500, "precision": "fp32"})
@@ -73,3 +76,13 @@ def test_state_of_another_schema_is_refused(begun: Layout, schema: int, age: str
         _check(begun, resume=True)
     assert caught.value.exit_code == 3
     assert "starting over" in _check(begun, force=True)
+
+
+@pytest.mark.parametrize(("host", "dead"), [(host_name(), True), ("elsewhere", False)])
+def test_who_did_not_leave_a_lock_is_named(tmp_path: Path, host: str, dead: bool) -> None:
+    path, earlier = tmp_path / "lock", LockOwner(host, 999_999_999, 1)
+    assert earlier.is_dead is dead
+    path.write_text(json.dumps(asdict(earlier)))
+    with locked(path) as stale:
+        assert stale == earlier
+    assert read_owner(path) is None

@@ -48,6 +48,9 @@ def test_windows_are_pieces_of_their_records():
     assert places.min() < 60
     assert places.max() > 540
     assert places.max() <= 600
+    tight = genome_set([record("v", "virus", 301), record("o", "others", 300)])
+    _, offsets = WindowSampler(tight, 300).draw(40, 300, np.random.default_rng(1))
+    assert [set(offsets[:20]), set(offsets[20:])] == [{0}, {0, 1}]
 
 
 def test_masked_parts_are_left_out_or_a_group():

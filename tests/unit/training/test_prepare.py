@@ -187,8 +187,9 @@ def test_another_recipe_is_refused_and_forced(made, prepare, tmp_path):
     _, dataset = made
     feature = dataset.layout("train").features("protein", 1)
     feature.write_bytes(b"took a day")
-    with pytest.raises(ResumeRefusedError, match=r"seed: was 3, is 4"):
-        prepare(seed=4)
+    for name, value in (("validation", 0.5), ("test", 0.5), ("relatives", 0.5), ("seed", 4)):
+        with pytest.raises(ResumeRefusedError, match=rf"{name}: was \S+, is {value}"):
+            prepare(**{name: value})
     write_fasta(tmp_path / "in" / "held.fa", [("H1", coding(77, 2000))])
     with pytest.raises(ResumeRefusedError) as error:
         prepare(rows=ROWS[:3])

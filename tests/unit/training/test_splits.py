@@ -36,6 +36,7 @@ def test_a_genome_stays_together_and_keeps_its_part_when_others_come():
     first = parts(more)
     assert first[:7] == few[:7]
     assert parts(more, seed=1) != first
+    assert set(parts(more, test=0.5, validation=0.5)) == {"test", "validation"}
 
 
 def test_a_taxon_stays_together_whatever_its_rows_and_labels_are():
