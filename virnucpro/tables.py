@@ -47,6 +47,7 @@ class VirusRow(NamedTuple):
     evidence: str
     topology: str
     virus_kind: str
+    coding_density: Share | None
 
 
 class RegionRow(NamedTuple):
