@@ -342,8 +342,8 @@ class OutputStage(HostStage):
         }
         if self.contig_model is not None:
             params["contig_model"] = list(self.contig_model)
-        more = {"count": records, "figures": OutputFigures, "optional": layout.virus_genes}
-        return [self.whole(inputs, outputs, params, **more)]
+        more: dict[str, Any] = {"figures": OutputFigures, "optional": layout.virus_genes}
+        return [self.whole(inputs, outputs, params, count=records, **more)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Walk over records, chunks and scores side by side; all are in input order."""
