@@ -41,6 +41,8 @@ RESULTS = (
     "in_chunks.tsv",
     "in_contigs.tsv",
     "in_virus.fna",
+    "in_virus_genes.gff3",
+    "in_virus_genes.faa",
 )
 FAULTS = {
     "stop": None,

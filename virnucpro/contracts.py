@@ -110,6 +110,7 @@ class Task:
             they can be computed; None for the task itself.
         excluded: records that are known to fail. They are left out, and named in the figures.
         parts: files with receipts of their own that hold what it would compute from its inputs.
+        optional: files it writes only where it finds something for them, and removes otherwise.
     """
 
     stage: str
@@ -124,6 +125,7 @@ class Task:
     trial: tuple[int, int] | None = None
     excluded: tuple[FailedRow, ...] = ()
     parts: tuple[OutputFile, ...] = ()
+    optional: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:

@@ -36,6 +36,8 @@ RESULT_SUFFIXES = (
     "virus_2.fastq.gz",
     "virus_1.fna",
     "virus_2.fna",
+    "virus_genes.gff3",
+    "virus_genes.faa",
     "regions.bed",
     "regions.gff3",
     "run.json",
@@ -157,6 +159,7 @@ class Layout(OutputFolder):
         self.virus_mates_fastq = result["virus_1.fastq.gz"], result["virus_2.fastq.gz"]
         self.virus_mates_fasta = result["virus_1.fna"], result["virus_2.fna"]
         self.virus_reads = (self.virus_fastq, *self.virus_mates_fastq, *self.virus_mates_fasta)
+        self.virus_genes = result["virus_genes.gff3"], result["virus_genes.faa"]
         self.regions_table = root / REGIONS.place(stem)
         self.regions_bed = result["regions.bed"]
         self.regions_gff3 = result["regions.gff3"]

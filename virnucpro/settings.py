@@ -4,7 +4,8 @@ From a declaration come the option of the command line, the key of the configura
 keyword of :func:`virnucpro.predict`, and the line in ``docs/usage.md``. The group of a setting says
 whether results depend on it. :class:`AnalysisSettings` do: they are part of the state of a run,
 and a run that was begun with others is not continued. :class:`Cuts` decide which records
-are classified as viral: they may change at any time, and only the tables are written again.
+are classified as viral, and whether these get genes: they may change at any time, and only the
+tables are written again.
 :class:`MachineSettings` decide no result: a run may be continued with other GPUs, batch sizes and
 threads. :class:`DisplaySettings` say what is shown and logged.
 The configuration file replaces defaults, and the command line replaces both.
@@ -212,7 +213,7 @@ DOUBTFUL = 0.1  # a false discovery rate above this is not of a sure call, and p
 
 @dataclass(frozen=True)
 class Cuts:
-    """The settings that decide which of the scored records are classified as viral."""
+    """The settings that decide which scored records are classified as viral, and their genes."""
 
     min_score: VirusScore = setting(
         0.3,
@@ -231,6 +232,12 @@ class Cuts:
         "calls.min_length",
         "--min-length",
         "Classify a record as viral where it has at least so many bases.",
+    )
+    genes: bool = setting(
+        True,
+        "calls.genes",
+        "--genes/--no-genes",
+        "Predict the genes of the records classified as viral; not of reads.",
     )
 
     def met(self, length: int, score: float, fdr: float | None) -> bool:

@@ -48,12 +48,13 @@ class VirusRow(NamedTuple):
     evidence: str
     topology: str
     virus_kind: str
+    coding_density: Share | None
 
 
 class DescribedRow(NamedTuple):
     """One row per record classified as viral, then one per viral region of another record.
 
-    The columns after ``virus_kind`` are those of geNomad and CheckV.
+    The columns after ``coding_density`` are those of geNomad and CheckV.
     """
 
     record: str
@@ -66,6 +67,7 @@ class DescribedRow(NamedTuple):
     evidence: str | None
     topology: str | None
     virus_kind: str | None
+    coding_density: Share | None
     taxonomy: str | None
     taxonomy_agreement: Share | None
     completeness: Percentage | None

@@ -19,6 +19,7 @@ from virnucpro.store.disk import Disk
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
 ARGUMENTS = ["-m", "custom", "-e", "150", "--device", "cpu", "--threads", "1", "-q"]
 TABLES = ("contigs.tsv", "virus.tsv", "virus.fna", "chunks.tsv", "regions.tsv", "regions.gff3")
+GENES = ("virus_genes.gff3", "virus_genes.faa")  # only where something is viral
 Calling = Callable[..., Call]
 
 
@@ -51,7 +52,9 @@ def home(finished: Path, tmp_path: Path) -> Path:
 
 
 def _tables(out: Path, name: str) -> dict[str, bytes]:
-    return {suffix: (out / f"{name}_{suffix}").read_bytes() for suffix in TABLES}
+    tables = {suffix: (out / f"{name}_{suffix}").read_bytes() for suffix in TABLES}
+    genes = (out / f"{name}_{suffix}" for suffix in GENES)
+    return tables | {path.name: path.read_bytes() for path in genes if path.exists()}
 
 
 def test_the_tables_are_those_of_a_run_with_these_cuts(

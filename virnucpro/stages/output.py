@@ -6,7 +6,7 @@ import json
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from gzip import GzipFile
@@ -28,6 +28,7 @@ from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Call, Chunk, call_record, contig_fdr, record_probabilities
 from virnucpro.stages.chunking import changed_input_error, refuse_changed_input
+from virnucpro.stages.genes import ViralRecord, VirusGenes
 from virnucpro.stages.kinds import VirusKinds, windows
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.stages.topology import topology
@@ -37,7 +38,8 @@ from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, PAIRS, REGIONS,
 
 BASES_PER_LINE = 80  # of FASTA for people, as NCBI writes it
 BASES_AT_A_TIME = 8192 * BASES_PER_LINE  # are written together
-RECORDS_AT_A_TIME = 1000  # of those classified as viral get their kinds together
+RECORDS_AT_A_TIME = 1000  # of those classified as viral get their kinds and genes together
+MOST_BASES_AT_A_TIME = 10_000_000  # or fewer records, with so many bases
 # SO:0001041, the sequence of a virus: a region may be a provirus, or a viral part of a chimera.
 SEQUENCE_ONTOLOGY_TYPE = "viral_sequence"
 _chunk_line = CHUNKS.row_format(
@@ -94,11 +96,17 @@ class ResultFiles:
     """Writes all files of results, and counts what they hold."""
 
     def __init__(
-        self, files: Sequence[OutputWriter], fastq: Sequence[GzipFile] = (), *, paired: bool = False
+        self,
+        files: Sequence[OutputWriter],
+        fastq: Sequence[GzipFile] = (),
+        *,
+        paired: bool = False,
+        open_genes: Callable[[], VirusGenes] | None = None,
     ) -> None:
         """Begin the ``files``, in the order of the outputs of :class:`OutputStage`.
 
-        ``fastq`` compress into the last ones: one file, or one for each of both mates.
+        ``fastq`` compress into the last ones: one file, or one for each of both mates. Genes are
+        found where ``open_genes`` begins their files, which it does for the first viral record.
         """
         self._chunks, self._contigs, self._virus, self._fasta, *more = files
         tables = list(zip((CHUNKS, CONTIGS, VIRUS), files, strict=False))
@@ -110,9 +118,12 @@ class ResultFiles:
             tables.append((REGIONS, self._regions))
         self._fastq = fastq
         self._ranked: list[bytes] = []  # rows of STEM_virus.tsv, until all of them are known
-        self._kinds: list[str] = []  # their last column, as far as it is known
-        self._waiting: list[list[str]] = []  # windows of the rows that have no kind yet
-        self._asked: VirusKinds | None = None
+        # Columns, windows and record of those that have no kind and no genes yet.
+        self._waiting: list[tuple[dict[str, object], list[str], ViralRecord]] = []
+        self._waiting_bases = 0
+        self._kinds: VirusKinds | None = None
+        self._genes: VirusGenes | None = None
+        self._open_genes = open_genes
         self._ranks = array("d")
         self._statuses: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
@@ -191,23 +202,23 @@ class ResultFiles:
         # A read is no complete molecule.
         assembled = record.mate is None and record.qualities is None
         shape = topology(record.sequence) if assembled else "linear"
-        row = VIRUS.line(
-            record=name,
-            length=length,
-            score=call.virus_score,
-            fdr=call.fdr,
-            tier=call.tier,
-            chunks_scored=call.chunks_scored,
-            coverage=call.coverage,
-            evidence=call.evidence,
-            topology=shape,
-            virus_kind="",
-        )
-        self._ranked.append(row.rstrip("\n").encode())
+        values: dict[str, object] = {
+            "record": name,
+            "length": length,
+            "score": call.virus_score,
+            "fdr": call.fdr,
+            "tier": call.tier,
+            "chunks_scored": call.chunks_scored,
+            "coverage": call.coverage,
+            "evidence": call.evidence,
+            "topology": shape,
+        }
         mates = [record.sequence] + ([record.mate.sequence] if record.mate else [])
-        self._waiting.append(windows(mates))
-        if len(self._waiting) == RECORDS_AT_A_TIME:
-            self._find_kinds()
+        viral = ViralRecord(name, record.sequence, shape == "DTR")
+        self._waiting.append((values, windows(mates), viral))
+        self._waiting_bases += length
+        if len(self._waiting) == RECORDS_AT_A_TIME or self._waiting_bases >= MOST_BASES_AT_A_TIME:
+            self._add_rows()
         self._ranks.extend((call.tier != "high", -(call.virus_score or 0.0), -length))
         self._counts["sure"] += call.tier == "high"
         if call.fdr is not None:
@@ -227,11 +238,21 @@ class ResultFiles:
             else:
                 _write_fastq(self._fastq[place], header, mate.sequence, mate.qualities)
 
-    def _find_kinds(self) -> None:
-        if self._waiting:
-            self._asked = self._asked or VirusKinds()
-            self._kinds += self._asked.of(self._waiting)
-            self._waiting.clear()
+    def _add_rows(self) -> None:
+        """Find kinds and genes of the records that wait for them, and complete their rows."""
+        if not self._waiting:
+            return
+        rows, own, records = zip(*self._waiting, strict=True)
+        self._waiting, self._waiting_bases = [], 0
+        self._kinds = self._kinds or VirusKinds()
+        kinds = self._kinds.of(own)
+        densities: Sequence[float | None] = [None] * len(records)
+        if self._open_genes:
+            self._genes = self._genes or self._open_genes()
+            densities = self._genes.write(records)
+        for values, kind, density in zip(rows, kinds, densities, strict=True):
+            line = VIRUS.line(**values, virus_kind=kind, coding_density=density)
+            self._ranked.append(line.encode())
 
     def _add_sequence(
         self, record: Record, name: str, start: int, stop: int, label: str = ""
@@ -246,9 +267,9 @@ class ResultFiles:
     def finish(self, cuts: Cuts, model: ContigModel | None, *, calibrated: bool) -> OutputFigures:
         """Write the ranked rows, by tier, score, length and place in the input; count all."""
         ranks = np.array(self._ranks).reshape(-1, 3)
-        self._find_kinds()
+        self._add_rows()
         for number in np.lexsort(ranks.T[::-1]).tolist():
-            self._virus.write(self._ranked[number] + f"{self._kinds[number]}\n".encode(), 1)
+            self._virus.write(self._ranked[number], 1)
         return OutputFigures(
             statuses=dict(sorted(self._statuses.items())),
             calls=dict(sorted(self._calls.items())),
@@ -287,8 +308,8 @@ class OutputStage(HostStage):
     reads_intermediate: ClassVar[bool] = False
     # 2: column fdr; 3: STEM_virus.tsv, regions, other tiers; 4: the share that contig models
     # assume; 5: STEM_virus.fastq.gz; 7: rates from the tail of others, and that share again;
-    # 8: topology and kind of viruses
-    version: ClassVar[int] = 8
+    # 8: topology and kind of viruses; 9: genes
+    version: ClassVar[int] = 9
 
     layout: Layout
     source: InputFiles
@@ -321,7 +342,8 @@ class OutputStage(HostStage):
         }
         if self.contig_model is not None:
             params["contig_model"] = list(self.contig_model)
-        return [self.whole(inputs, outputs, params, count=records, figures=OutputFigures)]
+        more: dict[str, Any] = {"figures": OutputFigures, "optional": layout.virus_genes}
+        return [self.whole(inputs, outputs, params, count=records, **more)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Walk over records, chunks and scores side by side; all are in input order."""
@@ -333,7 +355,15 @@ class OutputStage(HostStage):
                 for path, writer in zip(task.outputs, writers, strict=True)
                 if path.suffix == ".gz"
             ]
-            files = ResultFiles(writers, fastq, paired=self.source.paired)
+
+            def open_genes() -> VirusGenes:
+                writers.extend(stack.enter_context(self.disk.create(p)) for p in task.optional)
+                return VirusGenes(*writers[-2:])
+
+            paired = self.source.paired
+            reads = paired or holds_qualities(self.source.first)
+            genes = open_genes if self.cuts.genes and not reads else None
+            files = ResultFiles(writers, fastq, paired=paired, open_genes=genes)
             rows_of_records = self._chunks()
             # A record is read before its chunks are gathered, and both are let go before the next
             # one is read: a chromosome takes a GB while it is parsed.
@@ -359,7 +389,10 @@ class OutputStage(HostStage):
                 earlier = {**parse_json(self.layout.run_json.read_bytes()), INCOMPLETE: True}
                 content = json.dumps(earlier, indent=1) + "\n"
                 self.disk.save(self.layout.run_json, content.encode())
-        return TaskResult(task, tuple(writer.output for writer in writers), figures)
+        written = tuple(writer.output for writer in writers)
+        for path in set(task.optional).difference(output.path for output in written):
+            self.disk.remove(path)  # of an earlier call with other settings
+        return TaskResult(task, written, figures)
 
     def _rates(self) -> Iterator[float | None]:
         """Yield the false discovery rate of every record, which depends on all records."""

@@ -179,7 +179,8 @@ class Ledger:
             return f"{Path(error.filename).name} is missing"
         if not same_inputs:
             return "made from other inputs or settings"
-        if task.outputs and {o.path for o in receipt.outputs} != set(task.outputs):
+        files = {*task.outputs, *filter(Path.exists, task.optional)}
+        if task.outputs and {output.path for output in receipt.outputs} != files:
             return "other files belong to it"
         if problem := self.problem(receipt):
             return problem

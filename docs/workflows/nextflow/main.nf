@@ -16,6 +16,7 @@ process VIRNUCPRO_PREDICT {
     tuple val(meta), path("${prefix}/${prefix}_virus.fna")           , emit: virus
     tuple val(meta), path("${prefix}/${prefix}_virus*.fastq.gz")     , emit: reads, optional: true
     tuple val(meta), path("${prefix}/${prefix}_virus_[12].fna")      , emit: mates, optional: true
+    tuple val(meta), path("${prefix}/${prefix}_virus_genes.*")       , emit: genes, optional: true
     tuple val(meta), path("${prefix}/${prefix}_regions.*")           , emit: regions, optional: true
     tuple val(meta), path("${prefix}/${prefix}_contigs.tsv")         , emit: contigs
     tuple val(meta), path("${prefix}/${prefix}_chunks.tsv")          , emit: chunks
