@@ -47,6 +47,7 @@ class VirusRow(NamedTuple):
     evidence: str
     topology: str
     virus_kind: str
+    unfamiliar: str | None
 
 
 class RegionRow(NamedTuple):

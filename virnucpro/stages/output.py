@@ -28,7 +28,7 @@ from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Call, Chunk, call_record, contig_fdr, record_probabilities
 from virnucpro.stages.chunking import changed_input_error, refuse_changed_input
-from virnucpro.stages.kinds import VirusKinds, windows
+from virnucpro.stages.kinds import Kind, VirusKinds, windows
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.stages.topology import topology
 from virnucpro.store.disk import HashedFile, OutputWriter, gzip_into
@@ -59,6 +59,7 @@ class OutputFigures(TaskFigures):
     more_regions: int  # viral regions in these
     highest_rate: float  # of a record classified as viral; 0 where there is none
     cuts: Cuts  # what a record needed to be classified as viral
+    unfamiliar: int  # records classified as viral that are unlike all training data of lite
     calibrated: bool  # whether the scores of the classifier are calibrated
     contig_model: tuple[float, ...]  # its coefficients; empty for none
 
@@ -84,6 +85,7 @@ def result_counts(figures: OutputFigures) -> dict[str, Json]:
         "records_scored": figures.scored,
         "records_unscored": figures.unscored,
         "calls": dict(figures.calls),
+        "unfamiliar_viruses": figures.unfamiliar,
         "regions": figures.regions,
         "records_with_regions_not_called_virus": figures.with_regions,
         "chunks": dict(figures.chunks),
@@ -110,7 +112,7 @@ class ResultFiles:
             tables.append((REGIONS, self._regions))
         self._fastq = fastq
         self._ranked: list[bytes] = []  # rows of STEM_virus.tsv, until all of them are known
-        self._kinds: list[str] = []  # their last column, as far as it is known
+        self._kinds: list[Kind] = []  # their last columns, as far as they are known
         self._waiting: list[list[str]] = []  # windows of the rows that have no kind yet
         self._asked: VirusKinds | None = None
         self._ranks = array("d")
@@ -202,8 +204,9 @@ class ResultFiles:
             evidence=call.evidence,
             topology=shape,
             virus_kind="",
+            unfamiliar="",
         )
-        self._ranked.append(row.rstrip("\n").encode())
+        self._ranked.append(row.rstrip("\t\n").encode())
         mates = [record.sequence] + ([record.mate.sequence] if record.mate else [])
         self._waiting.append(windows(mates))
         if len(self._waiting) == RECORDS_AT_A_TIME:
@@ -248,7 +251,8 @@ class ResultFiles:
         ranks = np.array(self._ranks).reshape(-1, 3)
         self._find_kinds()
         for number in np.lexsort(ranks.T[::-1]).tolist():
-            self._virus.write(self._ranked[number] + f"{self._kinds[number]}\n".encode(), 1)
+            cells = "\t".join(("", *self._kinds[number]))
+            self._virus.write(self._ranked[number] + f"{cells}\n".encode(), 1)
         return OutputFigures(
             statuses=dict(sorted(self._statuses.items())),
             calls=dict(sorted(self._calls.items())),
@@ -256,6 +260,7 @@ class ResultFiles:
             **self._counts,
             highest_rate=self._highest_rate,
             cuts=cuts,
+            unfamiliar=sum(kind.unfamiliar == "yes" for kind in self._kinds),
             calibrated=calibrated,
             contig_model=tuple(model or ()),
         )
@@ -287,8 +292,8 @@ class OutputStage(HostStage):
     reads_intermediate: ClassVar[bool] = False
     # 2: column fdr; 3: STEM_virus.tsv, regions, other tiers; 4: the share that contig models
     # assume; 5: STEM_virus.fastq.gz; 7: rates from the tail of others, and that share again;
-    # 8: topology and kind of viruses
-    version: ClassVar[int] = 8
+    # 8: topology and kind of viruses; 9: unfamiliar viruses
+    version: ClassVar[int] = 9
 
     layout: Layout
     source: InputFiles
