@@ -49,12 +49,13 @@ class VirusRow(NamedTuple):
     topology: str
     virus_kind: str
     coding_density: Share | None
+    unfamiliar: str | None
 
 
 class DescribedRow(NamedTuple):
     """One row per record classified as viral, then one per viral region of another record.
 
-    The columns after ``coding_density`` are those of geNomad and CheckV.
+    The columns after ``unfamiliar`` are those of geNomad and CheckV.
     """
 
     record: str
@@ -68,6 +69,7 @@ class DescribedRow(NamedTuple):
     topology: str | None
     virus_kind: str | None
     coding_density: Share | None
+    unfamiliar: str | None
     taxonomy: str | None
     taxonomy_agreement: Share | None
     completeness: Percentage | None

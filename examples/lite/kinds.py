@@ -1,9 +1,11 @@
-"""Fit how lite tells phages from viruses of eukaryotes, and print how often that is right.
+"""Fit how lite tells kinds of viruses and what is unlike its training data, and print figures.
 
     python examples/lite/kinds.py DATASET PIECES OUT.safetensors
 
-DATASET is what lite was trained on, PIECES was made from it by heldout.py. The layer is fitted on
-pieces of the training part; the figures are of test pieces that are viruses.
+DATASET is what lite was trained on, PIECES was made from it by heldout.py. The layer and the
+centres of embeddings are fitted on pieces of the training part. The likeness that a record needs is
+such that 97 % of the validation pieces that are not from outside have it. The figures are of test
+pieces.
 """
 
 from __future__ import annotations
@@ -16,60 +18,104 @@ import numpy as np
 import torch
 from outside import Row, table
 from safetensors.torch import save_file
+from sklearn.cluster import MiniBatchKMeans
 from sklearn.linear_model import LogisticRegression
 
 from virnucpro.encoders.lite import LITE, LiteEncoder, read_lite
 from virnucpro.io.records import read_records
 from virnucpro.stages import kinds
 from virnucpro.store.disk import sha256_of
-from virnucpro.training.data.dataset import Dataset
+from virnucpro.training.data.dataset import Dataset, Part
 from virnucpro.training.lite.genomes import genome_set, measured_windows
 
 PHAGES = re.compile("(?<!viro)phage|Microviridae|archaeal viruses")
 EITHER = re.compile("mock virome|viruses of many kinds")  # groups of both kinds
-WINDOWS = 8000  # per length, of which half are viruses
-LENGTHS = (500, 300, 150)
+PIECES = 16_000  # of the training part per length, of which half are viruses
+CENTRES = 1000
+FAMILIAR = 0.97  # share of the validation pieces that are not from outside
+# Bases of validation pieces, and how many of them.
+MEASURED = {150: 4000, 300: 4000, 500: 4000, 2000: 2000, 4000: 2000}
 
 
-def training_rows(dataset: Path, encoder: LiteEncoder) -> tuple[np.ndarray, np.ndarray]:
-    """Return embeddings of pieces of training viruses, and whether they are phages."""
-    genomes = genome_set(Dataset(dataset).records("train"))
-    rows, phages = [], []
-    for length in LENGTHS:
-        records, offsets = measured_windows(genomes, length, 2 * WINDOWS, 0)
-        names = np.array(genomes.group_names)[genomes.groups[records]]
-        chosen = genomes.virus[records] & [not EITHER.search(name) for name in names]
-        windows = genomes.windows(records[chosen], offsets[chosen], length)
-        texts = ["".join("ACGTN"[base] for base in window) for window in windows]
-        rows.append(encoder.encode(texts, lambda *_: None).numpy())
-        phages += [bool(PHAGES.search(name)) for name in names[chosen]]
-    return np.concatenate(rows), np.array(phages)
+def embedded(encoder: LiteEncoder, windows: np.ndarray) -> torch.Tensor:
+    """Return the mean embedding of each row of bases, as a run computes it."""
+    texts = ["".join("ACGTN"[base] for base in window) for window in windows]
+    own = [kinds.windows([text]) for text in texts]
+    rows = encoder.encode([each for parts in own for each in parts], lambda *_: None)
+    return torch.stack([part.mean(dim=0) for part in rows.split([*map(len, own)])])
+
+
+def pieces_of(
+    dataset: Path, part: Part, length: int, count: int, encoder: LiteEncoder
+) -> tuple[torch.Tensor, np.ndarray, np.ndarray]:
+    """Return embeddings of pieces of a part, their groups, and whether they are viruses."""
+    genomes = genome_set(Dataset(dataset).records(part))
+    records, offsets = measured_windows(genomes, length, count, 0)
+    names = np.array(genomes.group_names)[genomes.groups[records]]
+    chosen = np.array([part == "train" or not name.startswith("outside") for name in names])
+    windows = genomes.windows(records[chosen], offsets[chosen], length)
+    return embedded(encoder, windows), names[chosen], genomes.virus[records[chosen]]
+
+
+def fit(dataset: Path, encoder: LiteEncoder) -> dict[str, torch.Tensor]:
+    """Return the tensors of :class:`kinds.VirusKinds`."""
+    found = [pieces_of(dataset, "train", length, PIECES, encoder) for length in (500, 300, 150)]
+    rows, names, virus = (np.concatenate(each) for each in zip(*found, strict=True))
+    known = virus & [not EITHER.search(name) for name in names]
+    phages = [bool(PHAGES.search(name)) for name in names[known]]
+    model = LogisticRegression(C=0.1, class_weight="balanced", max_iter=2000)
+    model.fit(rows[known], phages)
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    centres = MiniBatchKMeans(CENTRES, batch_size=4096, n_init=1, random_state=0).fit(units)
+    typical = torch.from_numpy(centres.cluster_centers_.astype(np.float32))
+    typical = (typical / typical.norm(dim=1, keepdim=True)).half()
+    least = []
+    for length, count in MEASURED.items():
+        held_out, _, _ = pieces_of(dataset, "validation", length, count, encoder)
+        least.append(kinds.likeness_to(typical.float(), held_out).quantile(1 - FAMILIAR))
+    return {
+        "weights": torch.from_numpy(model.coef_[0].astype(np.float32)),
+        "bias": torch.tensor(model.intercept_[0], dtype=torch.float32),
+        "typical": typical,
+        "lengths": torch.tensor([float(length) for length in MEASURED]),
+        "least": torch.stack(least),
+    }
 
 
 def print_figures(pieces: Path) -> None:
     """Print the share of each answer, by length, place and kind of virus."""
     labels = {row["record"]: row for row in table(pieces / "labels.tsv")}
     asked = kinds.VirusKinds()
+    unfamiliar: dict[tuple[int, bool], list[bool]] = {}
     print("| piece | where | virus of | pieces | right | wrong | unsure |")
     print("|---|---|---|---|---|---|---|")
     for length in (150, 300, 500, 2100, 5000):
         answers: dict[tuple[bool, bool], list[str]] = {}
-        for record in read_records(pieces / f"pieces_{length}.fa"):
+        records = list(read_records(pieces / f"pieces_{length}.fa"))
+        found = asked.of([kinds.windows([record.sequence]) for record in records])
+        for record, (kind, strange) in zip(records, found, strict=True):
             row: Row = labels[record.id]
+            outside = row["group"].startswith("outside")
+            unfamiliar.setdefault((length, outside), []).append(strange == "yes")
             if row["label"] == "virus" and not EITHER.search(row["group"]):
-                key = row["group"].startswith("outside"), bool(PHAGES.search(row["group"]))
-                answers.setdefault(key, []).append(asked.of([kinds.windows([record.sequence])])[0])
-        for (outside, phage), found in sorted(answers.items()):
+                key = outside, bool(PHAGES.search(row["group"]))
+                answers.setdefault(key, []).append(kind)
+        for (outside, phage), own in sorted(answers.items()):
             right, wrong = (kinds.PHAGE, kinds.EUKARYOTIC)[:: 1 if phage else -1]
-            shares = [found.count(kind) / len(found) for kind in (right, wrong, kinds.UNSURE)]
+            shares = [own.count(kind) / len(own) for kind in (right, wrong, kinds.UNSURE)]
             where = ("held out", "outside")[outside], ("eukaryotes", "prokaryotes")[phage]
             cells = [
                 f"{length:,} bp",
                 *where,
-                f"{len(found):,}",
+                f"{len(own):,}",
                 *(f"{100 * x:.1f} %" for x in shares),
             ]
             print("|", " | ".join(cells), "|")
+    print("\n| piece | where | pieces | unfamiliar |\n|---|---|---|---|")
+    for (length, outside), found in unfamiliar.items():
+        where = ("held out", "outside")[outside]
+        share = f"{100 * np.mean(found):.1f} %"
+        print(f"| {length:,} bp | {where} | {len(found):,} | {share} |")
 
 
 def main() -> None:
@@ -77,13 +123,7 @@ def main() -> None:
     dataset, pieces, out = map(Path, sys.argv[1:])
     path = LITE.packaged()
     encoder = LiteEncoder(read_lite(path).fused(), torch.device("cpu"), "fp32")
-    rows, phages = training_rows(dataset, encoder)
-    model = LogisticRegression(C=0.1, class_weight="balanced", max_iter=2000).fit(rows, phages)
-    tensors = {
-        "weights": torch.from_numpy(model.coef_[0].astype(np.float32)),
-        "bias": torch.tensor(model.intercept_[0], dtype=torch.float32),
-    }
-    save_file(tensors, out, {"encoder_sha256": sha256_of(path)})
+    save_file(fit(dataset, encoder), out, {"encoder_sha256": sha256_of(path)})
     kinds.HEAD = out
     print_figures(pieces)
 

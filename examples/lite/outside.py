@@ -93,6 +93,23 @@ def print_genomes(dataset: Path, folders: list[Path]) -> None:
         print("|", " | ".join([f"{group}: {name}", f"{rows[0][0] / 1e6:.1f}", *shares]), "|")
 
 
+def print_unfamiliar(labels: dict[str, Row], folders: list[Path]) -> None:
+    """Print which share of the right and of the wrong calls outside is unfamiliar."""
+    print("\n| piece | model | viruses called, outside | unfamiliar | others called | unfamiliar |")
+    print("|---|---|---|---|---|---|")
+    for length in LENGTHS:
+        for folder in folders:
+            rows = [
+                row | labels[row["record"]] for row in table(folder / f"pieces_{length}_virus.tsv")
+            ]
+            rows = [row for row in rows if row["group"].startswith("outside")]
+            cells = [f"{length:,} bp", folder.name]
+            for virus in (True, False):
+                own = [r["unfamiliar"] == "yes" for r in rows if (r["label"] == "virus") == virus]
+                cells += [f"{len(own):,}", percent(np.array(own))]
+            print("|", " | ".join(cells), "|")
+
+
 def main() -> None:
     """Print the tables in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -116,6 +133,7 @@ def main() -> None:
                 rows = [r for r in rows if r["group"].startswith("outside") == outside]
                 cells = [f"{length:,} bp", "outside" if outside else "held out", folder.name]
                 print("|", " | ".join([*cells, f"{len(rows):,}", *figures(rows)]), "|")
+    print_unfamiliar(labels, args.predicted)
     print_genomes(args.dataset, [f for f in args.predicted if (f / GENOMES).exists()])
 
 

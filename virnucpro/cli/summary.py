@@ -94,6 +94,11 @@ def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list
             f"How many of these are not viruses is not known (column fdr is NA): nearly all "
             f"{noun}s look viral, so most are viruses, or their hosts are of an unknown kind."
         )
+    if results.unfamiliar:
+        lines.append(
+            f"Unlike all that lite was trained on: {results.unfamiliar:,} of these (column "
+            f"unfamiliar). Such calls are wrong more often."
+        )
     if results.regions:
         numbers = (results.regions, results.more_regions, results.with_regions)
         lines.append(f"{regions_text(*numbers)}.")

@@ -104,6 +104,12 @@ def warnings(content: Content) -> Iterator[str]:
             f"About {percent(highest_rate)} of the {content.noun}s classified as viral are "
             f"probably not viruses. Take those of the tier high, or those with a small fdr."
         )
+    if unfamiliar := int(content.run.record["counts"].get("unfamiliar_viruses", 0)):
+        yield (
+            f"Unlike all that lite was trained on: {counted(unfamiliar, content.noun)} classified "
+            f"as viral ({share(unfamiliar, content.tallies['virus'].records)}). Such calls are "
+            f"wrong more often."
+        )
     records, bases = content.tallies["unscored"]
     if max(records / max(content.records, 1), bases / max(content.bases, 1)) >= NOTEWORTHY:
         yield (

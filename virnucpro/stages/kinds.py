@@ -1,4 +1,4 @@
-"""Whether a virus is one of prokaryotes or of eukaryotes, from embeddings of the bundled ``lite``.
+"""The kind of a virus, and whether it is unfamiliar, from embeddings of the bundled ``lite``.
 
 It is asked of records that are classified as viral, whichever model did so.
 """
@@ -7,21 +7,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from virnucpro.columns import MISSING
 from virnucpro.errors import ModelError
 from virnucpro.io.frames import chunk_spans
 from virnucpro.settings import SHORTEST_WHOLE
 from virnucpro.store.disk import sha256_of
+
+if TYPE_CHECKING:
+    import torch
 
 HEAD = Path(__file__).parents[1] / "data/lite_kinds.safetensors"
 WINDOW = 500  # bases, the longest chunk that lite was trained on
 MOST_WINDOWS = 8  # of a record, evenly spread
 CERTAIN = 1.5  # log odds; held out, more than nine in ten kinds beyond it are right
 PHAGE, EUKARYOTIC, UNSURE = "phage", "eukaryotic virus", "unsure"
+NEAREST = 5  # typical embeddings that a record is compared with
+
+
+class Kind(NamedTuple):
+    """What is said of a virus beside its score."""
+
+    virus_kind: str
+    unfamiliar: str  # yes where nothing that lite was trained on is like it; else no, or NA
 
 
 class VirusKinds:
-    """A linear layer on the embeddings of lite, which examples/lite/kinds.py has fitted."""
+    """What examples/lite/kinds.py has fitted on the embeddings of lite.
+
+    ``weights`` (256) and ``bias`` are a linear layer that tells the kind. ``typical`` (1,000 x 256,
+    fp16) are unit vectors, the centres of embeddings of training pieces. A record is unfamiliar
+    where the mean cosine of its embedding to the nearest of them is below ``least``, which depends
+    on the bases that were read of it: ``lengths`` has those that ``least`` was measured at.
+    """
 
     def __init__(self) -> None:
         """Read both. Raises ModelError where they do not belong together."""
@@ -34,16 +55,36 @@ class VirusKinds:
         path = LITE.packaged()
         with safe_open(HEAD, "pt") as file:
             self._weights, self._bias = file.get_tensor("weights"), file.get_tensor("bias")
+            self._typical = file.get_tensor("typical").float()
+            self._lengths, self._least = file.get_tensor("lengths"), file.get_tensor("least")
             known = (file.metadata() or {}).get("encoder_sha256")
         if known != sha256_of(path):
             raise ModelError(f"{HEAD} is not of the encoder {path}: install virnucpro again")
         self._encoder = LiteEncoder(read_lite(path).fused(), torch.device("cpu"), "fp32")
 
-    def of(self, records: Sequence[Sequence[str]]) -> list[str]:
+    def of(self, records: Sequence[Sequence[str]]) -> list[Kind]:
         """Return the kinds of records, each from its windows (:func:`windows`)."""
         embedded = self._encoder.encode([each for own in records for each in own], lambda *_: None)
-        log_odds = (self._bias + embedded.mv(self._weights)).split([*map(len, records)])
-        return [_kind(float(own.mean())) if len(own) else UNSURE for own in log_odds]
+        parts = embedded.split([*map(len, records)])
+        return [
+            self._kind(part.mean(dim=0), sum(map(len, own))) if own else Kind(UNSURE, MISSING)
+            for part, own in zip(parts, records, strict=True)
+        ]
+
+    def _kind(self, embedding: torch.Tensor, bases: int) -> Kind:
+        """Return the kind of a record from its mean embedding, of so many bases."""
+        log_odds = float(self._bias + embedding @ self._weights)
+        least = np.interp(bases, self._lengths, self._least)
+        unfamiliar = "yes" if likeness_to(self._typical, embedding[None]) < least else "no"
+        if abs(log_odds) < CERTAIN:
+            return Kind(UNSURE, unfamiliar)
+        return Kind(PHAGE if log_odds > 0 else EUKARYOTIC, unfamiliar)
+
+
+def likeness_to(typical: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
+    """Return the mean cosine of each row of ``embeddings`` to the nearest rows of ``typical``."""
+    cosines = embeddings / embeddings.norm(dim=1, keepdim=True) @ typical.T
+    return cosines.topk(min(NEAREST, len(typical)), dim=1).values.mean(dim=1)
 
 
 def windows(sequences: Sequence[str]) -> list[str]:
@@ -56,9 +97,3 @@ def windows(sequences: Sequence[str]) -> list[str]:
     ]
     chosen = places[:: -(-len(places) // MOST_WINDOWS) or 1]
     return [text[start:stop] for text, start, stop in chosen]
-
-
-def _kind(log_odds: float) -> str:
-    if abs(log_odds) < CERTAIN:
-        return UNSURE
-    return PHAGE if log_odds > 0 else EUKARYOTIC

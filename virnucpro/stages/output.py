@@ -61,6 +61,7 @@ class OutputFigures(TaskFigures):
     more_regions: int  # viral regions in these
     highest_rate: float  # of a record classified as viral; 0 where there is none
     cuts: Cuts  # what a record needed to be classified as viral
+    unfamiliar: int  # records classified as viral that are unlike all training data of lite
     calibrated: bool  # whether the scores of the classifier are calibrated
     contig_model: tuple[float, ...]  # its coefficients; empty for none
 
@@ -86,6 +87,7 @@ def result_counts(figures: OutputFigures) -> dict[str, Json]:
         "records_scored": figures.scored,
         "records_unscored": figures.unscored,
         "calls": dict(figures.calls),
+        "unfamiliar_viruses": figures.unfamiliar,
         "regions": figures.regions,
         "records_with_regions_not_called_virus": figures.with_regions,
         "chunks": dict(figures.chunks),
@@ -128,7 +130,7 @@ class ResultFiles:
         self._statuses: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
         self._chunk_statuses: Counter[str] = Counter()
-        names = ("sure", "doubtful", "regions", "with_regions", "more_regions")
+        names = ("sure", "doubtful", "regions", "with_regions", "more_regions", "unfamiliar")
         self._counts: dict[str, Any] = dict.fromkeys(names, 0)
         self._highest_rate = 0.0
         for table, writer in tables:
@@ -251,8 +253,9 @@ class ResultFiles:
             self._genes = self._genes or self._open_genes()
             densities = self._genes.write(records)
         for values, kind, density in zip(rows, kinds, densities, strict=True):
-            line = VIRUS.line(**values, virus_kind=kind, coding_density=density)
+            line = VIRUS.line(**values, **kind._asdict(), coding_density=density)
             self._ranked.append(line.encode())
+            self._counts["unfamiliar"] += kind.unfamiliar == "yes"
 
     def _add_sequence(
         self, record: Record, name: str, start: int, stop: int, label: str = ""
@@ -308,7 +311,7 @@ class OutputStage(HostStage):
     reads_intermediate: ClassVar[bool] = False
     # 2: column fdr; 3: STEM_virus.tsv, regions, other tiers; 4: the share that contig models
     # assume; 5: STEM_virus.fastq.gz; 7: rates from the tail of others, and that share again;
-    # 8: topology and kind of viruses; 9: genes
+    # 8: topology and kind of viruses; 9: genes and unfamiliar viruses
     version: ClassVar[int] = 9
 
     layout: Layout

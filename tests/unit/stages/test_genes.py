@@ -113,7 +113,7 @@ def test_genes_follow_the_calls(
     region = b"b%3Bc\tvirnucpro\tregion\t1\t3436\t.\t+\t.\tID=b%3Bc:1..3436;Is_circular=true\n"
     assert region in genes["s_virus_genes.gff3"]
     rows = table(out / "s_virus.tsv")
-    assert [*rows[0]][-1] == "coding_density"
+    assert [*rows[0]][-2] == "coding_density"
     assert all(0.8 < float(row["coding_density"]) <= 1 for row in rows)
     leftover.unlink()
     assert call(*predict, *ALL).code == 0

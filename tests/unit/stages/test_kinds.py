@@ -14,10 +14,16 @@ BASES = "".join(random.Random(3).choices("ACGT", k=20_000))
 
 @pytest.fixture
 def head(tmp_path, monkeypatch):
-    """A layer that answers with its bias."""
+    """A layer that answers with its bias; records with cosines below ``least`` are unfamiliar."""
 
-    def _head(bias, digest=None):
-        tensors = {"weights": torch.zeros(256), "bias": torch.tensor(float(bias))}
+    def _head(bias, digest=None, least=(-1.0, -1.0)):
+        tensors = {
+            "weights": torch.zeros(256),
+            "bias": torch.tensor(float(bias)),
+            "typical": torch.eye(256)[:10].half(),
+            "lengths": torch.tensor([150.0, 1000.0]),
+            "least": torch.tensor(least),
+        }
         save_file(
             tensors,
             tmp_path / "head.safetensors",
@@ -42,7 +48,25 @@ def test_kinds(head, bias, sequences, expected):
     head(bias)
     # Beside other records.
     asked = [[], kinds.windows(sequences), kinds.windows([BASES])]
-    assert kinds.VirusKinds().of(asked)[:2] == ["unsure", expected]
+    answers = kinds.VirusKinds().of(asked)
+    assert [answer.virus_kind for answer in answers[:2]] == ["unsure", expected]
+    assert answers[0].unfamiliar == "NA"
+
+
+@pytest.mark.parametrize(
+    ("least", "expected"),
+    [((-1.0, -1.0), ["no", "no"]), ((1.0, 1.0), ["yes", "yes"]), ((1.0, -3.0), ["yes", "no"])],
+)
+def test_unfamiliar_records_follow_the_bases_that_were_read(head, least, expected):
+    head(0, least=least)
+    asked = [kinds.windows([BASES[:length]]) for length in (200, 2000)]
+    assert [answer.unfamiliar for answer in kinds.VirusKinds().of(asked)] == expected
+
+
+def test_likeness_is_the_mean_cosine_to_the_nearest():
+    typical = torch.tensor([[1.0, 0.0]] * 4 + [[0.0, 1.0]] + [[-1.0, 0.0]])
+    rows = torch.tensor([[3.0, 0.0], [0.0, 2.0]])
+    assert kinds.likeness_to(typical, rows).tolist() == pytest.approx([0.8, 0.2])
 
 
 def test_few_windows_of_a_long_record_are_read():
@@ -56,4 +80,4 @@ def test_another_encoder_is_refused(head):
 
 
 def test_the_packaged_layer_belongs_to_the_packaged_encoder():
-    assert len(kinds.VirusKinds().of([[BASES[:500]]])) == 1
+    assert len(kinds.VirusKinds().of([[BASES[:500]], [BASES[:150]]])) == 2
