@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from virnucpro.classifier.files import Classifier, classifier_to_bytes, inspect_classifier
+from virnucpro.classifier.files import build_classifier, classifier_to_bytes, inspect_classifier
 from virnucpro.classifier.fit import entry_of
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, ModelError, UsageError
@@ -29,7 +29,7 @@ from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
 from virnucpro.training.classifier.features import FeatureReader, PartFeatures, find_features
-from virnucpro.training.classifier.trainer import EPS, TrainingPlan, TrainingSettings
+from virnucpro.training.classifier.trainer import TrainingPlan, TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset, Part
 from virnucpro.training.run import TrainingFiles, begin_training, how_to_predict, run_training
 from virnucpro.training.savepoint import Savepoint
@@ -141,7 +141,8 @@ def _write_results(
     disk: Disk,
 ) -> list[str]:
     """Fit the temperature, measure, write model card and classifier, and say what came out."""
-    settings, network, (card, output) = plan.settings, Classifier(point.best, EPS), files.results
+    settings, (card, output) = plan.settings, files.results
+    network, _ = build_classifier(point.best, {}, output)
     margins = {}
     for part, features in parts.items():
         if part != "train":

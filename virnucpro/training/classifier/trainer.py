@@ -46,9 +46,6 @@ class TrainingSettings:
         return self.learning_rate * STEP_FACTOR ** (int(epochs) // STEP_EPOCHS)
 
 
-EPS = 1e-5  # torch's default for batch normalisation
-
-
 class ClassifierNetwork(nn.Module):
     """Linear layer, batch normalisation, ReLU, dropout, linear layer."""
 
