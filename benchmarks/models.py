@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import nn
 
-from virnucpro.compute.arithmetic import LINEAR_LAYERS, prepare_blocks, torch_dtype
+from virnucpro.compute.arithmetic import Fp8Linear, prepare_blocks, torch_dtype
 from virnucpro.compute.budget import random_sequences
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.dnabert_s import Dnabert, DnabertEncoder, DnabertSizes
@@ -114,7 +114,7 @@ def count_work(encoder: BatchedEncoder, sequences: list[str]) -> tuple[int, int]
     where T is the mean length in a batch of similar lengths.
     """
     network = encoder.network
-    layers = [m for m in network.modules() if isinstance(m, LINEAR_LAYERS)]
+    layers = [m for m in network.modules() if isinstance(m, (nn.Linear, Fp8Linear))]
     weights = sum(p.numel() for layer in layers for p in layer.parameters() if p.dim() == 2)
     tokens, squares = 0, 0.0
     for batch in encoder.batches(sequences):

@@ -21,13 +21,13 @@ apart without running what is pickled: every class in it becomes an inert holder
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, to_builtins
 from msgspec.structs import asdict
 from safetensors.torch import save
 from torch import nn
@@ -91,7 +91,6 @@ class Classifier(nn.Module):
         return out
 
 
-SCHEMA = 1
 _KEY = "virnucpro"  # one text: safetensors does not keep the order of several
 _EPS = 1e-5  # torch's default for BatchNorm1d
 _PICKLED = (
@@ -109,7 +108,7 @@ class _Inert:
 _Positive = Annotated[float, Meta(gt=0, le=1e300)]
 
 
-class _Metadata(Struct, kw_only=True):
+class ClassifierMetadata(Struct, kw_only=True):
     """What a file says of itself; older ones say less.
 
     Attributes:
@@ -124,7 +123,7 @@ class _Metadata(Struct, kw_only=True):
         extra: whatever its maker wrote down, such as the training command.
     """
 
-    schema: int = SCHEMA
+    schema: Literal[1] = 1
     batch_norm_eps: _Positive = _EPS
     labels: tuple[str, ...] = ()
     encoders: tuple[str, ...] = ()
@@ -134,7 +133,7 @@ class _Metadata(Struct, kw_only=True):
     extra: dict[str, str] = {}
 
 
-class ClassifierInfo(_Metadata, kw_only=True):
+class ClassifierInfo(ClassifierMetadata, kw_only=True):
     """What a classifier file says of itself; an empty tuple where it does not say.
 
     Attributes:
@@ -156,9 +155,9 @@ def inspect_classifier(path: Path) -> ClassifierInfo:
     """
     check_file(path)
     file = hashed(path)
-    state, metadata = _read(path)
+    state, said = _read(path)
     refuse_changed_model(file)
-    model, said = build_classifier(state, metadata, path)
+    model = build_classifier(state, said, path)
     facts = {"file": file, "input_width": model.input_width, "hidden": model.hidden}
     return ClassifierInfo(**asdict(said) | facts)
 
@@ -169,86 +168,52 @@ def load_classifier(path: Path) -> Classifier:
     Raises:
         ModelError: missing, damaged, refused, or no classifier.
     """
-    return build_classifier(*_read(path), path)[0]
+    return build_classifier(*_read(path), path)
 
 
-def classifier_to_bytes(
-    state: Mapping[str, torch.Tensor],
-    *,
-    labels: Sequence[str] = LABELS,
-    encoders: Sequence[str],
-    chunk_lengths: Sequence[int],
-    extra: Mapping[str, str],
-    temperature: float | None = None,
-    contigs: Mapping[int, ContigModel] | None = None,
-) -> bytes:
+def classifier_to_bytes(state: Mapping[str, torch.Tensor], **said: Any) -> bytes:
     """Return a classifier in the project's own format; the same arguments give the same bytes.
 
-    ``encoders`` are families or model names, ``chunk_lengths`` bases; either may be empty where
-    it is not to be checked. ``extra`` is anything worth keeping, such as the training command.
-    ``temperature`` is what the logits are divided by; None where that was not fitted. ``contigs``
-    says how the chunks of a contig are put together, by chunk length.
+    ``said`` are fields of :class:`ClassifierMetadata`.
 
     Raises:
-        ModelError: ``state`` is not that of a classifier, or ``labels`` are not ``LABELS``.
+        ModelError: ``state`` is not that of a classifier, or a field has an impossible value.
     """
-    metadata: dict[str, Any] = {
-        "schema": SCHEMA,
-        "batch_norm_eps": _EPS,
-        "labels": list(labels),
-        "encoders": list(encoders),
-        "chunk_lengths": [int(length) for length in chunk_lengths],
-        "extra": dict(extra),
-    }
-    if temperature is not None:
-        metadata["temperature"] = float(temperature)
-    if contigs:
-        metadata["contigs"] = {str(n): list(contigs[n]) for n in sorted(contigs)}
-    return _encoded(state, metadata)
-
-
-def with_temperature(path: Path, temperature: float) -> bytes:
-    """Return the classifier at ``path``, of either format, in the project's own with a temperature.
-
-    All else that the file says is stored.
-
-    Raises:
-        ModelError: missing, damaged, refused, or no classifier; or no positive temperature.
-    """
-    state, metadata = _read(path)
-    defaults = {"schema": SCHEMA, "labels": list(LABELS), "encoders": [], "chunk_lengths": []}
-    return _encoded(state, defaults | metadata | {"temperature": float(temperature)})
-
-
-def _encoded(state: Mapping[str, torch.Tensor], metadata: dict[str, Any]) -> bytes:
-    """Return weights and metadata as a file, after the checks of its reader."""
-    model, _ = build_classifier(state, metadata, Path("classifier"))
-    metadata = metadata | {"input_width": model.input_width, "hidden": model.hidden}
+    metadata = to_builtins(ClassifierMetadata(**{"labels": LABELS, **said}), str_keys=True)
+    place = Path("classifier")
+    model = build_classifier(state, as_type(metadata, ClassifierMetadata, place), place)
+    metadata |= {"input_width": model.input_width, "hidden": model.hidden}
+    for name in ("temperature", "contigs"):
+        if not metadata[name]:
+            del metadata[name]
     tensors = {name: value.contiguous() for name, value in model.state_dict().items()}
     del tensors["bn1.num_batches_tracked"]
     return save(tensors, {_KEY: json.dumps(metadata, sort_keys=True)})
 
 
-def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def with_temperature(path: Path, temperature: float) -> bytes:
+    """Return the classifier at ``path``, of either format, in the project's own with a temperature.
+
+    Raises:
+        ModelError: missing, damaged, refused, or no classifier; or no positive temperature.
+    """
+    state, said = _read(path)
+    changes = {"labels": said.labels or LABELS, "temperature": temperature}
+    return classifier_to_bytes(state, **asdict(said) | changes)
+
+
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], ClassifierMetadata]:
     """Read its tensors, and what it says of itself."""
     check_file(path)
     if path.suffix == ".safetensors":
-        state = read_safetensors(path)
         metadata = read_metadata(path, _KEY)
-        if not isinstance(metadata, dict) or metadata.get("schema") != SCHEMA:
-            raise ModelError(
-                f"{path} is not a classifier of virnucpro, or one of a newer version: update "
-                f"virnucpro, or name another file"
-            )
-        return state, metadata
+        return read_safetensors(path), as_type(metadata, ClassifierMetadata, path)
     module = read_pickle(path, [(_Inert, name) for name in _PICKLED])
     if not isinstance(module, _Inert):
-        raise ModelError(
-            f"{path} is not a classifier: expected a .safetensors of virnucpro, or a pickled "
-            f"MLPClassifier (300_model.pth, 500_model.pth)"
-        )
+        raise ModelError(f"{path} is not a classifier: neither .safetensors nor MLPClassifier")
     norm = _held(module, "_modules").get("bn1")
-    return dict(_tensors(module, "")), {"batch_norm_eps": getattr(norm, "eps", _EPS)}
+    metadata = {"batch_norm_eps": getattr(norm, "eps", _EPS)}
+    return dict(_tensors(module, "")), as_type(metadata, ClassifierMetadata, path)
 
 
 def _tensors(module: _Inert, prefix: str) -> Iterator[tuple[str, torch.Tensor]]:
@@ -267,10 +232,9 @@ def _held(module: _Inert, group: str) -> dict[str, Any]:
 
 
 def build_classifier(
-    state: Mapping[str, torch.Tensor], metadata: Mapping[str, Any], place: Path
-) -> tuple[Classifier, _Metadata]:
-    """Make a classifier from its weights, all checked; also return what its file says."""
-    said = as_type(metadata, _Metadata, place)
+    state: Mapping[str, torch.Tensor], said: ClassifierMetadata, place: Path
+) -> Classifier:
+    """Make a classifier from its weights, all checked."""
     if (said.labels or LABELS) != LABELS:
         raise ModelError(f"{place}: classes {list(said.labels)}, expected {list(LABELS)}")
     first = state.get("hidden_layer.weight")
@@ -278,4 +242,4 @@ def build_classifier(
     with torch.device("meta"):
         model = Classifier(width, hidden, said.batch_norm_eps, said.temperature or 1.0)
     load_weights(model, state, place)
-    return model, said
+    return model

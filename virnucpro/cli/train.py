@@ -234,14 +234,14 @@ def embed(dataset: Path, **options: Any) -> int:
 @command(
     DATASET,
     option("-o --output", FILE, "File of the classifier, as NAME.safetensors.", required=True),
-    option("--hidden", Count, "Number of hidden units.  [default: 512]"),
-    option("--epochs", Count, "Largest number of epochs.  [default: 200]"),
-    option("--batch-size", Batch, "Frames of all processes.  [default: 32]"),
-    option("--learning-rate", Rate, "Highest learning rate.  [default: 0.0002]"),
-    option("--patience", Count, "Epochs without a lower validation loss.  [default: 5]"),
-    option("--seed", shared.CountOrZero, "Seed of all random choices.  [default: 42]"),
+    option("--hidden", Count, "Number of hidden units.", default=512),
+    option("--epochs", Count, "Largest number of epochs.", default=200),
+    option("--batch-size", Batch, "Frames of all processes.", default=32),
+    option("--learning-rate", Rate, "Highest learning rate.", default=0.0002),
+    option("--patience", Count, "Epochs without a lower validation loss.", default=5),
+    option("--seed", shared.CountOrZero, "Seed of all random choices.", default=42),
     *TRAINING_DEVICES,
-    option("--precision", ("fp32", "bf16"), "Arithmetic of matrix products.  [default: fp32]"),
+    option("--precision", ("fp32", "bf16"), "Arithmetic of matrix products.", default="fp32"),
     common="threads resume force no_progress",
 )
 def classifier(dataset: Path, output: Path, **options: Any) -> None:
@@ -256,7 +256,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
       virnucpro train classifier DATASET --output my.safetensors --batch-size 512 --gpu-ids 0,1
       virnucpro train classifier DATASET --output my.safetensors --processes 4
     """
-    settings = shared.configuration({name: options[name] for name in ("threads", "no_progress")})
+    settings = shared.configuration(options)
     from virnucpro.devices import choose_devices, visible_gpus
     from virnucpro.precision import choose_precision
     from virnucpro.training.classifier.fitting import fit_classifier
@@ -264,14 +264,10 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
 
     devices = choose_devices(training_machine(settings.machine.threads, options), visible_gpus())
     names = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
-    given = {name: options[name] for name in names if options[name] is not None}
-    training = TrainingSettings(**given)
+    training = TrainingSettings(**{name: options[name] for name in names})
     choose_precision(training.precision, devices)
     if len(devices) > training.batch_size:
-        raise UsageError(
-            f"--batch-size {training.batch_size} is less than a frame for each of {len(devices)} "
-            f"processes: use fewer"
-        )
+        raise UsageError("--batch-size is less than the number of processes: use fewer")
     choices = {name: options[name] for name in ("resume", "force")}
     with shared.steps(settings) as screen:
         lines = fit_classifier(

@@ -373,25 +373,24 @@ class _FairSizes(Struct):
     token_dropout: bool = True
 
 
+class _FairConfig(Struct):
+    model: _FairSizes
+
+
+class _FairFile(Struct):
+    cfg: _FairConfig
+    model: dict[str, Any]
+
+
 def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Mapping[str, torch.Tensor]]:
     """Read a ``.pt`` of fair-esm, whose ``cfg`` is a Namespace or, in newer files, a dict."""
-    content = read_pickle(path, allowed=[argparse.Namespace])
-    if not isinstance(content, dict) or not {"cfg", "model"} <= set(content):
-        raise ModelError(f"{path} is not an ESM-2 checkpoint: expected 'cfg' and 'model' in it")
-    cfg = _as_dict(_as_dict(content["cfg"]).get("model"))
-    sizes = as_type(cfg, _FairSizes, path)
-    tensors = tensors_of(content["model"], path)
-    tensors = renamed(tensors, r"encoder\.sentence_encoder\.|encoder\.")
+    content = as_type(read_pickle(path, allowed=[argparse.Namespace]), _FairFile, path)
+    sizes = content.cfg.model
+    tensors = renamed(tensors_of(content.model, path), r"encoder\.sentence_encoder\.|encoder\.")
     fc1 = tensors.get("layers.0.fc1.bias")
     feed_forward = 4 * sizes.encoder_embed_dim if fc1 is None else int(fc1.shape[0])
     first = sizes.encoder_layers, sizes.encoder_embed_dim, sizes.encoder_attention_heads
     return Esm2Sizes(*first, feed_forward, _FAIR_EPS, sizes.token_dropout), tensors
-
-
-def _as_dict(config: Any) -> dict[str, Any]:
-    if isinstance(config, argparse.Namespace):
-        return vars(config)
-    return config if isinstance(config, dict) else {}
 
 
 def _stored_frequencies(

@@ -17,8 +17,10 @@ from contextlib import closing
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
+from typing import Literal
 
 import torch
+from msgspec import Struct
 from safetensors.torch import save
 
 from virnucpro.compute.arithmetic import torch_dtype
@@ -28,14 +30,19 @@ from virnucpro.encoders.batched import keep_freed_memory
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions, Reading
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
 from virnucpro.encoders.weights import as_type, load_weights, read_metadata, read_safetensors
-from virnucpro.errors import ModelError
 from virnucpro.layout import Molecule
 from virnucpro.precision import PRECISIONS
 from virnucpro.settings import SHORTEST_WHOLE
 
 BATCH_BASES = 16_000  # their activations fill 10 MB
-SCHEMA = 2  # 1: another network, before November 2026
 _KEY = "virnucpro_lite"
+
+
+class LiteMetadata(Struct):
+    """What a file says of itself."""
+
+    schema: Literal[2]  # 1: another network, before November 2026
+    shape: LiteShape
 
 
 class LiteEncoder:
@@ -97,7 +104,7 @@ def lite_to_bytes(network: LiteNetwork, extra: Mapping[str, Json]) -> bytes:
         for name, value in network.state_dict().items()
         if not name.endswith("num_batches_tracked")
     }
-    metadata = {"schema": SCHEMA, "shape": asdict(network.shape), "extra": dict(extra)}
+    metadata = {"schema": 2, "shape": asdict(network.shape), "extra": dict(extra)}
     return save(tensors, {_KEY: json.dumps(metadata, sort_keys=True)})
 
 
@@ -111,13 +118,7 @@ def read_lite(path: Path) -> LiteNetwork:
 
 def _shape(path: Path) -> LiteShape:
     """Return what a lite file says of its network."""
-    metadata = read_metadata(path, _KEY)
-    if not isinstance(metadata, dict) or metadata.get("schema") != SCHEMA:
-        raise ModelError(
-            f"{path} is not a lite encoder of schema {SCHEMA}: update virnucpro, or train it again "
-            f"with 'virnucpro train lite'"
-        )
-    return as_type(metadata.get("shape"), LiteShape, path)
+    return as_type(read_metadata(path, _KEY), LiteMetadata, path).shape
 
 
 # --- the family ------------------------------------------------------------------------------

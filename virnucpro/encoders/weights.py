@@ -22,7 +22,7 @@ from torch import nn
 from virnucpro.compute.compiled import Network
 from virnucpro.contracts import Json
 from virnucpro.errors import ModelError
-from virnucpro.models.store import check_file
+from virnucpro.models.store import check_file, shards_of
 from virnucpro.store.documents import parse_json
 from virnucpro.store.features import UNREADABLE, warnings_of_torch
 
@@ -75,9 +75,10 @@ class TransformerSizes(Struct, frozen=True):
 def as_type(content: Json, kind: type[Kind], path: Path) -> Kind:
     """Return what a file says as ``kind``. Raises ModelError for a missing or impossible value."""
     try:
-        return convert(content, kind, str_keys=True)
+        return convert(content, kind, str_keys=True, from_attributes=True)
     except ValidationError as error:
-        raise ModelError(f"{path}: {error}: {_AGAIN}") from error
+        text = f"{path}: {error}: {_AGAIN}, or it is another kind of file, or of a newer version"
+        raise ModelError(text) from error
 
 
 def read_sizes(folder: Path, sizes: type[Kind]) -> Kind:
@@ -106,9 +107,7 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     except UNREADABLE as error:
         match = re.search(r"GLOBAL (\S+)", str(error))
         code = f"it asks for {match[1]}, which no model needs and was not run; " if match else ""
-        raise ModelError(
-            f"{path} cannot be read, or is refused: {code}{_AGAIN} from a source you trust"
-        ) from error
+        raise ModelError(f"{path} cannot be read, or is refused: {code}{_AGAIN}") from error
 
 
 def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
@@ -142,11 +141,8 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
             return (folder / name,)
         index = folder / f"{name}.index.json"
         if index.exists():
-            names = read_json(index).get("weight_map")
-            if not isinstance(names, dict) or not names:
-                raise ModelError(f"{index} has no 'weight_map': {_AGAIN}")
             # Only the last component: an index must not point out of its folder.
-            return tuple(folder / Path(name).name for name in sorted({*map(str, names.values())}))
+            return tuple(folder / Path(name).name for name in shards_of(index))
     raise ModelError(f"{folder} has no weights: expected {' or '.join(_WHOLE)}, or their shards")
 
 

@@ -74,10 +74,7 @@ def fit_rcl(
             used[part] = [p for p, own in zip(proteins, parts, strict=True) if own == part]
             with_rcl, least = sum(protein.has_rcl for protein in used[part]), 2 * len(devices)
             if with_rcl < least:
-                raise InputError(
-                    f"part {part} has {with_rcl} proteins with an RCL, and needs {least}: use "
-                    f"larger tables, or another --split"
-                )
+                raise InputError(f"part {part} has {with_rcl} proteins with an RCL, not {least}")
             if isinstance(features, StoredFeatures):
                 features.check([protein.sequence for protein in used[part]])
         plan = RclTrainingPlan(settings, used["train"], used["validation"], features, savepoint)

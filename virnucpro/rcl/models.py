@@ -184,9 +184,7 @@ def read_rcl_model(path: Path) -> RclModel:
     if path.is_dir():
         files = [path / name for name in BEST if (path / name).exists()]
         if not files:
-            raise ModelError(
-                f"{path} has no model: expected {' or '.join(BEST)}, as in a folder run_001"
-            )
+            raise ModelError(f"{path} has neither {' nor '.join(BEST)}")
         path = files[0]
     check_file(path)
     padded, about = path.suffix != ".safetensors", Metadata(1, "rcl", None, 0.5)

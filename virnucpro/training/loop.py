@@ -57,9 +57,7 @@ def train_network(
     try:
         return plan.loop(group).train(report, stop_requested)
     except torch.OutOfMemoryError as error:
-        raise DeviceError(
-            "out of GPU memory: is another program using the GPU? Else use a smaller --batch-size"
-        ) from error
+        raise DeviceError("out of GPU memory: use a smaller --batch-size") from error
 
 
 class EpochPlan(NamedTuple):
@@ -213,10 +211,7 @@ class TrainingLoop(ABC):
         savepoint, metrics = self.savepoint, self.validate()
         savepoint.epoch += 1
         if not math.isfinite(self.rank(metrics)) or not math.isfinite(loss):
-            raise InputError(
-                f"the loss of epoch {savepoint.epoch} is not finite: use a smaller learning rate, "
-                f"and start over with --force"
-            )
+            raise InputError("the loss is not finite: use a smaller learning rate, and --force")
         rate = float(self.optimizer.param_groups[0]["lr"])
         seconds = round(time.perf_counter() - started, 3)
         first = {"epoch": savepoint.epoch, "epochs": self._epochs, "loss": loss}

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from virnucpro.classifier.files import build_classifier, classifier_to_bytes, inspect_classifier
+from virnucpro.classifier.files import (
+    ClassifierMetadata,
+    build_classifier,
+    classifier_to_bytes,
+    inspect_classifier,
+)
 from virnucpro.classifier.fit import entry_of
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, ModelError, UsageError
@@ -89,10 +94,7 @@ def fit_classifier(
         parts = {part: find_features(dataset, part) for part in PARTS if dataset.shards(part)}
         train, validation = parts["train"], parts["validation"]
         if not 0 < train.labels.mean() < 1 or not 0 < validation.labels.mean() < 1:
-            raise InputError(
-                "train or validation has frames of one class only: prepare the data with more "
-                "genomes of the other class"
-            )
+            raise InputError("train or validation has one class only: prepare more genomes")
         plan = TrainingPlan(settings, train, validation, files.savepoint)
         sizes = ", ".join(f"{part} {len(features):,}" for part, features in parts.items())
         show(Notice("info", f"frames: {sizes}; {train.width:,} values each"))
@@ -113,10 +115,7 @@ def _embedding_records(dataset: Dataset) -> Mapping[str, Mapping[str, Json]]:
         if not dataset.shards(part):
             if part == "test":
                 continue
-            raise UsageError(
-                f"{dataset.root} has no frames of part {part}, which training needs: prepare it "
-                f"with more genomes, or a larger --validation"
-            )
+            raise UsageError(f"{dataset.root} has no frames of {part}: prepare more genomes")
         try:
             records[part] = record = parse_json(dataset.layout(part).run_json.read_bytes())
             models = [record["models"][molecule]["sha256"] for molecule in MOLECULES]
@@ -124,10 +123,7 @@ def _embedding_records(dataset: Dataset) -> Mapping[str, Mapping[str, Json]]:
         except (OSError, ValueError, LookupError, TypeError):
             ways.append([None])
     if ways[0][0] != sha256_of(dataset.description_file) or any(way != ways[0] for way in ways):
-        raise UsageError(
-            f"{dataset.root} has no features of all parts that belong to this data set, made with "
-            f"the same models: make them with virnucpro train embed {dataset.root}"
-        )
+        raise UsageError(f"not embedded as a whole: use virnucpro train embed {dataset.root}")
     return records
 
 
@@ -142,7 +138,7 @@ def _write_results(
 ) -> list[str]:
     """Fit the temperature, measure, write model card and classifier, and say what came out."""
     settings, (card, output) = plan.settings, files.results
-    network, _ = build_classifier(point.best, {}, output)
+    network = build_classifier(point.best, ClassifierMetadata(), output)
     margins = {}
     for part, features in parts.items():
         if part != "train":
