@@ -44,10 +44,7 @@ def check_fit(
         raise ModelError(f"{info.file.path} is for chunks of {lengths} bases, not {chunk_length}")
     named = re.match(r"(\d+)_model", info.file.path.name)  # 300_model.pth, 500_model.pth
     if named and not info.chunk_lengths and int(named[1]) != chunk_length:
-        warnings.append(
-            f"{info.file.path.name} is, by its name, for chunks of {named[1]} bases, but chunks "
-            f"are {chunk_length}: scores may be far off"
-        )
+        warnings.append(f"{info.file.path.name} is, by its name, for chunks of {named[1]} bases")
     return warnings
 
 
@@ -59,11 +56,7 @@ def _check_encoder(info: ClassifierInfo, source: EncoderSource) -> list[str]:
         if max(families, key=len, default=entry) == source.family:
             named.append(entry)
     asked = _short(source.name)
-    family = "" if source.family == source.name else f" ({source.family})"
-    error = ModelError(
-        f"{info.file.path} was trained with {' and '.join(info.encoders)}, not with {source.name}"
-        f"{family}: choose the classifier or the encoder accordingly"
-    )
+    error = ModelError(f"{info.file.path} is for {' and '.join(info.encoders)}, not {source.name}")
     if not named:
         raise error
     if {source.family, asked} & set(named):

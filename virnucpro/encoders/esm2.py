@@ -12,7 +12,6 @@ import argparse
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +41,7 @@ from virnucpro.encoders.family import (
 )
 from virnucpro.encoders.weights import (
     Count,
+    Tensors,
     TransformerSizes,
     as_type,
     load_weights,
@@ -51,7 +51,6 @@ from virnucpro.encoders.weights import (
     read_sizes,
     renamed,
     stored_names,
-    tensors_of,
     weight_files,
 )
 from virnucpro.errors import ModelError
@@ -379,16 +378,15 @@ class _FairConfig(Struct):
 
 class _FairFile(Struct):
     cfg: _FairConfig
-    model: dict[str, Any]
+    model: Tensors
 
 
 def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Mapping[str, torch.Tensor]]:
     """Read a ``.pt`` of fair-esm, whose ``cfg`` is a Namespace or, in newer files, a dict."""
     content = as_type(read_pickle(path, allowed=[argparse.Namespace]), _FairFile, path)
     sizes = content.cfg.model
-    tensors = renamed(tensors_of(content.model, path), r"encoder\.sentence_encoder\.|encoder\.")
-    fc1 = tensors.get("layers.0.fc1.bias")
-    feed_forward = 4 * sizes.encoder_embed_dim if fc1 is None else int(fc1.shape[0])
+    tensors = renamed(content.model, r"encoder\.sentence_encoder\.|encoder\.")
+    feed_forward = tensors.get("layers.0.fc1.bias", torch.empty(0)).numel()
     first = sizes.encoder_layers, sizes.encoder_embed_dim, sizes.encoder_attention_heads
     return Esm2Sizes(*first, feed_forward, _FAIR_EPS, sizes.token_dropout), tensors
 

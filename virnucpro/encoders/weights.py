@@ -51,15 +51,14 @@ def read_json(path: Path) -> dict[str, Any]:
         content = parse_json(path.read_bytes())
     except ValueError as error:
         raise ModelError(f"{path} is not JSON ({error}): {_AGAIN}") from error
-    if not isinstance(content, dict):
-        raise ModelError(f"{path} is not a JSON object: {_AGAIN}")
-    return content
+    return as_type(content, dict[str, Any], path)
 
 
 Count = Annotated[int, Meta(ge=1)]
 Layers = Annotated[int, Meta(ge=1, le=1000)]  # the largest ESM-2 has 48; ten million take minutes
 Epsilon = Annotated[float, Meta(gt=0)]
 Kind = TypeVar("Kind")
+Tensors = dict[str, torch.Tensor]
 
 
 class TransformerSizes(Struct, frozen=True):
@@ -76,7 +75,7 @@ def as_type(content: Json, kind: type[Kind], path: Path) -> Kind:
     """Return what a file says as ``kind``. Raises ModelError for a missing or impossible value."""
     try:
         return convert(content, kind, str_keys=True, from_attributes=True)
-    except ValidationError as error:
+    except (ValidationError, AttributeError) as error:  # the second of a lone tensor
         text = f"{path}: {error}: {_AGAIN}, or it is another kind of file, or of a newer version"
         raise ModelError(text) from error
 
@@ -151,17 +150,8 @@ def read_folder(folder: Path) -> dict[str, torch.Tensor]:
     tensors: dict[str, torch.Tensor] = {}
     for path in weight_files(folder):
         content = read_safetensors(path) if path.suffix == ".safetensors" else read_pickle(path)
-        tensors |= tensors_of(content, path)
+        tensors |= as_type(content, Tensors, path)
     return tensors
-
-
-def tensors_of(content: Any, path: Path) -> dict[str, torch.Tensor]:
-    """Return ``content`` as tensors by name. Raises ModelError where it is anything else."""
-    if not isinstance(content, dict) or not all(
-        isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in content.items()
-    ):
-        raise ModelError(f"{path} does not hold named weights: it is not a file of this model")
-    return content
 
 
 def moved(tensor: torch.Tensor, device: torch.device, dtype: torch.dtype) -> torch.Tensor:

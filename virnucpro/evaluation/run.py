@@ -120,7 +120,7 @@ def evaluation_folder(
         there = existing_paths(*(folder / name for name in files))
         place = (folder, checkpoint_folder(folder) / previous)
         try:
-            earlier = WorkIdentity(label, settings_of(parse_json(report.read_bytes())))
+            earlier = WorkIdentity(label, dict(settings_of(parse_json(report.read_bytes()))))
             existing = ExistingWork(*place, own_files=there, identity=earlier)
         except (OSError, ValueError, LookupError, TypeError):
             existing = ExistingWork(*place, foreign_files=there)

@@ -22,10 +22,7 @@ BINS = 15  # of equal width, as in Guo et al. 2017 (arXiv:1706.04599)
 
 def call_metrics(virus: Bools, called: Bools) -> Metrics:
     """Compare the labels ``virus`` and the calls ``called``, both ``[n]``: counts and metrics."""
-    tp, fp, tn, fn = (
-        int(np.count_nonzero((called == call) & (virus == label)))
-        for call, label in ((True, True), (True, False), (False, False), (False, True))
-    )
+    tn, fp, fn, tp = np.bincount(2 * virus + called, minlength=4).tolist()
     counts = {"rows": len(virus), "virus": tp + fn, "others": fp + tn}
     rates = rates_of_counts(*np.array([[tp], [fp], [tn], [fn]], np.float64))
     values = {name: None if np.isnan(rate[0]) else float(rate[0]) for name, rate in rates.items()}

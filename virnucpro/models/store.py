@@ -267,9 +267,8 @@ def check_digest(file: Path, sha256: str) -> None:
 
 def _differs(name: str, file: Path, record: ModelRecord) -> ModelError:
     return ModelError(
-        f"{file}: checksum differs from the one recorded on {record.date}: the file was changed "
-        f"or damaged; replace it with: virnucpro models fetch {name} "
-        f"(or, if the change is wanted: virnucpro models verify --renew {name})"
+        f"{file}: checksum differs from the one recorded on {record.date}: replace it with: "
+        f"virnucpro models fetch {name} (or keep it: virnucpro models verify --renew {name})"
     )
 
 

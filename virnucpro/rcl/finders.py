@@ -49,11 +49,6 @@ class RclFinder:
     esm2: EncoderSource | None = None
     features: FeaturesOfResidues | None = field(init=False, default=None)
 
-    @property
-    def encoding(self) -> str:
-        """What the names of result files say."""
-        return self.model.encoding
-
     def settle(self, device: Device) -> None:
         """Compute on ``device`` from now on, the features, too; a profile stays on the CPU."""
         if self.esm2 is not None:

@@ -144,15 +144,12 @@ def _identity(settings: RclTrainingSettings, features: ProteinFeatures) -> dict[
         if not Path(split).is_file():
             raise UsageError(f"--split {split}: expected random, clusters or a table")
         split = sha256_of(Path(split))
-    data = settings.data
+    data, names = settings.data, ("encoding", "model", "network", "precision")
     return {
         "tables": [sha256_of(path) for path in settings.tables if path],
         "split": split,
         "features": features.name,
-        "encoding": settings.encoding,
-        "model": settings.model,
-        "network": settings.network,
-        "precision": settings.precision,
+        **{name: getattr(settings, name) for name in names},
         "threshold": settings.evaluation.threshold,
         "seed": data.random_seed,
         "max_length": data.max_length,

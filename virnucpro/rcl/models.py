@@ -30,13 +30,13 @@ from torch import nn
 
 from virnucpro.contracts import Json
 from virnucpro.encoders.weights import (
+    Tensors,
     as_type,
     load_weights,
     read_metadata,
     read_pickle,
     read_safetensors,
     renamed,
-    tensors_of,
 )
 from virnucpro.errors import ModelError
 from virnucpro.models.store import check_file
@@ -72,6 +72,12 @@ KEY = "virnucpro"
 BEST = ("best_model.safetensors", "best_model.pt")  # in the folder of a training
 AGAIN = "it is damaged, or not a model of the RCL predictor"
 MOST_LAYERS = 64  # no network has more
+
+
+class Checkpoint(Struct):
+    """What is read of a file of RCL-identifier."""
+
+    model_state_dict: Tensors
 
 
 class Metadata(Struct):
@@ -182,20 +188,15 @@ def write_rcl_model(
 def read_rcl_model(path: Path) -> RclModel:
     """Read a model: a file of either format, or the folder of a training, on the CPU."""
     if path.is_dir():
-        files = [path / name for name in BEST if (path / name).exists()]
-        if not files:
-            raise ModelError(f"{path} has neither {' nor '.join(BEST)}")
-        path = files[0]
+        files = [path / name for name in BEST]
+        path = next((file for file in files if file.exists()), files[0])
     check_file(path)
     padded, about = path.suffix != ".safetensors", Metadata(1, "rcl", None, 0.5)
     if padded:
-        content = read_pickle(path)
-        if not isinstance(content, dict) or "model_state_dict" not in content:
-            raise ModelError(f"{path} has no 'model_state_dict': {AGAIN}")
-        tensors: Any = content["model_state_dict"]
+        tensors = as_type(read_pickle(path), Checkpoint, path).model_state_dict
     else:
         tensors, about = read_safetensors(path), as_type(read_metadata(path, KEY), Metadata, path)
-    tensors = renamed(tensors_of(tensors, path), r"(module\.|_orig_mod\.)*")
+    tensors = renamed(tensors, r"(module\.|_orig_mod\.)*")
     # A tensor with a stride of 0 may claim any size.
     if sum(value.numel() for value in tensors.values()) > path.stat().st_size:
         raise ModelError(f"{path} is smaller than its weights: {AGAIN}")

@@ -251,14 +251,3 @@ def _on_cpu(network: nn.Module) -> dict[str, torch.Tensor]:
 def random_seed(*numbers: int) -> int:
     """Return a seed for torch that follows from whole numbers, such as seed, epoch and batch."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
-
-
-def cosine_rate(highest: float, epochs: float, total: float, first: float = 0.0) -> float:
-    """Return a learning rate that rises in epoch 1 from the share ``first``, then falls to 0.
-
-    The fall is half a cosine, which ends after ``total`` epochs.
-    """
-    if epochs < 1:
-        return highest * (first + (1 - first) * epochs)
-    progress = (epochs - 1) / max(total - 1, 1.0)
-    return highest * (1 + math.cos(math.pi * min(progress, 1.0))) / 2
