@@ -71,9 +71,9 @@ def random_encoder(
     fill_randomly(model, target, torch_dtype(precision))
     prepare_blocks(model.blocks, precision)
     if isinstance(model, Dnabert):
-        return DnabertEncoder(model, random_tokenizer(), heads, target, budget)
+        return DnabertEncoder(model, random_tokenizer(), target, budget)
     rotary = rotary_tables(rotary_frequencies(width // heads // 2), truncation + 2, target)
-    return Esm2Encoder(model, rotary, target, budget, truncation)
+    return Esm2Encoder(model, rotary, target, budget)
 
 
 def fill_randomly(model: nn.Module, device: torch.device, dtype: torch.dtype) -> None:

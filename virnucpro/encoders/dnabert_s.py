@@ -96,6 +96,7 @@ class Dnabert(Network):
 
     def __init__(self, sizes: DnabertSizes) -> None:
         super().__init__()
+        self.heads = sizes.heads
         self.embed = nn.Embedding(sizes.vocabulary, sizes.width)
         self.token_type = nn.Embedding(sizes.token_types, sizes.width)
         self.norm = nn.LayerNorm(sizes.width, sizes.eps)
@@ -134,16 +135,11 @@ class DnabertEncoder(BatchedEncoder):
     typical_tokens = TYPICAL_TOKENS
 
     def __init__(
-        self,
-        model: Dnabert,
-        tokenizer: Tokenizer,
-        heads: int,
-        device: torch.device,
-        budget: int | None,
+        self, model: Dnabert, tokenizer: Tokenizer, device: torch.device, budget: int | None
     ) -> None:
         self._tokenizer = tokenizer
-        self._heads = heads
-        self._bias = torch.empty(heads, 0, 0)
+        self._heads = model.heads
+        self._bias = torch.empty(model.heads, 0, 0)
         super().__init__(model, device, budget)
 
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
@@ -286,7 +282,7 @@ class DnabertFamily(EncoderFamily):
         load_weights(model, tensors, source.weights, names, target, dtype)
         prepare_blocks(model.blocks, options.precision)
         tokenizer = read_tokenizer(source.weights / "tokenizer.json")
-        return DnabertEncoder(model, tokenizer, sizes.heads, target, options.budget)
+        return DnabertEncoder(model, tokenizer, target, options.budget)
 
 
 FAMILY = DnabertFamily()

@@ -239,16 +239,11 @@ class Esm2Encoder(BatchedEncoder):
     typical_tokens = FRAME + 2
 
     def __init__(
-        self,
-        model: Esm2,
-        rotary: Rotary,
-        device: torch.device,
-        budget: int | None,
-        truncation: int,
+        self, model: Esm2, rotary: Rotary, device: torch.device, budget: int | None
     ) -> None:
         self._heads = model.heads
         self._rotary = rotary
-        self._truncation = truncation
+        self._truncation = len(rotary[0]) - 2  # without <cls> and <eos>
         super().__init__(model, device, budget)
 
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
@@ -292,9 +287,8 @@ class Esm2Encoder(BatchedEncoder):
         """Return the states of the last layer, after its norm: ``[B, T, D]``."""
         t = tokens.shape[1]
         rotary = (self._rotary[0][:t], self._rotary[1][:t])
-        states: torch.Tensor = self.network(
-            tokens, rotary, masks[0][:, None, None, :] if masks else None
-        )
+        mask = masks[0][:, None, None, :] if masks else None
+        states: torch.Tensor = self.network(tokens, rotary, mask)
         return states
 
     def encode_residues(
@@ -436,8 +430,6 @@ class Esm2Family(EncoderFamily):
             # Older ESMs are of that type, too, and are built in another way.
             rotary = config.get("position_embedding_type") == "rotary"
             return config.get("model_type") == "esm" and rotary
-        if path.suffix == ".safetensors":  # fair-esm never stored a model like that
-            return False
         if path.suffix != ".pt" and not zipfile.is_zipfile(path):
             return False
         content = read_pickle(path, allowed=[argparse.Namespace])
@@ -467,7 +459,7 @@ class Esm2Family(EncoderFamily):
         prepare_blocks(model.blocks, options.precision)
         frequencies = _stored_frequencies(tensors, sizes, path)
         rotary = rotary_tables(frequencies, options.truncation + 2, target)
-        return Esm2Encoder(model, rotary, target, options.budget, options.truncation)
+        return Esm2Encoder(model, rotary, target, options.budget)
 
 
 FAMILY = Esm2Family()
