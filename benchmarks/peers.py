@@ -174,9 +174,9 @@ def transformers_esm(encoder: BatchedEncoder) -> Embed:
 def _share_weights(model: nn.Module, encoder: BatchedEncoder, modules: dict[str, str]) -> None:
     """Put our parameters into a model made on the meta device, and zeros where we have none."""
     network: Any = encoder.network
+    own, names = network.state_dict(), stored_names(network, modules)
     state: dict[str, torch.Tensor] = {}
-    names = stored_names(network, modules)
-    for name, value in network.state_dict().items():
+    for name, value in own.items():
         state |= dict(zip(names[name], value.chunk(len(names[name])), strict=True))
     unknown = model.load_state_dict(state, strict=False, assign=True).unexpected_keys
     assert not unknown, unknown

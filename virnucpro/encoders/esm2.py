@@ -12,6 +12,7 @@ import argparse
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -370,16 +371,12 @@ class _FairConfig(Struct):
     model: _FairSizes
 
 
-class _FairFile(Struct):
-    cfg: _FairConfig
-    model: Tensors
-
-
 def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Mapping[str, torch.Tensor]]:
     """Read a ``.pt`` of fair-esm, whose ``cfg`` is a Namespace or, in newer files, a dict."""
-    content = as_type(read_pickle(path, allowed=[argparse.Namespace]), _FairFile, path)
-    sizes = content.cfg.model
-    tensors = renamed(content.model, r"encoder\.sentence_encoder\.|encoder\.")
+    content = as_type(read_pickle(path, allowed=[argparse.Namespace]), dict[str, Any], path)
+    sizes = as_type(content.get("cfg"), _FairConfig, path).model
+    tensors = as_type(content.get("model"), Tensors, path)
+    tensors = renamed(tensors, r"encoder\.sentence_encoder\.|encoder\.")
     feed_forward = tensors.get("layers.0.fc1.bias", torch.empty(0)).numel()
     first = sizes.encoder_layers, sizes.encoder_embed_dim, sizes.encoder_attention_heads
     return Esm2Sizes(*first, feed_forward, _FAIR_EPS, sizes.token_dropout), tensors

@@ -17,10 +17,9 @@ from contextlib import closing
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import torch
-from msgspec import Struct
 from safetensors.torch import save
 
 from virnucpro.compute.arithmetic import torch_dtype
@@ -30,19 +29,14 @@ from virnucpro.encoders.batched import keep_freed_memory
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions, Reading
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
 from virnucpro.encoders.weights import as_type, load_weights, read_metadata, read_safetensors
+from virnucpro.errors import ModelError
 from virnucpro.layout import Molecule
 from virnucpro.precision import PRECISIONS
 from virnucpro.settings import SHORTEST_WHOLE
 
 BATCH_BASES = 16_000  # their activations fill 10 MB
+SCHEMA = 2  # 1: another network, before November 2026
 _KEY = "virnucpro_lite"
-
-
-class LiteMetadata(Struct):
-    """What a file says of itself."""
-
-    schema: Literal[2]  # 1: another network, before November 2026
-    shape: LiteShape
 
 
 class LiteEncoder:
@@ -104,7 +98,7 @@ def lite_to_bytes(network: LiteNetwork, extra: Mapping[str, Json]) -> bytes:
         for name, value in network.state_dict().items()
         if not name.endswith("num_batches_tracked")
     }
-    metadata = {"schema": 2, "shape": asdict(network.shape), "extra": dict(extra)}
+    metadata = {"schema": SCHEMA, "shape": asdict(network.shape), "extra": dict(extra)}
     return save(tensors, {_KEY: json.dumps(metadata, sort_keys=True)})
 
 
@@ -118,7 +112,10 @@ def read_lite(path: Path) -> LiteNetwork:
 
 def _shape(path: Path) -> LiteShape:
     """Return what a lite file says of its network."""
-    return as_type(read_metadata(path, _KEY), LiteMetadata, path).shape
+    metadata = as_type(read_metadata(path, _KEY), dict[str, Any], path)
+    if metadata.get("schema") != SCHEMA:
+        raise ModelError(f"{path} is of another schema than {SCHEMA}: train it again, or update")
+    return as_type(metadata.get("shape"), LiteShape, path)
 
 
 # --- the family ------------------------------------------------------------------------------

@@ -48,10 +48,9 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises ModelError where there is none."""
     check_file(path)
     try:
-        content = parse_json(path.read_bytes())
+        return as_type(parse_json(path.read_bytes()), dict[str, Any], path)
     except ValueError as error:
         raise ModelError(f"{path} is not JSON ({error}): {_AGAIN}") from error
-    return as_type(content, dict[str, Any], path)
 
 
 Count = Annotated[int, Meta(ge=1)]

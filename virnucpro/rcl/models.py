@@ -74,12 +74,6 @@ AGAIN = "it is damaged, or not a model of the RCL predictor"
 MOST_LAYERS = 64  # no network has more
 
 
-class Checkpoint(Struct):
-    """What is read of a file of RCL-identifier."""
-
-    model_state_dict: Tensors
-
-
 class Metadata(Struct):
     """What a file of the project's own format says of itself; the weights tell the network."""
 
@@ -193,7 +187,8 @@ def read_rcl_model(path: Path) -> RclModel:
     check_file(path)
     padded, about = path.suffix != ".safetensors", Metadata(1, "rcl", None, 0.5)
     if padded:
-        tensors = as_type(read_pickle(path), Checkpoint, path).model_state_dict
+        content = as_type(read_pickle(path), dict[str, Any], path)
+        tensors = as_type(content.get("model_state_dict"), Tensors, path)
     else:
         tensors, about = read_safetensors(path), as_type(read_metadata(path, KEY), Metadata, path)
     tensors = renamed(tensors, r"(module\.|_orig_mod\.)*")

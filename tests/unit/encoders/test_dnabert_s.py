@@ -108,7 +108,7 @@ def test_slopes():
         ("config.json", lambda c: c | {"num_hidden_layers": 1}, "Unexpected key"),
         ("tokenizer.json", lambda c: {"version": "1.0"}, "no vocabulary"),
         ("tokenizer.json", lambda c: c | {"post_processor": None}, r"put \[CLS\] and \[SEP\]"),
-        ("tokenizer.json", lambda c: [], "not a JSON object"),
+        ("tokenizer.json", lambda c: [], "Expected `object`"),
     ],
 )
 def test_files_that_do_not_fit(folder, name, change, message):

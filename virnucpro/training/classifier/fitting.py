@@ -60,13 +60,12 @@ def fit_classifier(
     if output.suffix != ".safetensors" or output.is_dir():
         raise UsageError(f"--output {output}: name a file whose name ends in .safetensors")
     disk, dataset, output = Disk(), Dataset(folder.absolute()), output.absolute()
-    place = output.parent
     files = TrainingFiles(
         f"the training of {output.name}",
-        place,
+        output.parent,
         (output.with_suffix(".md"), output),
-        checkpoint_folder(place) / f"{output.name}.training.pt",
-        lock_file(place, output.name),
+        checkpoint_folder(output.parent) / f"{output.name}.training.pt",
+        lock_file(output.parent, output.name),
         option="--output",
     )
     records = _embedding_records(dataset)
