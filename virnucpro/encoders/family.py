@@ -62,7 +62,7 @@ class EncoderSource:
 def refuse_changed_model(file: HashedFile) -> None:
     """Raise ModelError where a model file is gone or has other content."""
     if file.changed:
-        raise ModelError(f"{file.path} has changed on {host_name()}: put the earlier file there")
+        raise ModelError(f"{file.path} on {host_name()} is not the file that the run began with")
 
 
 @dataclass(frozen=True)
