@@ -371,7 +371,7 @@ class _FairConfig(Struct):
     model: _FairSizes
 
 
-def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Mapping[str, torch.Tensor]]:
+def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Tensors]:
     """Read a ``.pt`` of fair-esm, whose ``cfg`` is a Namespace or, in newer files, a dict."""
     content = as_type(read_pickle(path, allowed=[argparse.Namespace]), dict[str, Any], path)
     sizes = as_type(content.get("cfg"), _FairConfig, path).model
