@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import nn
 
-from virnucpro.compute.arithmetic import LINEAR_LAYERS, prepare_blocks, torch_dtype
+from virnucpro.compute.arithmetic import Fp8Linear, prepare_blocks, torch_dtype
 from virnucpro.compute.budget import random_sequences
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.dnabert_s import Dnabert, DnabertEncoder, DnabertSizes
@@ -71,9 +71,9 @@ def random_encoder(
     fill_randomly(model, target, torch_dtype(precision))
     prepare_blocks(model.blocks, precision)
     if isinstance(model, Dnabert):
-        return DnabertEncoder(model, random_tokenizer(), heads, target, budget)
+        return DnabertEncoder(model, random_tokenizer(), target, budget)
     rotary = rotary_tables(rotary_frequencies(width // heads // 2), truncation + 2, target)
-    return Esm2Encoder(model, rotary, target, budget, truncation)
+    return Esm2Encoder(model, rotary, target, budget)
 
 
 def fill_randomly(model: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
@@ -114,7 +114,7 @@ def count_work(encoder: BatchedEncoder, sequences: list[str]) -> tuple[int, int]
     where T is the mean length in a batch of similar lengths.
     """
     network = encoder.network
-    layers = [m for m in network.modules() if isinstance(m, LINEAR_LAYERS)]
+    layers = [m for m in network.modules() if isinstance(m, (nn.Linear, Fp8Linear))]
     weights = sum(p.numel() for layer in layers for p in layer.parameters() if p.dim() == 2)
     tokens, squares = 0, 0.0
     for batch in encoder.batches(sequences):

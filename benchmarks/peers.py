@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -21,12 +21,14 @@ from virnucpro.compute.layers import masked_mean
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.esm2 import (
     DROPOUT_SCALE,
+    FAIR_NAMES,
+    HUB_NAMES,
     PAD,
     VOCABULARY,
     Esm2Encoder,
-    esm2_names,
     rotary_frequencies,
 )
+from virnucpro.encoders.weights import stored_names
 from virnucpro.precision import PRECISIONS
 
 VIRNUCPRO = "virnucpro"
@@ -105,7 +107,7 @@ def fair_esm(encoder: BatchedEncoder) -> Embed:
     last = len(network.blocks)
     with torch.device("meta"):
         model = ESM2(last, encoder.dim, network.heads, "ESM-1b", token_dropout=True)
-    _share_weights(model, encoder, FAIR_ESM)
+    _share_weights(model, encoder, FAIR_NAMES)
     convert = model.alphabet.get_batch_converter(TRUNCATION)
 
     def embed(sequences: list[str]) -> torch.Tensor:
@@ -150,7 +152,7 @@ def transformers_esm(encoder: BatchedEncoder) -> Embed:
     }
     with torch.device("meta"):
         model = EsmModel(EsmConfig(**about), add_pooling_layer=False)
-    _share_weights(model, encoder, TRANSFORMERS)
+    _share_weights(model, encoder, HUB_NAMES)
 
     def embed(sequences: list[str]) -> torch.Tensor:
         order: list[int] = []
@@ -169,15 +171,13 @@ def transformers_esm(encoder: BatchedEncoder) -> Embed:
     return embed
 
 
-def _share_weights(
-    model: nn.Module, encoder: BatchedEncoder, layout: Literal["fair-esm", "transformers"]
-) -> None:
+def _share_weights(model: nn.Module, encoder: BatchedEncoder, modules: dict[str, str]) -> None:
     """Put our parameters into a model made on the meta device, and zeros where we have none."""
     network: Any = encoder.network
-    own = network.state_dict()
+    own, names = network.state_dict(), stored_names(network, modules)
     state: dict[str, torch.Tensor] = {}
-    for name, other_names in esm2_names(len(network.blocks), layout).items():
-        state |= dict(zip(other_names, own[name].chunk(len(other_names)), strict=True))
+    for name, value in own.items():
+        state |= dict(zip(names[name], value.chunk(len(names[name])), strict=True))
     unknown = model.load_state_dict(state, strict=False, assign=True).unexpected_keys
     assert not unknown, unknown
     for module in model.modules():

@@ -15,8 +15,9 @@ from torch import nn
 from benchmarks.models import SENSE, random_encoder, record_lengths
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.dnabert_s import dnabert_names
-from virnucpro.encoders.esm2 import esm2_names, rotary_frequencies
+from virnucpro.encoders.dnabert_s import DNABERT_NAMES
+from virnucpro.encoders.esm2 import FAIR_NAMES, rotary_frequencies
+from virnucpro.encoders.weights import stored_names
 from virnucpro.io.frames import chunk_spans
 
 CHUNK = 500  # bases
@@ -72,9 +73,10 @@ def write_esm2(path: Path, size: str, device: str) -> int:
     network: Any = encoder.network
     layers, own = len(network.blocks), network.state_dict()
     state: dict[str, torch.Tensor] = {}
-    for name, theirs in esm2_names(layers, "fair-esm").items():
-        parts = own[name].cpu().chunk(len(theirs))
-        state |= {PREFIX + key: part.clone() for key, part in zip(theirs, parts, strict=True)}
+    names = stored_names(network, FAIR_NAMES)
+    for name, value in own.items():
+        parts = value.cpu().chunk(len(names[name]))
+        state |= {PREFIX + key: part.clone() for key, part in zip(names[name], parts, strict=True)}
     rotary = rotary_frequencies(encoder.dim // network.heads // 2).half()
     for i in range(layers):
         state[f"{PREFIX}layers.{i}.self_attn.rot_emb.inv_freq"] = rotary
@@ -94,7 +96,7 @@ def write_dnabert(folder: Path, size: str, device: str) -> int:
     encoder = drawn("dnabert-s", size, device)
     network: Any = encoder.network
     own = network.state_dict()
-    names = dnabert_names(own)
+    names = stored_names(network, DNABERT_NAMES)
     torch.save({names[key][0]: own[key].cpu() for key in own}, folder / "pytorch_model.bin")
     config = {
         "alibi_starting_size": 512,

@@ -21,42 +21,48 @@ apart without running what is pickled: every class in it becomes an inert holder
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Meta, Struct, to_builtins
 from msgspec.structs import asdict
 from safetensors.torch import save
+from torch import nn
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.compute.threads import one_thread
 from virnucpro.encoders.family import refuse_changed_model
-from virnucpro.encoders.weights import Weights, read_metadata, read_pickle, read_safetensors
+from virnucpro.encoders.weights import (
+    as_type,
+    load_weights,
+    read_metadata,
+    read_pickle,
+    read_safetensors,
+)
 from virnucpro.errors import ModelError
 from virnucpro.models.store import check_file
 from virnucpro.store.disk import HashedFile, hashed
 
+LABELS = ("others", "virus")  # class 0 and 1 of the released classifiers
 INNER_BATCH = 256  # rows of every matrix product, whatever the caller passes
 
 
-class Classifier:
+class Classifier(nn.Module):
     """Linear, batch normalisation, ReLU, (dropout, in training only), linear, softmax.
 
-    ``input_width`` numbers per row, ``hidden`` units; ``state`` holds ``hidden_layer``, ``bn1`` and
-    ``output_layer`` as the original names them. The logits are divided by ``temperature`` before
-    the softmax (Guo et al. 2017, arXiv:1706.04599).
+    ``input_width`` numbers per row, ``hidden`` units; the layers are named as in the original. The
+    logits are divided by ``temperature`` before the softmax (Guo et al. 2017, arXiv:1706.04599).
     """
 
-    def __init__(
-        self, state: Mapping[str, torch.Tensor], eps: float, temperature: float = 1.0
-    ) -> None:
-        self._state = {key: value.float() for key, value in state.items()}
-        self._eps = eps
-        self._temperature = temperature
-        self.hidden, self.input_width = self._state["hidden_layer.weight"].shape
+    def __init__(self, input_width: int, hidden: int, eps: float, temperature: float) -> None:
+        super().__init__()
+        self.input_width, self.hidden, self._temperature = input_width, hidden, temperature
+        self.hidden_layer = nn.Linear(input_width, hidden)
+        self.bn1 = nn.BatchNorm1d(hidden, eps)
+        self.output_layer = nn.Linear(hidden, len(LABELS))
 
     def scores(self, features: torch.Tensor, *, softmax: bool = True) -> torch.Tensor:
         """float32 ``[n, input_width]`` to float32 ``[n, 2]``: others, virus; a row sums to 1.
@@ -73,33 +79,18 @@ class Classifier:
         """
         if features.ndim != 2 or features.shape[1] != self.input_width:
             raise ValueError(f"features {tuple(features.shape)}, expected [n, {self.input_width}]")
-        out, s = torch.empty(len(features), 2), self._state
-        statistics = s["bn1.running_mean"], s["bn1.running_var"]
+        out = torch.empty(len(features), 2)
         with torch.inference_mode(), one_thread():
             for start in range(0, len(features), INNER_BATCH):
                 rows = features[start : start + INNER_BATCH].float()
                 x = F.pad(rows, (0, 0, 0, INNER_BATCH - len(rows)))
-                x = F.linear(x, s["hidden_layer.weight"], s["hidden_layer.bias"])  # [n, hidden]
-                x = F.batch_norm(x, *statistics, s["bn1.weight"], s["bn1.bias"], eps=self._eps)
-                logits = F.linear(F.relu(x), s["output_layer.weight"], s["output_layer.bias"])
+                logits = self.output_layer(F.relu(self.bn1(self.hidden_layer(x))))
                 if softmax:  # a division by 1.0 changes no bit
                     logits = (logits / self._temperature).softmax(dim=1)
                 out[start : start + len(rows)] = logits[: len(rows)]
         return out
 
 
-_SHAPES = {
-    "hidden_layer.weight": ("hidden", "width"),
-    "hidden_layer.bias": ("hidden",),
-    "bn1.weight": ("hidden",),
-    "bn1.bias": ("hidden",),
-    "bn1.running_mean": ("hidden",),
-    "bn1.running_var": ("hidden",),
-    "output_layer.weight": ("classes", "hidden"),
-    "output_layer.bias": ("classes",),
-}
-LABELS = ("others", "virus")  # class 0 and 1 of the released classifiers
-SCHEMA = 1
 _KEY = "virnucpro"  # one text: safetensors does not keep the order of several
 _EPS = 1e-5  # torch's default for BatchNorm1d
 _PICKLED = (
@@ -117,7 +108,7 @@ class _Inert:
 _Positive = Annotated[float, Meta(gt=0, le=1e300)]
 
 
-class _Metadata(Struct, kw_only=True):
+class ClassifierMetadata(Struct, kw_only=True):
     """What a file says of itself; older ones say less.
 
     Attributes:
@@ -132,7 +123,7 @@ class _Metadata(Struct, kw_only=True):
         extra: whatever its maker wrote down, such as the training command.
     """
 
-    schema: int = SCHEMA
+    schema: Literal[1] = 1
     batch_norm_eps: _Positive = _EPS
     labels: tuple[str, ...] = ()
     encoders: tuple[str, ...] = ()
@@ -142,7 +133,7 @@ class _Metadata(Struct, kw_only=True):
     extra: dict[str, str] = {}
 
 
-class ClassifierInfo(_Metadata, kw_only=True):
+class ClassifierInfo(ClassifierMetadata, kw_only=True):
     """What a classifier file says of itself; an empty tuple where it does not say.
 
     Attributes:
@@ -164,9 +155,9 @@ def inspect_classifier(path: Path) -> ClassifierInfo:
     """
     check_file(path)
     file = hashed(path)
-    weights, metadata = _read(path)
+    state, said = _read(path)
     refuse_changed_model(file)
-    model, said = _build(weights, metadata)
+    model = build_classifier(state, said, path)
     facts = {"file": file, "input_width": model.input_width, "hidden": model.hidden}
     return ClassifierInfo(**asdict(said) | facts)
 
@@ -177,87 +168,52 @@ def load_classifier(path: Path) -> Classifier:
     Raises:
         ModelError: missing, damaged, refused, or no classifier.
     """
-    return _build(*_read(path))[0]
+    return build_classifier(*_read(path), path)
 
 
-def classifier_to_bytes(
-    state: Mapping[str, torch.Tensor],
-    *,
-    labels: Sequence[str] = LABELS,
-    encoders: Sequence[str],
-    chunk_lengths: Sequence[int],
-    extra: Mapping[str, str],
-    temperature: float | None = None,
-    contigs: Mapping[int, ContigModel] | None = None,
-) -> bytes:
+def classifier_to_bytes(state: Mapping[str, torch.Tensor], **said: Any) -> bytes:
     """Return a classifier in the project's own format; the same arguments give the same bytes.
 
-    ``encoders`` are families or model names, ``chunk_lengths`` bases; either may be empty where
-    it is not to be checked. ``extra`` is anything worth keeping, such as the training command.
-    ``temperature`` is what the logits are divided by; None where that was not fitted. ``contigs``
-    says how the chunks of a contig are put together, by chunk length.
+    ``said`` are fields of :class:`ClassifierMetadata`.
 
     Raises:
-        ModelError: ``state`` is not that of a classifier, or ``labels`` are not ``LABELS``.
+        ModelError: ``state`` is not that of a classifier, or a field has an impossible value.
     """
-    metadata: dict[str, Any] = {
-        "schema": SCHEMA,
-        "batch_norm_eps": _EPS,
-        "labels": list(labels),
-        "encoders": list(encoders),
-        "chunk_lengths": [int(length) for length in chunk_lengths],
-        "extra": dict(extra),
-    }
-    if temperature is not None:
-        metadata["temperature"] = float(temperature)
-    if contigs:
-        metadata["contigs"] = {str(n): list(contigs[n]) for n in sorted(contigs)}
-    return _encoded(state, metadata)
+    metadata = to_builtins(ClassifierMetadata(**{"labels": LABELS, **said}), str_keys=True)
+    place = Path("classifier")
+    model = build_classifier(state, as_type(metadata, ClassifierMetadata, place), place)
+    metadata |= {"input_width": model.input_width, "hidden": model.hidden}
+    for name in ("temperature", "contigs"):
+        if not metadata[name]:
+            del metadata[name]
+    tensors = {name: value.contiguous() for name, value in model.state_dict().items()}
+    del tensors["bn1.num_batches_tracked"]
+    return save(tensors, {_KEY: json.dumps(metadata, sort_keys=True)})
 
 
 def with_temperature(path: Path, temperature: float) -> bytes:
     """Return the classifier at ``path``, of either format, in the project's own with a temperature.
 
-    All else that the file says is stored.
-
     Raises:
         ModelError: missing, damaged, refused, or no classifier; or no positive temperature.
     """
-    weights, metadata = _read(path)
-    defaults = {"schema": SCHEMA, "labels": list(LABELS), "encoders": [], "chunk_lengths": []}
-    return _encoded(weights.tensors, defaults | metadata | {"temperature": float(temperature)})
+    state, said = _read(path)
+    changes = {"labels": said.labels or LABELS, "temperature": temperature}
+    return classifier_to_bytes(state, **asdict(said) | changes)
 
 
-def _encoded(state: Mapping[str, torch.Tensor], metadata: dict[str, Any]) -> bytes:
-    """Return weights and metadata as a file, after the checks of its reader."""
-    stored = {key: state[key].detach().cpu() for key in _SHAPES if key in state}
-    model, _ = _build(Weights(stored, Path("classifier")), metadata)
-    metadata = metadata | {"input_width": model.input_width, "hidden": model.hidden}
-    tensors = {key: value.float().contiguous() for key, value in stored.items()}
-    return save(tensors, {_KEY: json.dumps(metadata, sort_keys=True)})
-
-
-def _read(path: Path) -> tuple[Weights, dict[str, Any]]:
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], ClassifierMetadata]:
     """Read its tensors, and what it says of itself."""
     check_file(path)
     if path.suffix == ".safetensors":
-        weights = Weights(read_safetensors(path), path)
         metadata = read_metadata(path, _KEY)
-        if not isinstance(metadata, dict) or metadata.get("schema") != SCHEMA:
-            raise ModelError(
-                f"{path} is not a classifier of virnucpro, or one of a newer version: update "
-                f"virnucpro, or name another file"
-            )
-        return weights, metadata
+        return read_safetensors(path), as_type(metadata, ClassifierMetadata, path)
     module = read_pickle(path, [(_Inert, name) for name in _PICKLED])
     if not isinstance(module, _Inert):
-        raise ModelError(
-            f"{path} is not a classifier: expected a .safetensors of virnucpro, or a pickled "
-            f"MLPClassifier (300_model.pth, 500_model.pth)"
-        )
+        raise ModelError(f"{path} is not a classifier: neither .safetensors nor MLPClassifier")
     norm = _held(module, "_modules").get("bn1")
     metadata = {"batch_norm_eps": getattr(norm, "eps", _EPS)}
-    return Weights(dict(_tensors(module, "")), path), metadata
+    return dict(_tensors(module, "")), as_type(metadata, ClassifierMetadata, path)
 
 
 def _tensors(module: _Inert, prefix: str) -> Iterator[tuple[str, torch.Tensor]]:
@@ -275,21 +231,15 @@ def _held(module: _Inert, group: str) -> dict[str, Any]:
     return dict(held) if isinstance(held, dict) else {}
 
 
-def _build(weights: Weights, metadata: Mapping[str, Any]) -> tuple[Classifier, _Metadata]:
-    """Make a classifier from its weights, all checked; also return what its file says."""
-    try:
-        said = convert(metadata, _Metadata, str_keys=True)
-    except ValidationError as error:
-        text = f"{weights.place}: damaged metadata ({error}): fetch it again"
-        raise ModelError(text) from error
+def build_classifier(
+    state: Mapping[str, torch.Tensor], said: ClassifierMetadata, place: Path
+) -> Classifier:
+    """Make a classifier from its weights, all checked."""
     if (said.labels or LABELS) != LABELS:
-        raise ModelError(f"{weights.place}: classes {list(said.labels)}, expected {list(LABELS)}")
-    first = weights.tensors.get("hidden_layer.weight")
+        raise ModelError(f"{place}: classes {list(said.labels)}, expected {list(LABELS)}")
+    first = state.get("hidden_layer.weight")
     hidden, width = first.shape if first is not None and first.ndim == 2 else (0, 0)
-    sizes = {"width": width, "hidden": hidden, "classes": len(LABELS)}
-    state = {}
-    for key, shape in _SHAPES.items():
-        value = state[key] = weights.take(key, [sizes[name] for name in shape])
-        if not bool(torch.isfinite(value).all()):
-            raise ModelError(f"{weights.place}: NaN or infinite values in {key}: fetch it again")
-    return Classifier(state, said.batch_norm_eps, said.temperature or 1.0), said
+    with torch.device("meta"):
+        model = Classifier(width, hidden, said.batch_norm_eps, said.temperature or 1.0)
+    load_weights(model, state, place)
+    return model

@@ -28,11 +28,9 @@ def check_fit(
     """
     width = sum(source.dim for source in sources)
     if info.input_width != width:
-        names = " and ".join(f"{source.name} ({source.dim})" for source in sources)
-        verb = "give" if len(sources) > 1 else "gives"
         raise ModelError(
-            f"{info.file.path} takes {info.input_width} numbers per sequence, but {names} {verb} "
-            f"{width}: choose the classifier that was trained with these encoders"
+            f"{info.file.path} takes {info.input_width} numbers per sequence, not {width}: choose "
+            f"the classifier that was trained with these encoders"
         )
     warnings: list[str] = []
     if info.encoders:
@@ -40,22 +38,13 @@ def check_fit(
         for source in sources:
             warnings += _check_encoder(info, source)
             if known and source.sha256 not in known:  # the same width would give wrong scores
-                raise ModelError(
-                    f"{info.file.path} was trained together with its own encoders, and "
-                    f"{source.path} is none of them: name the files that were written beside it"
-                )
+                raise ModelError(f"{source.path} is not the encoder of {info.file.path}")
     if info.chunk_lengths and chunk_length not in info.chunk_lengths:
         lengths = " or ".join(map(str, info.chunk_lengths))
-        raise ModelError(
-            f"{info.file.path} was trained for chunks of {lengths} bases, not {chunk_length}: use "
-            f"--expected-length {info.chunk_lengths[0]} or another classifier"
-        )
+        raise ModelError(f"{info.file.path} is for chunks of {lengths} bases, not {chunk_length}")
     named = re.match(r"(\d+)_model", info.file.path.name)  # 300_model.pth, 500_model.pth
     if named and not info.chunk_lengths and int(named[1]) != chunk_length:
-        warnings.append(
-            f"{info.file.path.name} is, by its name, for chunks of {named[1]} bases, but chunks "
-            f"are {chunk_length}: scores may be far off"
-        )
+        warnings.append(f"{info.file.path.name} is, by its name, for chunks of {named[1]} bases")
     return warnings
 
 
@@ -67,11 +56,7 @@ def _check_encoder(info: ClassifierInfo, source: EncoderSource) -> list[str]:
         if max(families, key=len, default=entry) == source.family:
             named.append(entry)
     asked = _short(source.name)
-    family = "" if source.family == source.name else f" ({source.family})"
-    error = ModelError(
-        f"{info.file.path} was trained with {' and '.join(info.encoders)}, not with {source.name}"
-        f"{family}: choose the classifier or the encoder accordingly"
-    )
+    error = ModelError(f"{info.file.path} is for {' and '.join(info.encoders)}, not {source.name}")
     if not named:
         raise error
     if {source.family, asked} & set(named):

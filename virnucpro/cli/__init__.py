@@ -29,10 +29,7 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         problem = RunInterruptedError(SIGINT)
     except ModuleNotFoundError as error:  # of an extra; those of the program itself are there
-        problem = UsageError(
-            f"this needs the package {error.name}, which is not installed: "
-            f"pip install 'virnucpro[train]'"
-        )
+        problem = UsageError(f"the package {error.name} is missing: pip install 'virnucpro[train]'")
     except Exception:  # noqa: BLE001 - the outermost edge: a bug, shown whole to be reported
         traceback.print_exc()
         problem = VirNucProError(

@@ -157,8 +157,7 @@ def embed(
     shared.tell(
         *([] if computed else ["Nothing to compute: all features are there and intact."]),
         f"Features: {output_dir}",
-        f"Next: virnucpro rcl train --encoding {encoding} --precomputed {output_dir} --serpins "
-        f"{serpins}",
+        f"Next: virnucpro rcl train --encoding {encoding} --precomputed {output_dir} ...",
     )
 
 
@@ -223,9 +222,7 @@ def train(precomputed: Path | None, **options: Any) -> None:
 
     The configuration file is the config.yaml of RCL-identifier. Options win over it.
     """
-    names = ("threads", "no_progress")
-    settings = shared.configuration({name: options[name] for name in names}, read_file=False)
-
+    settings = shared.configuration(options, read_file=False)
     from virnucpro.devices import choose_devices, visible_gpus
     from virnucpro.precision import supports
     from virnucpro.rcl.fitting import fit_rcl
@@ -263,8 +260,7 @@ def train(precomputed: Path | None, **options: Any) -> None:
     metrics = point.history[point.best_epoch - 1]
     shared.tell(
         f"Trained for {counted(point.epoch, 'epoch')}; kept epoch {point.best_epoch}: "
-        f"F1 {metrics['f1']:.4f}, MCC {metrics['mcc']:.4f}, AUROC {metrics['auc']:.4f} of the "
-        f"residues of the validation part.",
+        f"F1 {metrics['f1']:.4f}, MCC {metrics['mcc']:.4f}, AUROC {metrics['auc']:.4f}.",
         f"Model: {folder / 'best_model.safetensors'}",
         f"Next: virnucpro rcl predict proteins.fa --model {folder} -o results",
     )
@@ -317,8 +313,7 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
       virnucpro rcl evaluate --serpins serpins.csv --others others.csv --model runs/run_001
           --split runs/run_001/split.tsv --dataset test --model hmm --aa
     """
-    names = ("device", "gpus", "threads", "no_progress")
-    settings = shared.configuration({name: options[name] for name in names})
+    settings = shared.configuration(options)
     from virnucpro.executors.processes import settled_device
 
     device = settled_device(settings.machine)
@@ -342,7 +337,7 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
     facts |= {name.replace("_", " "): value for name, value in rule.items()}
     with shared.steps(settings, warnings) as screen:
         metrics = run_rcl_evaluation(
-            finders, proteins, facts, output_dir, screen.show, screen, force=options["force"]
+            finders, proteins, facts, output_dir, screen.info, screen, force=options["force"]
         )
     shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
     table = metrics["value"].unstack("model").loc[list(shown)].rename_axis(index=None, columns=None)

@@ -35,10 +35,7 @@ def status(output_dir: Path, as_json: bool) -> None:
     samples = [_sample(root, sample) for sample in samples_of(root).values()]
     runs = statuses(root)
     if not runs and not samples:
-        raise UsageError(
-            f"{root} holds no run of virnucpro predict, and no data set that was embedded: name "
-            f"the --output-dir of one"
-        )
+        raise UsageError(f"{root} holds no run of virnucpro predict or train embed")
     if as_json:
         document = {"directory": str(output_dir), "checked": "size", "samples": samples}
         click.echo(json.dumps({**document, "runs": runs}, indent=1))

@@ -23,6 +23,7 @@ WORDS = ListType(click.STRING)
 LENGTHS = ListType(NumberType(Bases))
 REFSEQ = "https://ftp.ncbi.nlm.nih.gov/refseq/release"
 DATASET = argument("dataset", FOLDER, metavar="DATASET")
+ALREADY = "Nothing to do: it was already trained with these data and settings."
 TRAINING_DEVICES = (
     option("--multi-gpu", bool, "Train on every visible GPU instead of one.", default=None),
     option("--gpu-ids LIST", str, "Train on these GPUs, such as 0,1, or their UUIDs."),
@@ -111,10 +112,7 @@ def download(
                 raise OutputError(f"cannot write {output_dir / path}: {error.strerror}") from error
             screen.advance(1)
         if failed:
-            screen.warn(
-                f"{failed:,} of {counted(len(files), 'file')} could not be fetched; run the same "
-                f"command again, or try another --mirror; no table is written"
-            )
+            screen.warn(f"{failed:,} of {len(files):,} files could not be fetched: run it again")
             return EXIT_PARTIAL
         if table.exists() and table.read_bytes() != text:
             screen.warn(f"{table} was changed and is left as it is; remove it to get a new one")
@@ -223,10 +221,7 @@ def embed(dataset: Path, **options: Any) -> int:
             command=shared.command_line(),
         )
     if failed:
-        lines.append(
-            "Failed frames are left out of the training: see failed_files.txt; the same command "
-            "tries them again."
-        )
+        lines.append("Failed frames are left out of the training: see failed_files.txt.")
     shared.tell(*lines, f"Next: virnucpro train classifier {dataset} --output my.safetensors")
     return EXIT_PARTIAL if failed else EXIT_OK
 
@@ -234,14 +229,14 @@ def embed(dataset: Path, **options: Any) -> int:
 @command(
     DATASET,
     option("-o --output", FILE, "File of the classifier, as NAME.safetensors.", required=True),
-    option("--hidden", Count, "Number of hidden units.  [default: 512]"),
-    option("--epochs", Count, "Largest number of epochs.  [default: 200]"),
-    option("--batch-size", Batch, "Frames of all processes.  [default: 32]"),
-    option("--learning-rate", Rate, "Highest learning rate.  [default: 0.0002]"),
-    option("--patience", Count, "Epochs without a lower validation loss.  [default: 5]"),
-    option("--seed", shared.CountOrZero, "Seed of all random choices.  [default: 42]"),
+    option("--hidden", Count, "Number of hidden units.", default=512),
+    option("--epochs", Count, "Largest number of epochs.", default=200),
+    option("--batch-size", Batch, "Frames of all processes.", default=32),
+    option("--learning-rate", Rate, "Highest learning rate.", default=0.0002),
+    option("--patience", Count, "Epochs without a lower validation loss.", default=5),
+    option("--seed", shared.CountOrZero, "Seed of all random choices.", default=42),
     *TRAINING_DEVICES,
-    option("--precision", ("fp32", "bf16"), "Arithmetic of matrix products.  [default: fp32]"),
+    option("--precision", ("fp32", "bf16"), "Arithmetic of matrix products.", default="fp32"),
     common="threads resume force no_progress",
 )
 def classifier(dataset: Path, output: Path, **options: Any) -> None:
@@ -256,7 +251,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
       virnucpro train classifier DATASET --output my.safetensors --batch-size 512 --gpu-ids 0,1
       virnucpro train classifier DATASET --output my.safetensors --processes 4
     """
-    settings = shared.configuration({name: options[name] for name in ("threads", "no_progress")})
+    settings = shared.configuration(options)
     from virnucpro.devices import choose_devices, visible_gpus
     from virnucpro.precision import choose_precision
     from virnucpro.training.classifier.fitting import fit_classifier
@@ -264,21 +259,16 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
 
     devices = choose_devices(training_machine(settings.machine.threads, options), visible_gpus())
     names = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
-    given = {name: options[name] for name in names if options[name] is not None}
-    training = TrainingSettings(**given)
+    training = TrainingSettings(**{name: options[name] for name in names})
     choose_precision(training.precision, devices)
     if len(devices) > training.batch_size:
-        raise UsageError(
-            f"--batch-size {training.batch_size} is less than a frame for each of {len(devices)} "
-            f"processes: use fewer"
-        )
+        raise UsageError("--batch-size is less than the number of processes: use fewer")
     choices = {name: options[name] for name in ("resume", "force")}
     with shared.steps(settings) as screen:
         lines = fit_classifier(
             dataset, output, training, devices, screen.show, screen.interruption, **choices
         )
-    done = [f"Nothing to do: {output} was already trained with these data and settings."]
-    shared.tell(*(done if lines is None else lines))
+    shared.tell(*(lines or [ALREADY]))
 
 
 @command(
@@ -337,10 +327,7 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
         if report is not None and report["temperature"] is None:
             screen.warn("no validation records of both labels: the scores are not calibrated")
     if report is None:
-        shared.tell(
-            f"Nothing to do: {output_dir} was already trained with these data and settings."
-        )
-        return
+        return shared.tell(ALREADY)
     lines = [
         f"{part}, {bases} bp: AUROC {'not defined' if row['auroc'] is None else row['auroc']} of "
         f"{counted(row['chunks'], 'chunk')}, {row['virus']:,} of virus"

@@ -26,16 +26,6 @@ LOWEST_GELU = 0.17  # the negative of what GELU is never below: -0.16998 at -0.7
 BLOCKS_IN_16_BITS = 1
 
 
-def use_fp8_layers(stack: Stack) -> None:
-    """Put 8-bit layers in place of the linear ones of all blocks but the first and the last."""
-    for block in stack[BLOCKS_IN_16_BITS : len(stack) - BLOCKS_IN_16_BITS]:
-        for name, layer in list(block.named_children()):
-            if isinstance(layer, GatedLinear):
-                setattr(block, name, Fp8GatedLinear(layer))
-            elif isinstance(layer, Linear):
-                setattr(block, name, Fp8Linear(layer))
-
-
 def rounded(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return rows ``[M, K]`` as float8 and the float32 scale of each, ``[M, 1]``.
 
@@ -119,9 +109,6 @@ class Fp8GatedLinear(Fp8Linear):
         return (F.gelu(gate) * value).to(x.dtype)
 
 
-LINEAR_LAYERS = (nn.Linear, Fp8Linear)  # all that blocks have after their preparation
-
-
 def torch_dtype(precision: str) -> torch.dtype:
     """Return the type that weights are cast to when they are loaded."""
     dtype: torch.dtype = getattr(torch, PRECISIONS[precision].dtype)
@@ -129,6 +116,12 @@ def torch_dtype(precision: str) -> torch.dtype:
 
 
 def prepare_blocks(blocks: Stack, precision: str) -> None:
-    """Replace the linear layers of blocks, cast before, where ``precision`` has its own kind."""
-    if PRECISIONS[precision].linear_layers == "fp8":
-        use_fp8_layers(blocks)
+    """Put 8-bit layers in place of the linear ones of inner blocks, cast before, for ``fp8``."""
+    if PRECISIONS[precision].linear_layers != "fp8":
+        return
+    for block in blocks[BLOCKS_IN_16_BITS : len(blocks) - BLOCKS_IN_16_BITS]:
+        for name, layer in list(block.named_children()):
+            if isinstance(layer, GatedLinear):
+                setattr(block, name, Fp8GatedLinear(layer))
+            elif isinstance(layer, Linear):
+                setattr(block, name, Fp8Linear(layer))

@@ -69,9 +69,8 @@ def example_sequences(full_batch: int, tokens: int) -> int:
 
 @dataclass
 class PreparedBatches:
-    """Batches of ``sequences`` that are being made, of a budget of ``amount``."""
+    """Batches of some sequences that are being made, of a budget of ``amount``."""
 
-    sequences: Sequence[str]
     amount: int
     first: list[Batch]  # those that are made
     rest: Generator[Batch]
@@ -157,7 +156,7 @@ class BatchedEncoder(ABC):
             batches = map(Batch.pinned, batches)
         amount, rest = self.budget.amount, prefetched(batches, self.ahead)
         first = list(islice(rest, BEGUN if self.ahead else 1))
-        return PreparedBatches(sequences, amount, first, rest)
+        return PreparedBatches(amount, first, rest)
 
     def encode(
         self,

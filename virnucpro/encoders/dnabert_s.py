@@ -10,7 +10,7 @@ Shapes: B sequences, T tokens, D width, H heads, d = D / H, I width of the MLP.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -38,11 +38,13 @@ from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenO
 from virnucpro.encoders.weights import (
     Count,
     TransformerSizes,
-    assign,
+    load_weights,
     moved,
     read_folder,
     read_json,
     read_sizes,
+    renamed,
+    stored_names,
     weight_files,
 )
 from virnucpro.errors import ModelError
@@ -94,6 +96,7 @@ class Dnabert(Network):
 
     def __init__(self, sizes: DnabertSizes) -> None:
         super().__init__()
+        self.heads = sizes.heads
         self.embed = nn.Embedding(sizes.vocabulary, sizes.width)
         self.token_type = nn.Embedding(sizes.token_types, sizes.width)
         self.norm = nn.LayerNorm(sizes.width, sizes.eps)
@@ -132,16 +135,11 @@ class DnabertEncoder(BatchedEncoder):
     typical_tokens = TYPICAL_TOKENS
 
     def __init__(
-        self,
-        model: Dnabert,
-        tokenizer: Tokenizer,
-        heads: int,
-        device: torch.device,
-        budget: int | None,
+        self, model: Dnabert, tokenizer: Tokenizer, device: torch.device, budget: int | None
     ) -> None:
         self._tokenizer = tokenizer
-        self._heads = heads
-        self._bias = torch.empty(heads, 0, 0)
+        self._heads = model.heads
+        self._bias = torch.empty(model.heads, 0, 0)
         super().__init__(model, device, budget)
 
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
@@ -214,30 +212,18 @@ def _padded_batch(indices: Sequence[int], ids: Sequence[npt.NDArray[np.int64]]) 
 
 # --- files -----------------------------------------------------------------------------------
 
-# Our parameter names and the stored ones, outside of layers and within one.
-_ENDS = {
+# The stored names of our modules.
+DNABERT_NAMES = {
     "embed": "embeddings.word_embeddings",
     "token_type": "embeddings.token_type_embeddings",
     "norm": "embeddings.LayerNorm",
+    "qkv": "encoder.layer.{i}.attention.self.Wqkv",
+    "out": "encoder.layer.{i}.attention.output.dense",
+    "attention_norm": "encoder.layer.{i}.attention.output.LayerNorm",
+    "gated": "encoder.layer.{i}.mlp.gated_layers",
+    "wo": "encoder.layer.{i}.mlp.wo",
+    "mlp_norm": "encoder.layer.{i}.mlp.layernorm",
 }
-_LAYER = {
-    "qkv": "attention.self.Wqkv",
-    "out": "attention.output.dense",
-    "attention_norm": "attention.output.LayerNorm",
-    "gated": "mlp.gated_layers",
-    "wo": "mlp.wo",
-    "mlp_norm": "mlp.layernorm",
-}
-
-
-def dnabert_names(state: Iterable[str]) -> dict[str, tuple[str]]:
-    """Return the stored name of each parameter that a model's ``state_dict`` has."""
-    names: dict[str, tuple[str]] = {}
-    for name in state:
-        *outer, part, kind = name.split(".")
-        stored = f"encoder.layer.{outer[1]}.{_LAYER[part]}" if outer else _ENDS[part]
-        names[name] = (f"{stored}.{kind}",)
-    return names
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
@@ -288,15 +274,15 @@ class DnabertFamily(EncoderFamily):
     def open(self, source: EncoderSource, options: OpenOptions) -> DnabertEncoder:
         """Load the model. The budget is sequences per batch, and nothing is truncated."""
         sizes = read_sizes(source.weights, DnabertSizes)
-        weights = read_folder(source.weights).renamed(r"bert\.")
+        tensors = renamed(read_folder(source.weights), r"bert\.")
         with torch.device("meta"):
             model = Dnabert(sizes)
-        target = torch.device(options.device)
-        names = dnabert_names(model.state_dict())
-        assign(model, names, weights, target, torch_dtype(options.precision))
+        target, names = torch.device(options.device), stored_names(model, DNABERT_NAMES)
+        dtype = torch_dtype(options.precision)
+        load_weights(model, tensors, source.weights, names, target, dtype)
         prepare_blocks(model.blocks, options.precision)
         tokenizer = read_tokenizer(source.weights / "tokenizer.json")
-        return DnabertEncoder(model, tokenizer, sizes.heads, target, options.budget)
+        return DnabertEncoder(model, tokenizer, target, options.budget)
 
 
 FAMILY = DnabertFamily()

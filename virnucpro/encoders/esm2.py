@@ -42,19 +42,19 @@ from virnucpro.encoders.family import (
 )
 from virnucpro.encoders.weights import (
     Count,
+    Tensors,
     TransformerSizes,
-    Weights,
-    as_sizes,
-    assign,
+    as_type,
+    load_weights,
     read_folder,
     read_json,
     read_pickle,
     read_sizes,
-    tensors_of,
+    renamed,
+    stored_names,
     weight_files,
 )
 from virnucpro.errors import ModelError
-from virnucpro.models.store import check_file
 
 VOCABULARY = 33  # <cls> <pad> <eos> <unk>, 27 letters, a null and <mask>
 # Training masked 15 % of the tokens, 80 % of these by <mask>, and scaled the embeddings for it.
@@ -240,16 +240,11 @@ class Esm2Encoder(BatchedEncoder):
     typical_tokens = FRAME + 2
 
     def __init__(
-        self,
-        model: Esm2,
-        rotary: Rotary,
-        device: torch.device,
-        budget: int | None,
-        truncation: int,
+        self, model: Esm2, rotary: Rotary, device: torch.device, budget: int | None
     ) -> None:
         self._heads = model.heads
         self._rotary = rotary
-        self._truncation = truncation
+        self._truncation = len(rotary[0]) - 2  # without <cls> and <eos>
         super().__init__(model, device, budget)
 
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
@@ -293,9 +288,8 @@ class Esm2Encoder(BatchedEncoder):
         """Return the states of the last layer, after its norm: ``[B, T, D]``."""
         t = tokens.shape[1]
         rotary = (self._rotary[0][:t], self._rotary[1][:t])
-        states: torch.Tensor = self.network(
-            tokens, rotary, masks[0][:, None, None, :] if masks else None
-        )
+        mask = masks[0][:, None, None, :] if masks else None
+        states: torch.Tensor = self.network(tokens, rotary, mask)
         return states
 
     def encode_residues(
@@ -341,25 +335,27 @@ class Esm2Encoder(BatchedEncoder):
 # transformers    folder, safetensors or ``.bin``   ``config.json``
 
 _FAIR_EPS = 1e-5  # torch's default for LayerNorm, which fair-esm's ESM1bLayerNorm keeps
-# Our parameter names and those of the two layouts, within layer {i} and outside of layers.
-_FAIR_LAYER = {
-    "attention_norm": ("layers.{i}.self_attn_layer_norm",),
-    "qkv": tuple(f"layers.{{i}}.self_attn.{part}_proj" for part in "qkv"),
-    "out": ("layers.{i}.self_attn.out_proj",),
-    "mlp_norm": ("layers.{i}.final_layer_norm",),
-    "fc1": ("layers.{i}.fc1",),
-    "fc2": ("layers.{i}.fc2",),
+# The names of our modules in both.
+FAIR_NAMES = {
+    "embed": "embed_tokens",
+    "norm": "emb_layer_norm_after",
+    "attention_norm": "layers.{i}.self_attn_layer_norm",
+    "qkv": " ".join(f"layers.{{i}}.self_attn.{part}_proj" for part in "qkv"),
+    "out": "layers.{i}.self_attn.out_proj",
+    "mlp_norm": "layers.{i}.final_layer_norm",
+    "fc1": "layers.{i}.fc1",
+    "fc2": "layers.{i}.fc2",
 }
-_HUB_LAYER = {
-    "attention_norm": ("encoder.layer.{i}.attention.LayerNorm",),
-    "qkv": tuple(f"encoder.layer.{{i}}.attention.self.{p}" for p in ("query", "key", "value")),
-    "out": ("encoder.layer.{i}.attention.output.dense",),
-    "mlp_norm": ("encoder.layer.{i}.LayerNorm",),
-    "fc1": ("encoder.layer.{i}.intermediate.dense",),
-    "fc2": ("encoder.layer.{i}.output.dense",),
+HUB_NAMES = {
+    "embed": "embeddings.word_embeddings",
+    "norm": "encoder.emb_layer_norm_after",
+    "attention_norm": "encoder.layer.{i}.attention.LayerNorm",
+    "qkv": " ".join(f"encoder.layer.{{i}}.attention.self.{n}" for n in ("query", "key", "value")),
+    "out": "encoder.layer.{i}.attention.output.dense",
+    "mlp_norm": "encoder.layer.{i}.LayerNorm",
+    "fc1": "encoder.layer.{i}.intermediate.dense",
+    "fc2": "encoder.layer.{i}.output.dense",
 }
-_FAIR_ENDS = {"embed": "embed_tokens", "norm": "emb_layer_norm_after"}
-_HUB_ENDS = {"embed": "embeddings.word_embeddings", "norm": "encoder.emb_layer_norm_after"}
 
 
 class _FairSizes(Struct):
@@ -371,45 +367,24 @@ class _FairSizes(Struct):
     token_dropout: bool
 
 
-def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Weights]:
+class _FairConfig(Struct):
+    model: _FairSizes
+
+
+def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Tensors]:
     """Read a ``.pt`` of fair-esm, whose ``cfg`` is a Namespace or, in newer files, a dict."""
-    content = read_pickle(path, allowed=[argparse.Namespace])
-    if not isinstance(content, dict) or not {"cfg", "model"} <= set(content):
-        raise ModelError(f"{path} is not an ESM-2 checkpoint: expected 'cfg' and 'model' in it")
-    cfg = _as_dict(_as_dict(content["cfg"]).get("model"))
-    sizes = as_sizes(cfg, _FairSizes, path)
-    weights = Weights(tensors_of(content["model"], path), path)
-    weights = weights.renamed(r"encoder\.sentence_encoder\.|encoder\.")
-    fc1 = weights.tensors.get("layers.0.fc1.bias")
-    feed_forward = 4 * sizes.encoder_embed_dim if fc1 is None else int(fc1.shape[0])
+    content = as_type(read_pickle(path, allowed=[argparse.Namespace]), dict[str, Any], path)
+    sizes = as_type(content.get("cfg"), _FairConfig, path).model
+    tensors = as_type(content.get("model"), Tensors, path)
+    tensors = renamed(tensors, r"encoder\.sentence_encoder\.|encoder\.")
+    feed_forward = tensors.get("layers.0.fc1.bias", torch.empty(0)).numel()
     first = sizes.encoder_layers, sizes.encoder_embed_dim, sizes.encoder_attention_heads
-    return Esm2Sizes(*first, feed_forward, _FAIR_EPS, sizes.token_dropout), weights
+    return Esm2Sizes(*first, feed_forward, _FAIR_EPS, sizes.token_dropout), tensors
 
 
-def _as_dict(config: Any) -> dict[str, Any]:
-    if isinstance(config, argparse.Namespace):
-        return vars(config)
-    return config if isinstance(config, dict) else {}
-
-
-def esm2_names(layers: int, layout: str) -> dict[str, tuple[str, ...]]:
-    """Return the stored names of each of our parameters; several are stored one below the other.
-
-    ``layout`` is ``fair-esm`` or ``transformers``.
-    """
-    fair = layout == "fair-esm"
-    layer, ends = (_FAIR_LAYER, _FAIR_ENDS) if fair else (_HUB_LAYER, _HUB_ENDS)
-    names: dict[str, tuple[str, ...]] = {"embed.weight": (f"{ends['embed']}.weight",)}
-    for kind in ("weight", "bias"):
-        names[f"norm.{kind}"] = (f"{ends['norm']}.{kind}",)
-        for i in range(layers):
-            for own_name, stored_names in layer.items():
-                stored = tuple(f"{name.format(i=i)}.{kind}" for name in stored_names)
-                names[f"blocks.{i}.{own_name}.{kind}"] = stored
-    return names
-
-
-def _stored_frequencies(weights: Weights, sizes: Esm2Sizes) -> torch.Tensor:
+def _stored_frequencies(
+    tensors: Mapping[str, torch.Tensor], sizes: Esm2Sizes, place: Path
+) -> torch.Tensor:
     """Return the stored rotary frequencies, or computed ones where none are stored.
 
     The stored ones were rounded to float16 with the released weights: computing them anew would
@@ -417,8 +392,12 @@ def _stored_frequencies(weights: Weights, sizes: Esm2Sizes) -> torch.Tensor:
     with a literal ``*``.
     """
     pairs = sizes.width // sizes.heads // 2
-    keys = [key for key in weights.tensors if key.split(".")[-1] == "inv_freq"]
-    return weights.take(keys[0], (pairs,)).float() if keys else rotary_frequencies(pairs)
+    stored = [value for key, value in tensors.items() if key.split(".")[-1] == "inv_freq"]
+    if not stored:
+        return rotary_frequencies(pairs)
+    if stored[0].shape != (pairs,):
+        raise ModelError(f"{place}: the number of heads is not that of its weights")
+    return stored[0].float()
 
 
 # --- the family ------------------------------------------------------------------------------
@@ -448,9 +427,6 @@ class Esm2Family(EncoderFamily):
             # Older ESMs are of that type, too, and are built in another way.
             rotary = config.get("position_embedding_type") == "rotary"
             return config.get("model_type") == "esm" and rotary
-        if path.suffix == ".safetensors":  # fair-esm never stored a model like that
-            return False
-        check_file(path)
         if path.suffix != ".pt" and not zipfile.is_zipfile(path):
             return False
         content = read_pickle(path, allowed=[argparse.Namespace])
@@ -469,18 +445,18 @@ class Esm2Family(EncoderFamily):
         """Load the weights onto the device. The budget is tokens per batch."""
         path = source.weights
         if path.is_dir():
-            sizes, weights = read_sizes(path, Esm2Sizes), read_folder(path).renamed(r"esm\.")
+            modules, sizes = HUB_NAMES, read_sizes(path, Esm2Sizes)
+            tensors = renamed(read_folder(path), r"esm\.")
         else:
-            sizes, weights = _read_fair_file(path)
+            modules, (sizes, tensors) = FAIR_NAMES, _read_fair_file(path)
         with torch.device("meta"):
             model = Esm2(sizes)
-        layout = "transformers" if path.is_dir() else "fair-esm"
-        target, names = torch.device(options.device), esm2_names(sizes.layers, layout)
-        assign(model, names, weights, target, torch_dtype(options.precision))
+        target, names = torch.device(options.device), stored_names(model, modules)
+        load_weights(model, tensors, path, names, target, torch_dtype(options.precision))
         prepare_blocks(model.blocks, options.precision)
-        frequencies = _stored_frequencies(weights, sizes)
+        frequencies = _stored_frequencies(tensors, sizes, path)
         rotary = rotary_tables(frequencies, options.truncation + 2, target)
-        return Esm2Encoder(model, rotary, target, options.budget, options.truncation)
+        return Esm2Encoder(model, rotary, target, options.budget)
 
 
 FAMILY = Esm2Family()

@@ -62,11 +62,7 @@ class EncoderSource:
 def refuse_changed_model(file: HashedFile) -> None:
     """Raise ModelError where a model file is gone or has other content."""
     if file.changed:
-        raise ModelError(
-            f"{file.path} on {host_name()} is not the file that the run began with, and nothing "
-            f"was made from it: put that one there and run the same command again, or use the new "
-            f"one in another --output-dir"
-        )
+        raise ModelError(f"{file.path} on {host_name()} is not the file that the run began with")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from contextlib import closing
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save
@@ -27,7 +28,7 @@ from virnucpro.contracts import Json, ReportProgress
 from virnucpro.encoders.batched import keep_freed_memory
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions, Reading
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
-from virnucpro.encoders.weights import as_sizes, read_metadata, read_safetensors
+from virnucpro.encoders.weights import as_type, load_weights, read_metadata, read_safetensors
 from virnucpro.errors import ModelError
 from virnucpro.layout import Molecule
 from virnucpro.precision import PRECISIONS
@@ -103,31 +104,18 @@ def lite_to_bytes(network: LiteNetwork, extra: Mapping[str, Json]) -> bytes:
 
 def read_lite(path: Path) -> LiteNetwork:
     """Read an encoder. Raises ModelError: it cannot be read, is damaged or from a newer program."""
-    shape = _shape(path)
-    try:
-        with torch.device("meta"):  # nothing is allocated that the file does not hold
-            network = LiteNetwork(shape)
-        counters = {
-            name: torch.tensor(0) for name in network.state_dict() if name.endswith("tracked")
-        }
-        tensors = {name: tensor.float() for name, tensor in read_safetensors(path).items()}
-        network.load_state_dict(tensors | counters, assign=True)
-    except RuntimeError as error:
-        raise ModelError(f"{path} is damaged ({error}): get it again") from error
-    if not all(bool(torch.isfinite(value).all()) for value in network.state_dict().values()):
-        raise ModelError(f"{path}: NaN or infinite values in its weights: get it again")
-    return network.eval().requires_grad_(False)
+    with torch.device("meta"):  # nothing is allocated that the file does not hold
+        network = LiteNetwork(_shape(path))
+    load_weights(network, read_safetensors(path), path)
+    return network
 
 
 def _shape(path: Path) -> LiteShape:
     """Return what a lite file says of its network."""
-    metadata = read_metadata(path, _KEY)
-    if not isinstance(metadata, dict) or metadata.get("schema") != SCHEMA:
-        raise ModelError(
-            f"{path} is not a lite encoder of schema {SCHEMA}: update virnucpro, or train it again "
-            f"with 'virnucpro train lite'"
-        )
-    return as_sizes(metadata.get("shape"), LiteShape, path)
+    metadata = as_type(read_metadata(path, _KEY), dict[str, Any], path)
+    if metadata.get("schema") != SCHEMA:
+        raise ModelError(f"{path} is of another schema than {SCHEMA}: train it again, or update")
+    return as_type(metadata.get("shape"), LiteShape, path)
 
 
 # --- the family ------------------------------------------------------------------------------

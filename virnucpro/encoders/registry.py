@@ -43,21 +43,13 @@ def family_named(name: str) -> EncoderFamily:
     points = [point for point in _entry_points() if point.name == name]
     if len(points) != 1:
         found = " and ".join(point.value for point in points) or "no package"
-        raise ModelError(
-            f"{found} registers the encoder family {name!r}: there are {', '.join(family_names())}"
-        )
-    dist = points[0].dist
-    package = f"{dist.name} {dist.version} " if dist else ""
-    origin = f"encoder family {name!r} of {package}({points[0].value})"
+        raise ModelError(f"{found} registers {name!r}; known are {', '.join(family_names())}")
     try:
         family = points[0].load()
         if not isinstance(family, EncoderFamily) or family.name != name:
             raise TypeError("it is not an EncoderFamily of that name")
     except Exception as error:  # whatever goes wrong there is that package's error
-        raise ModelError(
-            f"{origin} cannot be imported: {type(error).__name__}: {error}; update or uninstall "
-            f"that package"
-        ) from error
+        raise ModelError(f"{points[0].value} ({name}) cannot be imported: {error!r}") from error
     return family
 
 
@@ -90,29 +82,18 @@ def locate(name: str, molecule: Molecule) -> EncoderSource:
         families = (each for each in map(family_named, family_names()) if each.recognises(path))
         recognised = next(families, None)
         if recognised is None:
-            raise ModelError(
-                f"{path} is not an encoder of a known kind ({', '.join(family_names())}), or it is "
-                f"damaged: name the file of a model, or the folder with its config.json, or get it "
-                f"again"
-            )
+            raise ModelError(f"{path} is not an encoder of a known kind, or it is damaged")
         family = recognised
     if family.molecule != molecule:
-        raise ModelError(
-            f"{path or name} is a {family.molecule} model ({family.name}), but a {molecule} model "
-            f"is needed"
-        )
-    if path is None:
-        identity = f"{family.name} {family.version}".encode()
-        digest = hashlib.sha256(identity).hexdigest()
-        width = family.width(None)
-        return EncoderSource(family.name, name, None, (), digest, width, reading=family.reading)
-    paths = family.files(path)
+        raise ModelError(f"{path or name} is a {family.molecule} model, not a {molecule} model")
+    paths = family.files(path) if path else ()
     for file in paths:
         check_file(file)
     files = tuple(map(hashed, paths))
     for found in files:
         check_digest(found.path, found.sha256)
-    digest, width = digest_of([found.sha256 for found in files]), family.width(path)
+    digests = [found.sha256 for found in files] or [f"{family.name} {family.version}"]
+    digest, width = digest_of(digests), family.width(path)
     return EncoderSource(family.name, name, path, files, digest, width, family.reading)
 
 
@@ -136,10 +117,7 @@ def _path_of(name: str) -> Path:
     if path.exists():
         return path.absolute()
     if path.is_absolute() or path.suffix in {".pt", ".bin", ".safetensors"}:
-        raise ModelError(
-            f"model {name} is not there: check features.*.model_name, or name a model that "
-            f"virnucpro models list shows"
-        )
+        raise ModelError(f"{name} is not there: check its path, or see virnucpro models list")
     return find_model(name)
 
 

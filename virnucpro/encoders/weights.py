@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -20,69 +19,45 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import nn
 
+from virnucpro.compute.compiled import Network
 from virnucpro.contracts import Json
 from virnucpro.errors import ModelError
-from virnucpro.models.store import check_file
+from virnucpro.models.store import check_file, shards_of
 from virnucpro.store.documents import parse_json
 from virnucpro.store.features import UNREADABLE, warnings_of_torch
 
 _AGAIN = "it is damaged or incomplete: fetch it again"
+CPU = torch.device("cpu")
 _WHOLE = ("model.safetensors", "pytorch_model.bin")
 
 
-@dataclass(frozen=True)
-class Weights:
-    """Tensors by name, as stored, and the file or folder that the user named."""
+def renamed(tensors: Mapping[str, torch.Tensor], pattern: str) -> dict[str, torch.Tensor]:
+    """Return tensors without what ``pattern`` matches at the start of their names.
 
-    tensors: dict[str, torch.Tensor]
-    place: Path
-
-    def take(self, key: str, shape: Sequence[int]) -> torch.Tensor:
-        """Return the tensor ``key``.
-
-        Raises:
-            ModelError: it is missing, or its shape is not ``shape``.
-        """
-        if key not in self.tensors:
-            raise ModelError(f"{self.place} has no {key!r}: {_AGAIN}, or it is another model")
-        tensor = self.tensors[key]
-        if tuple(tensor.shape) != tuple(shape):
-            raise ModelError(
-                f"{self.place}: {key!r} has shape {tuple(tensor.shape)}, expected "
-                f"{tuple(shape)}: the file does not belong to its configuration"
-            )
-        return tensor
-
-    def renamed(self, pattern: str) -> Weights:
-        """Return the weights without what ``pattern`` matches at the start of their names.
-
-        Parameters of layer norms become ``weight`` and ``bias``: they were once stored as
-        ``gamma`` and ``beta``, and transformers 5 does it again.
-        """
-        renamed = {}
-        for key, value in self.tensors.items():
-            name = re.sub(f"^({pattern})", "", key)
-            name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
-            renamed[name] = value
-        return Weights(renamed, self.place)
+    Parameters of layer norms become ``weight`` and ``bias``: they were once stored as ``gamma`` and
+    ``beta``, and transformers 5 does it again.
+    """
+    found = {}
+    for key, value in tensors.items():
+        name = re.sub(f"^({pattern})", "", key)
+        found[re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))] = value
+    return found
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises ModelError where there is none."""
     check_file(path)
     try:
-        content = parse_json(path.read_bytes())
+        return as_type(parse_json(path.read_bytes()), dict[str, Any], path)
     except ValueError as error:
         raise ModelError(f"{path} is not JSON ({error}): {_AGAIN}") from error
-    if not isinstance(content, dict):
-        raise ModelError(f"{path} is not a JSON object: {_AGAIN}")
-    return content
 
 
 Count = Annotated[int, Meta(ge=1)]
 Layers = Annotated[int, Meta(ge=1, le=1000)]  # the largest ESM-2 has 48; ten million take minutes
 Epsilon = Annotated[float, Meta(gt=0)]
-Sizes = TypeVar("Sizes")
+Kind = TypeVar("Kind")
+Tensors = dict[str, torch.Tensor]
 
 
 class TransformerSizes(Struct, frozen=True):
@@ -95,18 +70,19 @@ class TransformerSizes(Struct, frozen=True):
     eps: Epsilon = field(name="layer_norm_eps")
 
 
-def as_sizes(config: Json, sizes: type[Sizes], path: Path) -> Sizes:
-    """Return the sizes in a configuration. Raises ModelError for a missing or impossible one."""
+def as_type(content: Json, kind: type[Kind], path: Path) -> Kind:
+    """Return what a file says as ``kind``. Raises ModelError for a missing or impossible value."""
     try:
-        return convert(config, sizes)
-    except ValidationError as error:
-        raise ModelError(f"{path}: {error}: {_AGAIN}") from error
+        return convert(content, kind, str_keys=True, from_attributes=True)
+    except (ValidationError, AttributeError) as error:  # the second of a lone tensor
+        text = f"{path}: {error}: {_AGAIN}, or it is another kind of file, or of a newer version"
+        raise ModelError(text) from error
 
 
-def read_sizes(folder: Path, sizes: type[Sizes]) -> Sizes:
-    """Return the sizes in the ``config.json`` of a folder; raises as :func:`as_sizes`."""
+def read_sizes(folder: Path, sizes: type[Kind]) -> Kind:
+    """Return the sizes in the ``config.json`` of a folder; raises as :func:`as_type`."""
     path = folder / "config.json"
-    return as_sizes(read_json(path), sizes, path)
+    return as_type(read_json(path), sizes, path)
 
 
 def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
@@ -129,9 +105,7 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     except UNREADABLE as error:
         match = re.search(r"GLOBAL (\S+)", str(error))
         code = f"it asks for {match[1]}, which no model needs and was not run; " if match else ""
-        raise ModelError(
-            f"{path} cannot be read, or is refused: {code}{_AGAIN} from a source you trust"
-        ) from error
+        raise ModelError(f"{path} cannot be read, or is refused: {code}{_AGAIN}") from error
 
 
 def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
@@ -158,41 +132,25 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
     Safetensors are taken before pickles, and a whole file before shards.
 
     Raises:
-        ModelError: there are none, or a shard that the index names is missing.
+        ModelError: there are none.
     """
     for name in _WHOLE:
         if (folder / name).exists():
-            check_file(folder / name)
             return (folder / name,)
         index = folder / f"{name}.index.json"
         if index.exists():
-            names = read_json(index).get("weight_map")
-            if not isinstance(names, dict) or not names:
-                raise ModelError(f"{index} has no 'weight_map': {_AGAIN}")
             # Only the last component: an index must not point out of its folder.
-            shards = tuple(folder / Path(name).name for name in sorted({*map(str, names.values())}))
-            for shard in shards:
-                check_file(shard)
-            return shards
+            return tuple(folder / Path(name).name for name in shards_of(index))
     raise ModelError(f"{folder} has no weights: expected {' or '.join(_WHOLE)}, or their shards")
 
 
-def read_folder(folder: Path) -> Weights:
+def read_folder(folder: Path) -> dict[str, torch.Tensor]:
     """Read all tensors in ``folder``. Raises ModelError as the readers of its files do."""
     tensors: dict[str, torch.Tensor] = {}
     for path in weight_files(folder):
         content = read_safetensors(path) if path.suffix == ".safetensors" else read_pickle(path)
-        tensors |= tensors_of(content, path)
-    return Weights(tensors, folder)
-
-
-def tensors_of(content: Any, path: Path) -> dict[str, torch.Tensor]:
-    """Return ``content`` as tensors by name. Raises ModelError where it is anything else."""
-    if not isinstance(content, dict) or not all(
-        isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in content.items()
-    ):
-        raise ModelError(f"{path} does not hold named weights: it is not a file of this model")
-    return content
+        tensors |= as_type(content, Tensors, path)
+    return tensors
 
 
 def moved(tensor: torch.Tensor, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
@@ -203,41 +161,51 @@ def moved(tensor: torch.Tensor, device: torch.device, dtype: torch.dtype) -> tor
     return tensor.to(device).to(dtype)
 
 
-def assign(
-    module: nn.Module,
-    sources: Mapping[str, Sequence[str]],
-    weights: Weights,
-    device: torch.device,
-    dtype: torch.dtype,
-) -> None:
-    """Put ``weights`` into a module made on the meta device, cast once.
+def stored_names(network: Network, modules: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the stored names of each parameter of a network: several stand below one another.
 
-    ``sources`` gives the stored names of each parameter; several are put one below the other.
+    ``modules`` has the stored names of our modules, between blanks, with ``{i}`` for the number of
+    the layer. There is one layer more than in the network: no file that belongs to it has that one.
+    """
+    own, layers = list(network.state_dict()), len(network.blocks)
+    own += [name.replace(".0.", f".{layers}.") for name in own if name.startswith("blocks.0.")]
+    names = {}
+    for name in own:
+        *outer, module, kind = name.split(".")
+        layer = outer[-1] if outer else ""
+        names[name] = [f"{key.format(i=layer)}.{kind}" for key in modules[module].split()]
+    return names
+
+
+def load_weights(
+    network: nn.Module,
+    tensors: Mapping[str, torch.Tensor],
+    place: Path,
+    names: Mapping[str, Sequence[str]] | None = None,
+    device: torch.device = CPU,
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """Put the weights of the file or folder ``place`` into a network made on the meta device.
+
+    ``names`` are their :func:`stored_names`, where they are not those of the network.
 
     Raises:
-        ModelError: a name is missing, a shape differs, a value is not finite in ``dtype``, or a
-            layer is stored that the module does not have.
+        ModelError: a name is missing or unknown, a shape differs, or a value is not finite in
+            ``dtype``, or a negative variance.
     """
-    known = {key for keys in sources.values() for key in keys}
-    for key in weights.tensors:
-        if key not in known and re.sub(r"\.\d+\.", ".0.", key) in known:
-            raise ModelError(
-                f"{weights.place}: {key!r} is of a layer that its configuration does not have: the "
-                f"two do not belong together"
-            )
     state: dict[str, torch.Tensor] = {}
-    for name, empty in module.state_dict().items():
-        keys = sources[name]
-        shape = (empty.shape[0] // len(keys), *empty.shape[1:])
-        parts = [moved(weights.take(key, shape), device, dtype) for key in keys]
-        state[name] = parts[0] if len(parts) == 1 else torch.cat(parts)
-    finite = torch.stack([torch.isfinite(value).all() for value in state.values()]).tolist()
-    for name, good in zip(state, finite, strict=True):
-        if not good:
-            raise ModelError(
-                f"{weights.place}: NaN or infinite values in "
-                f"{', '.join(sources[name])} (as {str(dtype).removeprefix('torch.')}): {_AGAIN}"
-            )
-    module.load_state_dict(state, assign=True)
-    module.requires_grad_(False)
-    module.eval()
+    try:
+        for name, keys in (names or {name: (name,) for name in tensors}).items():
+            parts = [moved(tensors[key], device, dtype) for key in keys if key in tensors]
+            if parts:
+                state[name] = parts[0] if len(parts) == 1 else torch.cat(parts)
+        network.load_state_dict(state, assign=True)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:500]
+        raise ModelError(f"{place}: {reason}: {_AGAIN}, or it is another model") from error
+    for name, value in state.items():
+        if not value.isfinite().all() or (name.endswith("_var") and (value < 0).any()):
+            raise ModelError(f"{place}: NaN or infinite values in {name}: {_AGAIN}")
+    network.requires_grad_(False).eval()

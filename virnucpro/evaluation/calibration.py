@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from virnucpro.errors import InputError
-from virnucpro.formatting import counted
 from virnucpro.metrics.classification import (
     HIGHEST,
     LOWEST,
@@ -45,24 +44,15 @@ def fit_calibration(rows: DataFrame, before: float) -> Calibration:
     sides = [np.sort(rows.score.to_numpy(np.float64)[labels == side]) for side in (True, False)]
     fewer = min(map(len, sides))
     if fewer < FEWEST_FRAMES:
-        raise InputError(
-            f"labelled and scored: {counted(len(sides[0]), 'frame')} of virus and "
-            f"{len(sides[1]):,} of others; calibration needs {FEWEST_FRAMES} of either"
-        )
+        raise InputError(f"calibration needs {FEWEST_FRAMES} frames of either label, not {fewer}")
     scores = np.concatenate([side[np.arange(fewer) * len(side) // fewer] for side in sides])
     margins = logit(np.clip(scores, NEAREST, 1 - NEAREST)) * before
     virus = np.arange(2 * fewer) < fewer
     if ((margins > 0) == virus).all():
-        raise InputError(
-            "no frame of these predictions is on the wrong side, so no temperature can be fitted: "
-            "calibrate on more, or harder, validation data"
-        )
+        raise InputError("no frame is on the wrong side: calibrate on more, or harder, data")
     after = fit_temperature(margins, virus)
     if not LOWEST * 1.01 < after < HIGHEST * 0.99:
-        raise InputError(
-            f"the likeliest temperature is beyond {LOWEST:g} to {HIGHEST:g}: these scores are "
-            f"close to guessing, or the labels are wrong; evaluate without --calibrate to see"
-        )
+        raise InputError("these scores are close to guessing, or the labels are wrong")
     found: Calibration = {"frames": 2 * fewer}
     for name, temperature in (("_before", before), ("", after)):
         found[f"temperature{name}"] = temperature

@@ -9,7 +9,6 @@ import numpy as np
 
 from virnucpro.errors import InputError
 from virnucpro.evaluation.predictions import Predictions, read_table
-from virnucpro.formatting import counted
 from virnucpro.training.data.table import LABEL_WORDS
 
 if TYPE_CHECKING:
@@ -31,23 +30,15 @@ def read_labels(path: Path) -> DataFrame:
 
     Raises:
         UsageError: the file cannot be read.
-        InputError: it is another table, a label is another word, nothing is labelled, or a record
-            has both labels.
+        InputError: it is another table, a label is another word, or a record has both labels.
     """
     table = read_table(path)
     if missing := {"record", "label"} - set(table.columns):
-        raise InputError(
-            f"{path} has no column {min(missing)!r}, but {', '.join(table.columns[:12])}: check "
-            f"that it is the right table, with tabs between its columns"
-        )
+        raise InputError(f"{path} has no column {min(missing)!r}: are tabs between columns?")
     words = table.label.str.strip().str.lower()
     blank = words.isin(_NONE)
     if len(wrong := table.label[~blank & ~words.isin(LABEL_WORDS)]):
-        raise InputError(
-            f"{path}: label {wrong.iloc[0]!r} is none of virus, viral, 1, others, nonviral, 0"
-        )
-    if blank.all():
-        raise InputError(f"{path} has no row with a label: fill in its column label")
+        raise InputError(f"{path}: label {wrong.iloc[0]!r} is neither virus nor others")
     for name in ("group", "genome", "part"):
         table[name] = table[name].str.strip() if name in table else ""
     table = table.assign(
@@ -55,10 +46,7 @@ def read_labels(path: Path) -> DataFrame:
     )[~blank]
     labels = table.drop_duplicates(["record", "label"])
     if len(both := labels.record[labels.record.duplicated()]):
-        raise InputError(
-            f"record {both.iloc[0]!r} is labelled virus and others: make its id unique, or "
-            f"correct the table"
-        )
+        raise InputError(f"record {both.iloc[0]!r} has both labels: make its id unique")
     return table.drop_duplicates("record")[["record", "label", "group", "genome", "part"]]
 
 
@@ -86,11 +74,7 @@ def join(predictions: Predictions, labels: DataFrame) -> Sample:
     both = rows.merge(labels, on="record")
     scored = both.score.notna()
     if not scored.any():
-        raise InputError(
-            f"{predictions.path}: of {counted(len(rows), 'row')} none has a label and a score "
-            f"({len(rows) - len(both):,} without a label): check that the table labels the same "
-            f"records, by the first word of their headers"
-        )
+        raise InputError(f"{predictions.path} has no row with a label and a score: check the ids")
     classes = None
     if both.length.all():
         ends = CONTIG_LENGTHS if predictions.level == "contig" else CHUNK_LENGTHS

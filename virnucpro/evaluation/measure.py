@@ -67,6 +67,11 @@ class SliceResult(NamedTuple):
     intervals: dict[str, Interval]
     note: str
 
+    def facts(self) -> dict[str, Any]:
+        """Return what both tables of results have, by column."""
+        names = {"slice": self.kind, "label": self.label, "name": self.name}
+        return {**names, "genomes": self.genomes, **self.metrics, "note": self.note}
+
     @property
     def title(self) -> str:
         """The name of the slice for people."""

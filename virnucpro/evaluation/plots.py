@@ -69,9 +69,7 @@ def _roc(figure: Figure, evaluation: Evaluation) -> None:
     """Draw recall over the logarithm of the false positive rate: good models differ at its left."""
     from sklearn.metrics import roc_curve
 
-    axes = _axes(
-        figure, "others classified as viral (false positive rate)", "viruses found (recall)"
-    )
+    axes = _axes(figure, "false positive rate of others", "viruses found (recall)")
     least = 0.5 / int((~evaluation.sample.rows.virus).sum())  # half of a single false positive
     guessing = np.geomspace(least, 1, 200)
     axes.plot(guessing, guessing, color=GREY, linewidth=1, label="guessing 0.5")

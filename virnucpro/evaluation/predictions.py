@@ -102,10 +102,7 @@ def find_predictions(path: Path, level: Level | None) -> Predictions:
     except ValueError as error:
         raise InputError(f"{path} is no table of predictions, or damaged: {error}") from error
     if level not in (None, own_level):
-        raise UsageError(
-            f"{path} has one row per {own_level}, not per {level}: leave out --level, or name "
-            f"the output directory of predict"
-        )
+        raise UsageError(f"{path} has one row per {own_level}, not per {level}: leave out --level")
     others = {"status": "scored", "length": 0, "fdr": np.nan, "called": False}
     rows = pandas.DataFrame(others | columns)
     return Predictions(path, own_level, layout.stem, layout.root, layout.run_json, rows)
@@ -116,10 +113,7 @@ def _only_run(folder: Path) -> str:
     stems |= {path.name.removesuffix(CHUNKS.place("")) for path in folder.glob(CHUNKS.place("*"))}
     if len(stems) != 1:
         found = f"several runs ({', '.join(sorted(stems)[:5])})" if stems else "no finished run"
-        raise UsageError(
-            f"{folder} holds {found}: name the --output-dir of one virnucpro predict, or one of "
-            f"its tables, such as {folder / CHUNKS.place(min(stems, default='STEM'))}"
-        )
+        raise UsageError(f"{folder} holds {found}: name another folder, or one of its tables")
     return stems.pop()
 
 

@@ -47,18 +47,7 @@ def as_json(
         **facts,
         "score": SCORE_FORMULAS[facts["level"]],
         "counts": evaluation.sample.counts,
-        "slices": [
-            {
-                "slice": result.kind,
-                "label": result.label,
-                "name": result.name,
-                "genomes": result.genomes,
-                **result.metrics,
-                "intervals": result.intervals,
-                "note": result.note,
-            }
-            for result in evaluation.slices
-        ],
+        "slices": [{**s.facts(), "intervals": s.intervals} for s in evaluation.slices],
         "reliability": evaluation.reliability,
         "false_discovery_rates": evaluation.false_discoveries,
         "calibration": calibration,
@@ -71,14 +60,7 @@ def as_tsv(evaluation: Evaluation) -> str:
     """Return ``evaluation.tsv``: a header, then one row overall, per length and per group."""
     lines = [EVALUATION.header]
     for result in evaluation.slices:
-        columns: dict[str, object] = {
-            "slice": result.kind,
-            "label": result.label or None,
-            "name": result.name,
-            "genomes": result.genomes,
-            **result.metrics,
-            "note": result.note or None,
-        }
+        columns = {name: None if fact == "" else fact for name, fact in result.facts().items()}
         for name, interval in result.intervals.items():
             columns[f"{name}_low"], columns[f"{name}_high"] = interval or (None, None)
         lines.append(EVALUATION.line(**columns))
@@ -127,16 +109,13 @@ def _sentences(evaluation: Evaluation, calibration: Calibration | None) -> Itera
             f"as missed."
         )
     if trained := counts["rows_of_the_training_part"]:
-        yield (
-            f"Note: {counted(trained, 'row')} of records in the training part: a classifier "
-            f"trained on them looks better than it is."
-        )
+        yield f"Note: {counted(trained, 'row')} are of the training part, and look too good."
     if c := calibration:
         yield (
             f"Temperature {c['temperature']:.4f} (before: {c['temperature_before']:.4f}) from "
-            f"{c['frames']:,} frames, half of them virus: of these frames, the mean negative log "
-            f"likelihood is {c['loss']:.4f} nats (before: {c['loss_before']:.4f}), the expected "
-            f"calibration error {c['error']:.4f} (before: {c['error_before']:.4f})."
+            f"{c['frames']:,} frames, half of them virus. Their log loss is {c['loss']:.4f} nats "
+            f"(before: {c['loss_before']:.4f}), their expected calibration error "
+            f"{c['error']:.4f} (before: {c['error_before']:.4f})."
         )
 
 
@@ -175,9 +154,6 @@ def as_markdown(
     notes = [f"- {markdown_text(r.title)}: {r.note}" for r in evaluation.slices if r.note]
     parts += ["## Notes", "\n".join(notes)] if notes else []
     parts += [f"![{name}]({name})" for name in plots]
-    parts.append(
-        f"In brackets: the middle 95 % of {RESAMPLES} resamples of genomes (of records, where no "
-        f"genome is given). `NA`: not defined. The documentation of virnucpro {__version__} says "
-        f"what the metrics mean."
-    )
+    resamples = f"{RESAMPLES} resamples of genomes (or records)"
+    parts.append(f"In brackets: the middle 95 % of {resamples}. `NA`: not defined.")
     return "\n\n".join(parts) + "\n"

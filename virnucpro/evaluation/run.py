@@ -45,8 +45,7 @@ def run_evaluation(
     classifier to calibrate: without one, the new one is empty. ``notify`` is called with a sentence
     whenever something begins that takes a while.
     """
-    if not labels.is_file():
-        raise UsageError(f"--labels {labels} is not a file: check its path")
+    known = read_labels(labels)
     predictions = frames = find_predictions(source, level)
     if threshold is None and predictions.level != "contig":
         threshold = 0.5  # where predict decides about a frame and about a chunk
@@ -66,14 +65,10 @@ def run_evaluation(
         with suppress(OSError, ValueError, LookupError, TypeError):
             made_by = parse_json(frames.run.read_bytes())["models"]["classifier"]["sha256"]
         if made_by not in (None, classifier.file.sha256):
-            raise UsageError(
-                f"{frames.path} was made by another classifier (SHA-256 {made_by}) than "
-                f"{classifier.file.path}: predict again, or name that classifier"
-            )
+            raise UsageError(f"{frames.path} was made by another classifier (SHA-256 {made_by})")
     own = (folder / REPORT, FILES, _settings(facts), _settings)
     with evaluation_folder(*own, notify, force=force) as disk:
-        notify(f"reading {labels} and {predictions.path}; results go to {folder}")
-        known = read_labels(labels)
+        notify(f"{predictions.path} is measured with {labels}; results go to {folder}")
         sample = join(predictions, known)
         notify(f"measuring {counted(len(sample.rows), 'row')}, with intervals over genomes")
         evaluation = evaluate(sample, threshold)
@@ -125,7 +120,7 @@ def evaluation_folder(
         there = existing_paths(*(folder / name for name in files))
         place = (folder, checkpoint_folder(folder) / previous)
         try:
-            earlier = WorkIdentity(label, settings_of(parse_json(report.read_bytes())))
+            earlier = WorkIdentity(label, dict(settings_of(parse_json(report.read_bytes()))))
             existing = ExistingWork(*place, own_files=there, identity=earlier)
         except (OSError, ValueError, LookupError, TypeError):
             existing = ExistingWork(*place, foreign_files=there)

@@ -22,10 +22,7 @@ BINS = 15  # of equal width, as in Guo et al. 2017 (arXiv:1706.04599)
 
 def call_metrics(virus: Bools, called: Bools) -> Metrics:
     """Compare the labels ``virus`` and the calls ``called``, both ``[n]``: counts and metrics."""
-    tp, fp, tn, fn = (
-        int(np.count_nonzero((called == call) & (virus == label)))
-        for call, label in ((True, True), (True, False), (False, False), (False, True))
-    )
+    tn, fp, fn, tp = np.bincount(2 * virus + called, minlength=4).tolist()
     counts = {"rows": len(virus), "virus": tp + fn, "others": fp + tn}
     rates = rates_of_counts(*np.array([[tp], [fp], [tn], [fn]], np.float64))
     values = {name: None if np.isnan(rate[0]) else float(rate[0]) for name, rate in rates.items()}
@@ -171,20 +168,19 @@ def log_loss(virus: Bools, margins: Floats) -> float:
     return float(np.logaddexp(0, np.where(virus, -margins, margins)).mean())
 
 
-def fit_temperature(logits: Floats, labels: npt.NDArray[Any]) -> float:
-    """Return the temperature at which ``softmax(logits / T)`` makes the ``labels`` most likely.
+def fit_temperature(margins: Floats, labels: npt.NDArray[Any]) -> float:
+    """Return the temperature at which ``margins / T`` make the ``labels`` most likely.
 
     It lies between ``LOWEST`` and ``HIGHEST``. Where every row is on its own side, no temperature
     is the likeliest, and the result is 1.0.
 
     Args:
-        logits: ``[n, 2]`` (others, virus), or margins ``[n]``: the second less the first.
+        margins: ``[n]``, the logit of virus less that of others.
         labels: ``[n]``, 0 for others and 1 for virus; at least one.
     """
     from scipy.optimize import minimize_scalar
 
-    values, virus = np.asarray(logits, np.float64), labels == 1
-    margins = values[:, 1] - values[:, 0] if values.ndim == 2 else values
+    virus = labels == 1
     if (np.where(virus, margins, -margins) > 0).all():
         return 1.0
     found = minimize_scalar(

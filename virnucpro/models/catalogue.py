@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 
 from virnucpro.errors import ModelError
-from virnucpro.settings import SHIPPED_MODELS
 
 # README of https://github.com/facebookresearch/esm, table "Available models".
 FAIR_ESM = "https://dl.fbaipublicfiles.com/fair-esm/models"
@@ -131,13 +130,8 @@ def models_for(name: str) -> tuple[Model, ...]:
     """Return the models that a model type (``300``, ``500``) needs, or the one model of that name.
 
     Raises:
-        ModelError: no such model, or one that is part of the package.
+        ModelError: no such model.
     """
-    if name in SHIPPED_MODELS:
-        raise ModelError(
-            f"model type {name} needs no fetching: its models are part of the package; use it with "
-            f"virnucpro predict --model-type {name}"
-        )
     return tuple(model_named(part) for part in SETS.get(name, (name,)))
 
 

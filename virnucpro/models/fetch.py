@@ -122,9 +122,8 @@ def _fetch_file(model: WebFile, record: ModelRecord | None) -> Path:
         check_model_file(part)
         if known is not None and sha256_of(part) != known.sha256:
             raise ModelError(
-                f"{model.address}: checksum differs from the recorded one, so it is not used; "
-                f"if its authors published a new version that you want: "
-                f"virnucpro models fetch --update {model.name}"
+                f"{model.address}: checksum differs from the recorded one; take a newer version "
+                f"with: virnucpro models fetch --update {model.name}"
             )
     except ModelError:
         part.unlink()
@@ -189,9 +188,8 @@ def _fetch_hub(model: HubModel, record: ModelRecord | None) -> Path:
             if not bad:
                 return Path(path)
     raise ModelError(
-        f"{Path(path, bad[0])}: checksum differs from the published or the recorded one, even "
-        f"after fetching it again; nothing is recorded; see {model.address}, or take a newer "
-        f"version with: virnucpro models fetch --update {model.name}"
+        f"{Path(path, bad[0])}: checksum differs from the published or the recorded one; take a "
+        f"newer version with: virnucpro models fetch --update {model.name}"
     )
 
 

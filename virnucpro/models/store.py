@@ -85,10 +85,7 @@ def read_model_records() -> dict[str, ModelRecord]:
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise ModelError(
-            f"{path} is damaged: {error}; remove it, then record the models again with: "
-            "virnucpro models verify"
-        ) from error
+        raise ModelError(f"{path} is damaged: {error}; remove it, and verify again") from error
     if document.schema > SCHEMA:
         raise ModelError(f"{path} was written by a newer version: update virnucpro")
     return document.models
@@ -176,13 +173,17 @@ def model_files(model: Model, path: Path) -> dict[str, Path]:
     names = files_to_fetch(model, (p.name for p in path.iterdir() if p.is_file()))
     files = {name: path / name for name in names or ()}
     for index in (file for name, file in files.items() if name.endswith(".index.json")):
-        try:
-            shards = set(parse_json(index.read_bytes())["weight_map"].values())
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ModelError(f"{index} is damaged: {error!r}; fetch the model again") from error
-        if not shards <= files.keys():
+        if not set(shards_of(index)) <= files.keys():
             return {}
     return files
+
+
+def shards_of(index: Path) -> list[str]:
+    """Return the names of the files that an index of weights lists, sorted."""
+    try:
+        return sorted({*map(str, parse_json(index.read_bytes())["weight_map"].values())})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{index} is damaged: {error!r}; fetch the model again") from error
 
 
 def _snapshots(model: HubModel) -> list[Path]:
@@ -266,9 +267,8 @@ def check_digest(file: Path, sha256: str) -> None:
 
 def _differs(name: str, file: Path, record: ModelRecord) -> ModelError:
     return ModelError(
-        f"{file}: checksum differs from the one recorded on {record.date}: the file was changed "
-        f"or damaged; replace it with: virnucpro models fetch {name} "
-        f"(or, if the change is wanted: virnucpro models verify --renew {name})"
+        f"{file}: checksum differs from the one recorded on {record.date}: replace it with: "
+        f"virnucpro models fetch {name} (or keep it: virnucpro models verify --renew {name})"
     )
 
 
@@ -291,10 +291,7 @@ def check_model_file(file: Path) -> None:
         except zipfile.BadZipFile:
             whole = False
     if not whole:
-        raise ModelError(
-            f"{file} is cut short, damaged, or a web page in place of a model: remove it "
-            f"and fetch it again"
-        )
+        raise ModelError(f"{file} is cut short, damaged, or a web page: remove and fetch it again")
 
 
 def check_file(path: Path) -> None:

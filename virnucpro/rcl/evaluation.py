@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError
 from virnucpro.evaluation.run import evaluation_folder
-from virnucpro.events import Notice, StepProgress
+from virnucpro.events import StepProgress
 from virnucpro.metrics.classification import (
     LEVELS,
     RESAMPLES,
@@ -94,7 +95,7 @@ def evaluate_finder(
     count, owner = len(proteins), np.repeat(np.arange(len(proteins)), table.length)
     truth = np.concatenate([protein.labels() for protein in proteins]) == 1
     scores = np.concatenate([result.probabilities for result in results]).astype(np.float64)
-    called = scores > (0 if finder.encoding == "hmm" else finder.rule.threshold)
+    called = scores > (0 if finder.model.encoding == "hmm" else finder.rule.threshold)
     cells = (called & truth, called & ~truth, ~called & ~truth, ~called & truth)
     counts = np.stack([np.bincount(owner, cell, count) for cell in cells], axis=1).astype(float)
     place, size = owner * LEVELS + score_levels(scores), count * LEVELS
@@ -162,7 +163,7 @@ def run_rcl_evaluation(
     proteins: Sequence[AnnotatedProtein],
     settings: Mapping[str, Json],
     folder: Path,
-    notify: Callable[[Notice], None],
+    notify: Callable[[str], None],
     progress: StepProgress,
     *,
     force: bool = False,
@@ -176,13 +177,7 @@ def run_rcl_evaluation(
     report, models = folder.absolute() / REPORT, {finder.label: finder.sha256 for finder in finders}
     settings = {**settings, "models": models}
 
-    def info(text: str) -> None:
-        notify(Notice("info", text))
-
-    def settings_of(document: Json) -> Mapping[str, Json]:
-        return dict(document["settings"])
-
-    writing = (report, EVALUATION_FILES, settings, settings_of, info)
+    writing = (report, EVALUATION_FILES, settings, itemgetter("settings"), notify)
     with evaluation_folder(*writing, force=force) as disk:
         measured = {finder.label: evaluate_finder(finder, proteins, progress) for finder in finders}
         tables = {label: table.drop(columns="right") for label, (table, _) in measured.items()}

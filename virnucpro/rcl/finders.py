@@ -49,11 +49,6 @@ class RclFinder:
     esm2: EncoderSource | None = None
     features: FeaturesOfResidues | None = field(init=False, default=None)
 
-    @property
-    def encoding(self) -> str:
-        """What the names of result files say."""
-        return self.model.encoding
-
     def settle(self, device: Device) -> None:
         """Compute on ``device`` from now on, the features, too; a profile stays on the CPU."""
         if self.esm2 is not None:
@@ -88,10 +83,7 @@ class RclFinder:
                 sequences, batch_size=self.batch_size, features=self.features
             )
         except torch.OutOfMemoryError as error:
-            raise DeviceError(
-                "out of GPU memory: is another program using the GPU? Else use a smaller "
-                "--batch-size"
-            ) from error
+            raise DeviceError("out of GPU memory: use a smaller --batch-size") from error
         results = []
         for probabilities in rows:
             region = find_region(probabilities, self.rule)
@@ -124,10 +116,7 @@ def open_finder(
     shipped = shipped_models()
     path = shipped.get(name, Path(name))
     if not path.exists():
-        raise ModelError(
-            f"--model {name}: there is neither a shipped model of that name "
-            f"({', '.join(shipped)}) nor such a file"
-        )
+        raise ModelError(f"--model {name}: no such file, and not one of {', '.join(shipped)}")
     read = read_profile if path.suffix == PROFILE_SUFFIX else read_rcl_model
     model: RclProfile | RclModel = read(path)
     file_name = f"{re.sub(r'[^!-~]', '_', path.name)}:{model.sha256[:8]}"
@@ -138,10 +127,7 @@ def open_finder(
     if model.encoding in RELEASED_ESM2:
         source = locate_esm2(esm_model or RELEASED_ESM2[model.encoding][0])
         if ENCODING_OF_WIDTH.get(source.dim) != model.encoding:
-            raise ModelError(
-                f"--model {name} needs the encoding {model.encoding}, but {source.name} gives "
-                f"{source.dim:,} numbers per residue"
-            )
+            raise ModelError(f"--model {name} needs {model.encoding}, not {source.name}")
         finder.esm2 = source
         finder.sha256 = f"{model.sha256} {source.sha256}"
     return finder

@@ -74,10 +74,7 @@ def fit_rcl(
             used[part] = [p for p, own in zip(proteins, parts, strict=True) if own == part]
             with_rcl, least = sum(protein.has_rcl for protein in used[part]), 2 * len(devices)
             if with_rcl < least:
-                raise InputError(
-                    f"part {part} has {with_rcl} proteins with an RCL, and needs {least}: use "
-                    f"larger tables, or another --split"
-                )
+                raise InputError(f"part {part} has {with_rcl} proteins with an RCL, not {least}")
             if isinstance(features, StoredFeatures):
                 features.check([protein.sequence for protein in used[part]])
         plan = RclTrainingPlan(settings, used["train"], used["validation"], features, savepoint)
@@ -147,15 +144,12 @@ def _identity(settings: RclTrainingSettings, features: ProteinFeatures) -> dict[
         if not Path(split).is_file():
             raise UsageError(f"--split {split}: expected random, clusters or a table")
         split = sha256_of(Path(split))
-    data = settings.data
+    data, names = settings.data, ("encoding", "model", "network", "precision")
     return {
         "tables": [sha256_of(path) for path in settings.tables if path],
         "split": split,
         "features": features.name,
-        "encoding": settings.encoding,
-        "model": settings.model,
-        "network": settings.network,
-        "precision": settings.precision,
+        **{name: getattr(settings, name) for name in names},
         "threshold": settings.evaluation.threshold,
         "seed": data.random_seed,
         "max_length": data.max_length,

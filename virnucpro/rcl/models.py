@@ -24,24 +24,25 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from msgspec import Meta, Struct, convert
-from safetensors import safe_open
+from msgspec import Meta, Struct
 from safetensors.torch import save
 from torch import nn
 
 from virnucpro.contracts import Json
 from virnucpro.encoders.weights import (
-    Weights,
+    Tensors,
+    as_type,
+    load_weights,
+    read_metadata,
     read_pickle,
     read_safetensors,
-    tensors_of,
+    renamed,
 )
 from virnucpro.errors import ModelError
 from virnucpro.models.store import check_file
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
 from virnucpro.rcl.networks import NETWORKS, RCL
 from virnucpro.store.disk import Disk, sha256_of
-from virnucpro.store.documents import parse_json
 
 Floats = npt.NDArray[np.float32]
 FeaturesOfResidues = Callable[[Sequence[str]], Sequence[Floats]]
@@ -174,89 +175,70 @@ def write_rcl_model(
         tensors[name] = value.detach().cpu().to(dtype).contiguous()
     facts = {"encoding": model.encoding, "threshold": model.threshold, "training": training}
     facts |= {"schema": 1, "content": "rcl"}
-    _network(Weights(tensors, path), padded=False)
+    _network(tensors, path, padded=False)
     disk.save(path, save(tensors, {KEY: json.dumps(facts, sort_keys=True)}))
 
 
 def read_rcl_model(path: Path) -> RclModel:
     """Read a model: a file of either format, or the folder of a training, on the CPU."""
     if path.is_dir():
-        files = [path / name for name in BEST if (path / name).exists()]
-        if not files:
-            raise ModelError(
-                f"{path} has no model: expected {' or '.join(BEST)}, as in a folder run_001"
-            )
-        path = files[0]
+        files = [path / name for name in BEST]
+        path = next((file for file in files if file.exists()), files[0])
     check_file(path)
     padded, about = path.suffix != ".safetensors", Metadata(1, "rcl", None, 0.5)
     if padded:
-        content = read_pickle(path)
-        if not isinstance(content, dict) or "model_state_dict" not in content:
-            raise ModelError(f"{path} has no 'model_state_dict': {AGAIN}")
-        tensors: Any = content["model_state_dict"]
+        content = as_type(read_pickle(path), dict[str, Any], path)
+        tensors = as_type(content.get("model_state_dict"), Tensors, path)
     else:
-        tensors = read_safetensors(path)
-        with safe_open(path, "pt") as file:
-            text = (file.metadata() or {}).get(KEY, "")
-        try:
-            about = convert(parse_json(text), Metadata)
-        except ValueError as error:  # also of msgspec
-            raise ModelError(f"{path}: {AGAIN}, or one of a newer virnucpro ({error})") from error
-    weights = Weights(tensors_of(tensors, path), path)
+        tensors, about = read_safetensors(path), as_type(read_metadata(path, KEY), Metadata, path)
+    tensors = renamed(tensors, r"(module\.|_orig_mod\.)*")
     # A tensor with a stride of 0 may claim any size.
-    if sum(value.numel() for value in weights.tensors.values()) > path.stat().st_size:
+    if sum(value.numel() for value in tensors.values()) > path.stat().st_size:
         raise ModelError(f"{path} is smaller than its weights: {AGAIN}")
-    weights = weights.renamed(r"(module\.|_orig_mod\.)*")
-    network, width = _network(weights, padded=padded)
+    network, width = _network(tensors, path, padded=padded)
     told = ENCODING_OF_WIDTH.get(width)
     if told is None or about.encoding not in (None, told):
         raise ModelError(f"{path}: no encoding of a model has {width} numbers per residue: {AGAIN}")
     return RclModel(network, told, about.threshold, sha256_of(path), padded)
 
 
-def _network(weights: Weights, *, padded: bool) -> tuple[nn.Module, int]:
+def _network(
+    tensors: Mapping[str, torch.Tensor], place: Path, *, padded: bool
+) -> tuple[nn.Module, int]:
     """Make a network from its weights, all checked; return also its width."""
-    kind, width, settings = _inferred(weights)
+    try:
+        kind, width, settings = _inferred(tensors)
+    except (LookupError, ValueError) as error:
+        raise ModelError(f"{place}: the weights are of no known network: {AGAIN}") from error
     if kind == "unet":
         settings["align_corners"] = padded
     with torch.device("meta"):
         network = NETWORKS[kind](width, **settings)
-    state = {}
-    for name, empty in network.state_dict().items():
-        if name.endswith("num_batches_tracked"):  # nothing reads it
-            state[name] = torch.zeros((), dtype=torch.int64)
-            continue
-        value = state[name] = weights.take(name, empty.shape).to(torch.float32, copy=True)
-        if not bool(torch.isfinite(value).all()) or (name.endswith("_var") and (value < 0).any()):
-            raise ModelError(f"{weights.place}: NaN or infinite values in {name}: {AGAIN}")
-    if unknown := sorted(weights.tensors.keys() - state.keys()):
-        raise ModelError(f"{weights.place}: {unknown[0]!r} is not part of a {kind}: {AGAIN}")
-    network.load_state_dict(state, assign=True)
-    network.requires_grad_(False)
-    return network.eval(), width
+    load_weights(network, tensors, place)
+    return network, width
 
 
-def _inferred(weights: Weights) -> tuple[str, int, dict[str, Any]]:
-    """Return kind, width and settings of the network that weights belong to."""
-    shapes = {name: tuple(value.shape) for name, value in weights.tensors.items()}
+def _inferred(tensors: Mapping[str, torch.Tensor]) -> tuple[str, int, dict[str, Any]]:
+    """Return kind, width and settings of the network that weights belong to.
+
+    Raises:
+        LookupError or ValueError: it is none of these networks.
+    """
+    shapes = {name: tuple(value.shape) for name, value in tensors.items()}
 
     def layers(pattern: str) -> list[tuple[int, ...]]:
         """Return the shapes of the weights of all layers."""
         names = itertools.takewhile(shapes.__contains__, map(pattern.format, range(MOST_LAYERS)))
         return [shapes[name] for name in names]
 
-    try:
-        if sizes := layers("conv_layers.{}.conv.weight"):
-            channels, widths, kernels = map(list, zip(*sizes, strict=True))
-            return "cnn", widths[0], {"channels": channels, "kernel_sizes": kernels}
-        if levels := layers("encoder_blocks.{}.double_conv.0.weight"):
-            base_filters, width, _ = shapes["input_proj.weight"]
-            attention = any(name.startswith("attention_gates.") for name in shapes)
-            settings = {"depth": len(levels), "attention": attention}
-            return "unet", width, {"base_filters": base_filters, **settings}
-        if sizes := layers("lstm.weight_ih_l{}"):
-            gates, width = sizes[0]  # four of them
-            return "lstm", width, {"hidden_dim": max(gates // 4, 1), "num_layers": len(sizes)}
-    except (LookupError, ValueError) as error:
-        raise ModelError(f"{weights.place}: weights of a wrong shape: {AGAIN}") from error
-    raise ModelError(f"{weights.place} has the weights of no known network: {AGAIN}")
+    if sizes := layers("conv_layers.{}.conv.weight"):
+        channels, widths, kernels = map(list, zip(*sizes, strict=True))
+        return "cnn", widths[0], {"channels": channels, "kernel_sizes": kernels}
+    if levels := layers("encoder_blocks.{}.double_conv.0.weight"):
+        base_filters, width, _ = shapes["input_proj.weight"]
+        attention = any(name.startswith("attention_gates.") for name in shapes)
+        settings = {"depth": len(levels), "attention": attention}
+        return "unet", width, {"base_filters": base_filters, **settings}
+    sizes = layers("lstm.weight_ih_l{}")
+    gates, width = sizes[0]  # four of them
+    return "lstm", width, {"hidden_dim": max(gates // 4, 1), "num_layers": len(sizes)}

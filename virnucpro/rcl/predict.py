@@ -107,7 +107,7 @@ class RclRequest:
     @property
     def layout(self) -> BlockLayout:
         """The files; RCL-identifier has the same names for three of the results."""
-        named = f"{self.stem}_{self.finder.encoding}"
+        named = f"{self.stem}_{self.finder.model.encoding}"
         threshold = f"thr{self.finder.rule.threshold:.2f}".replace(".", "p")
         names = {
             "positions": f"{named}_RCL_predictions_{threshold}.tsv",
@@ -150,7 +150,7 @@ class FindingStage(BlockStage):
         for accession, sequence in proteins:
             result = next(found) if sequence else EMPTY
             statuses[result.status] += 1
-            long += self.finder.encoding != "hmm" and len(sequence) > WINDOW
+            long += self.finder.model.encoding != "hmm" and len(sequence) > WINDOW
             for kind, text in self._rows(accession, sequence, result):
                 if kind in texts:
                     texts[kind].append(text)

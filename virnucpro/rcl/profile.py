@@ -183,10 +183,7 @@ def read_profile(path: Path) -> RclProfile:
         if not 1 <= first < last <= hmm.M or not hmm.alphabet.is_amino():
             raise ValueError("the columns of the RCL are not there")
     except (OSError, ValueError, EOFError, RuntimeError, pyhmmer.errors.EaselError) as error:
-        raise ModelError(
-            f"{path} is not a profile of HMMER 3 with RCL columns ({error}): make it again with "
-            f"'virnucpro rcl profile'"
-        ) from error
+        raise ModelError(f"{path} is not a profile with RCL columns ({error})") from error
     sha256 = hashlib.sha256(content).hexdigest()
     return RclProfile(hmm, about.rcl_columns, about.training, sha256)
 

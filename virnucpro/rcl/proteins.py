@@ -87,8 +87,7 @@ def _rows(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
         raise InputError(f"{path} cannot be read as a CSV table in UTF-8 ({error})") from error
     if not set(needed) <= set(table):
         raise InputError(f"{path} needs the columns {', '.join(needed)}, between commas")
-    rows: list[dict[str, str]] = table.to_dict("records")
-    return rows
+    return list(table.to_dict("records"))
 
 
 def check_tables(paths: Sequence[Path]) -> tuple[list[str], list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from virnucpro.rcl.networks import NETWORKS, RCL
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.training.group import TrainingGroup, sum_over_processes
-from virnucpro.training.loop import EpochPlan, TrainingLoop, cosine_rate, random_seed
+from virnucpro.training.loop import EpochPlan, TrainingLoop, random_seed
 
 PLATEAU_FACTOR = 0.5  # of RCL-identifier: ReduceLROnPlateau(mode="max", factor=0.5)
 POOL_BATCHES = 16  # batches whose proteins are sorted by length together
@@ -145,10 +146,15 @@ class RclLoop(TrainingLoop):
         return -(self._weights[classes] * torch.log(probability + 1e-8)).sum()
 
     def rate(self, epochs: float) -> float:
-        """Return the learning rate after so many epochs."""
+        """Return the learning rate after so many epochs.
+
+        With ``cosine`` it rises in epoch 1, then falls to 0 by half a cosine.
+        """
         fit = self._fit
         if fit.scheduler == "cosine":
-            return cosine_rate(fit.learning_rate, epochs, fit.epochs, FIRST_RATE)
+            rise = min(FIRST_RATE + (1 - FIRST_RATE) * epochs, 1.0)
+            fall = max(epochs - 1, 0.0) / max(fit.epochs - 1, 1)
+            return fit.learning_rate * rise * (1 + math.cos(math.pi * min(fall, 1.0))) / 2
         optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], fit.learning_rate)
         plateau = torch.optim.lr_scheduler.ReduceLROnPlateau
         schedule = plateau(optimizer, "max", PLATEAU_FACTOR, fit.patience // 2)

@@ -48,15 +48,12 @@ def embed(
     ``executor`` carries out the tasks; None is that of the chosen devices.
     """
     dataset.require_content("frames")
-    disk, facts = Disk(), dataset.description["parts"]
+    disk, sizes = Disk(), dataset.description["parts"]
     layouts = {part: dataset.layout(part) for part in PARTS if dataset.shards(part)}
     devices = choose_devices(machine, visible_gpus())
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
     if nucleotide.reading != "open frames":
-        raise UsageError(
-            f"{nucleotide.name} reads whole chunks, but a data set has open frames: such encoders "
-            f"are trained together with their classifier, by virnucpro train lite"
-        )
+        raise UsageError(f"{nucleotide.name} reads whole chunks: use virnucpro train lite")
     protein = locate(analysis.protein_model, "protein")
     sources: dict[Molecule, EncoderSource] = {"nucleotide": nucleotide, "protein": protein}
     # ``auto`` is what any part was begun with.
@@ -74,12 +71,10 @@ def embed(
             # The shards are known by their receipts.
             state = RunState(str(layout.root), encoders.identity())
             state = check_run(layout, disk, state, emit, resume=resume, force=force)
-            shards, frames = facts[part]["shards"], facts[part]["frames"]
-            emit(
-                Notice("info", f"{part}: {counted(frames, 'frame')} in {counted(shards, 'shard')}")
-            )
+            shards, frames = sizes[part]["shards"], counted(sizes[part]["frames"], "frame")
+            emit(Notice("info", f"{part}: {frames} in {counted(shards, 'shard')}"))
             stages = [
-                ShardsStage(layout, disk, shards, frames),
+                ShardsStage(layout, disk, shards, sizes[part]["frames"]),
                 *encoders.stages(layout, disk, machine),
                 MergingStage(layout, disk),
             ]
@@ -90,15 +85,15 @@ def embed(
         for part, run in zip(layouts, runs, strict=True):
             update_failure_table(run.layout, disk, f"part {part}", run.failures)
             failed = len({name for failure in run.failures for name in failure.ids})
-            shards, frames = facts[part]["shards"], facts[part]["frames"]
             details = {
                 "data_set": sha256_of(dataset.description_file),
                 "truncation": encoders.truncation,
-                "counts": {"shards": shards, "frames": frames, "failed": failed},
+                "counts": {**sizes[part], "failed": failed},
             }
             write_record(run, encoders, devices, command, details)
             failures, computed = failures + failed, computed + run.computed.total()
-            lines.append(f"{part}: {counted(frames, 'frame')} embedded, {failed:,} of them failed")
+            frames = counted(sizes[part]["frames"], "frame")
+            lines.append(f"{part}: {frames} embedded, {failed:,} of them failed")
     if not computed:
         lines.insert(0, "Nothing to compute: all features are there and intact.")
     return lines, failures

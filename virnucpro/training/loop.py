@@ -57,9 +57,7 @@ def train_network(
     try:
         return plan.loop(group).train(report, stop_requested)
     except torch.OutOfMemoryError as error:
-        raise DeviceError(
-            "out of GPU memory: is another program using the GPU? Else use a smaller --batch-size"
-        ) from error
+        raise DeviceError("out of GPU memory: use a smaller --batch-size") from error
 
 
 class EpochPlan(NamedTuple):
@@ -213,10 +211,7 @@ class TrainingLoop(ABC):
         savepoint, metrics = self.savepoint, self.validate()
         savepoint.epoch += 1
         if not math.isfinite(self.rank(metrics)) or not math.isfinite(loss):
-            raise InputError(
-                f"the loss of epoch {savepoint.epoch} is not finite: use a smaller learning rate, "
-                f"and start over with --force"
-            )
+            raise InputError("the loss is not finite: use a smaller learning rate, and --force")
         rate = float(self.optimizer.param_groups[0]["lr"])
         seconds = round(time.perf_counter() - started, 3)
         first = {"epoch": savepoint.epoch, "epochs": self._epochs, "loss": loss}
@@ -256,14 +251,3 @@ def _on_cpu(network: nn.Module) -> dict[str, torch.Tensor]:
 def random_seed(*numbers: int) -> int:
     """Return a seed for torch that follows from whole numbers, such as seed, epoch and batch."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
-
-
-def cosine_rate(highest: float, epochs: float, total: float, first: float = 0.0) -> float:
-    """Return a learning rate that rises in epoch 1 from the share ``first``, then falls to 0.
-
-    The fall is half a cosine, which ends after ``total`` epochs.
-    """
-    if epochs < 1:
-        return highest * (first + (1 - first) * epochs)
-    progress = (epochs - 1) / max(total - 1, 1.0)
-    return highest * (1 + math.cos(math.pi * min(progress, 1.0))) / 2

@@ -12,6 +12,7 @@ from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, ResumeRefusedError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
+from virnucpro.layout import existing_paths
 from virnucpro.store.disk import Disk
 from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 from virnucpro.training.loop import Trainable
@@ -51,10 +52,9 @@ def begin_training(
     """
     for path in (*files.results, files.savepoint):
         disk.sweep(path.parent, {path.name})
-    results = [path for path in files.results if path.exists()]
+    results, point, is_over = existing_paths(*files.results), None, False
     own: Sequence[Path] = ()
     known: Mapping[str, Json] | None = None
-    point, is_over = None, False
     if files.savepoint.exists():
         try:
             point = load_savepoint(files.savepoint)

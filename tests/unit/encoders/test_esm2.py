@@ -220,11 +220,11 @@ def test_damaged_checkpoints(tmp_path, change):
     ("key", "value", "message"),
     [
         ("hidden_size", None, "hidden_size"),
-        ("num_hidden_layers", 1, "'encoder.layer.1.*that its configuration does not have"),
-        ("num_hidden_layers", 3, "has no 'encoder.layer.2"),
+        ("num_hidden_layers", 1, "Unexpected key.*blocks.1"),
+        ("num_hidden_layers", 3, "Missing key.*blocks.2"),
         ("layer_norm_eps", "x", "layer_norm_eps"),
         ("position_embedding_type", "absolute", "is not an encoder of a known kind"),
-        ("intermediate_size", 101, "expected"),
+        ("intermediate_size", 101, "size mismatch"),
         ("model_type", "llama", "is not an encoder of a known kind"),
     ],
 )

@@ -137,8 +137,8 @@ def sizes(**changes):
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"schema": 3}, "of schema 2"),
-        ({"schema": None}, "of schema 2"),
+        ({"schema": 3}, "schema"),
+        ({"schema": None}, "schema"),
         ({"shape": 7}, "damaged"),
         (sizes(dim=SHAPE.dim + 1), "damaged"),
         (sizes(dim=0), "damaged"),

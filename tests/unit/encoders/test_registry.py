@@ -58,7 +58,7 @@ def test_lite_has_no_fp8():
         UsageError, match="lite cannot be computed in fp8: use --precision fp32 or bf16"
     ):
         checked_precision([], choices[1], [gpu], [lite], print)
-    with pytest.raises(ModelError, match=r"is a nucleotide model .* but a protein model is needed"):
+    with pytest.raises(ModelError, match=r"is a nucleotide model, not a protein model"):
         locate("lite", "protein")
 
 

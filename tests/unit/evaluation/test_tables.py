@@ -206,5 +206,5 @@ def test_what_cannot_be_used_is_counted(joined) -> None:
     assert joined(LABELS, FRAMES).rows.length.isna().all()
     trained = joined("record\tlabel\tpart\na\tvirus\ttrain\nb\tothers\ttest\n").counts
     assert trained["rows_of_the_training_part"] == 1
-    with pytest.raises(InputError, match=r"of 4 rows none has a label"):
+    with pytest.raises(InputError, match="no row with a label"):
         joined("record\tlabel\nq\tvirus\n")

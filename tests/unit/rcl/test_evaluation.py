@@ -25,7 +25,7 @@ class Known:
     label, encoding, sha256, rule = "known", "onehot", "", RULE
 
     def __init__(self, shift=0, noise=0.0, blind=()):
-        self.shift, self.noise, self.blind = shift, noise, blind
+        self.shift, self.noise, self.blind, self.model = shift, noise, blind, self
 
     def find(self, sequences):
         random = np.random.default_rng(len(sequences))

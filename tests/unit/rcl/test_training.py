@@ -14,7 +14,6 @@ from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
 from virnucpro.rcl.settings import training_settings
 from virnucpro.rcl.training import IGNORED, RclTrainingPlan, epoch_batches
 from virnucpro.store.disk import Disk
-from virnucpro.training.loop import cosine_rate
 from virnucpro.training.processes import train_on
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 
@@ -150,5 +149,5 @@ def test_rates(plan):
         loop.savepoint.history.append({"f1": value})
         rates.append(loop.rate(0))
     assert rates == [1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5]
-    assert cosine_rate(1.0, 1, 20) == 1.0
-    assert cosine_rate(1.0, 20, 20) == pytest.approx(0, abs=1e-12)
+    loop = plan(made(scheduler="cosine", epochs=20, learning_rate=1.0), "other").loop(ALONE)
+    assert [loop.rate(n) for n in (0, 1, 20)] == pytest.approx([0.02, 1.0, 0], abs=1e-12)

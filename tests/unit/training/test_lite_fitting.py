@@ -187,7 +187,7 @@ def test_without_validation_and_without_a_label(tmp_path):
     empty = make_records(tmp_path / "empty", genomes=(0, 1, 1), codons=300)
     with pytest.raises(InputError, match="no others records of 300 bases to train on"):
         fit(empty, tmp_path / "none")
-    with pytest.raises(UsageError, match="is not a data set"):
+    with pytest.raises(UsageError, match="train prepare makes it"):
         fit(Dataset(tmp_path / "nowhere"), tmp_path / "none")
     frames = make_dataset(tmp_path / "frames", genomes=(1, 0, 0), codons=300)
     with pytest.raises(UsageError, match="--content records"):

@@ -39,9 +39,3 @@ def test_dropout():
     assert torch.allclose(none, network.output_layer.bias.expand(2000, 2))
     normal = F.batch_norm(network.hidden_layer(x), None, None, training=True)
     assert torch.allclose(kept, network.output_layer(F.relu(normal) * 2), atol=1e-5)
-
-
-def test_rates():
-    assert [TrainingSettings().rate(p) for p in (0, 9.9, 10, 25)] == pytest.approx(
-        [2e-4, 2e-4, 2e-4 * 0.85, 2e-4 * 0.85**2]
-    )

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from virnucpro.classifier.files import Classifier, classifier_to_bytes, inspect_classifier
+from virnucpro.classifier.files import (
+    ClassifierMetadata,
+    build_classifier,
+    classifier_to_bytes,
+    inspect_classifier,
+)
 from virnucpro.classifier.fit import entry_of
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, ModelError, UsageError
@@ -29,7 +34,7 @@ from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
 from virnucpro.training.classifier.features import FeatureReader, PartFeatures, find_features
-from virnucpro.training.classifier.trainer import EPS, TrainingPlan, TrainingSettings
+from virnucpro.training.classifier.trainer import TrainingPlan, TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset, Part
 from virnucpro.training.run import TrainingFiles, begin_training, how_to_predict, run_training
 from virnucpro.training.savepoint import Savepoint
@@ -55,13 +60,12 @@ def fit_classifier(
     if output.suffix != ".safetensors" or output.is_dir():
         raise UsageError(f"--output {output}: name a file whose name ends in .safetensors")
     disk, dataset, output = Disk(), Dataset(folder.absolute()), output.absolute()
-    place = output.parent
     files = TrainingFiles(
         f"the training of {output.name}",
-        place,
+        output.parent,
         (output.with_suffix(".md"), output),
-        checkpoint_folder(place) / f"{output.name}.training.pt",
-        lock_file(place, output.name),
+        checkpoint_folder(output.parent) / f"{output.name}.training.pt",
+        lock_file(output.parent, output.name),
         option="--output",
     )
     records = _embedding_records(dataset)
@@ -89,10 +93,7 @@ def fit_classifier(
         parts = {part: find_features(dataset, part) for part in PARTS if dataset.shards(part)}
         train, validation = parts["train"], parts["validation"]
         if not 0 < train.labels.mean() < 1 or not 0 < validation.labels.mean() < 1:
-            raise InputError(
-                "train or validation has frames of one class only: prepare the data with more "
-                "genomes of the other class"
-            )
+            raise InputError("train or validation has one class only: prepare more genomes")
         plan = TrainingPlan(settings, train, validation, files.savepoint)
         sizes = ", ".join(f"{part} {len(features):,}" for part, features in parts.items())
         show(Notice("info", f"frames: {sizes}; {train.width:,} values each"))
@@ -113,10 +114,7 @@ def _embedding_records(dataset: Dataset) -> Mapping[str, Mapping[str, Json]]:
         if not dataset.shards(part):
             if part == "test":
                 continue
-            raise UsageError(
-                f"{dataset.root} has no frames of part {part}, which training needs: prepare it "
-                f"with more genomes, or a larger --validation"
-            )
+            raise UsageError(f"{dataset.root} has no frames of {part}: prepare more genomes")
         try:
             records[part] = record = parse_json(dataset.layout(part).run_json.read_bytes())
             models = [record["models"][molecule]["sha256"] for molecule in MOLECULES]
@@ -124,10 +122,7 @@ def _embedding_records(dataset: Dataset) -> Mapping[str, Mapping[str, Json]]:
         except (OSError, ValueError, LookupError, TypeError):
             ways.append([None])
     if ways[0][0] != sha256_of(dataset.description_file) or any(way != ways[0] for way in ways):
-        raise UsageError(
-            f"{dataset.root} has no features of all parts that belong to this data set, made with "
-            f"the same models: make them with virnucpro train embed {dataset.root}"
-        )
+        raise UsageError(f"not embedded as a whole: use virnucpro train embed {dataset.root}")
     return records
 
 
@@ -141,7 +136,8 @@ def _write_results(
     disk: Disk,
 ) -> list[str]:
     """Fit the temperature, measure, write model card and classifier, and say what came out."""
-    settings, network, (card, output) = plan.settings, Classifier(point.best, EPS), files.results
+    settings, (card, output) = plan.settings, files.results
+    network = build_classifier(point.best, ClassifierMetadata(), output)
     margins = {}
     for part, features in parts.items():
         if part != "train":

@@ -41,13 +41,6 @@ class TrainingSettings:
     seed: int = 42  # of first weights, order and dropout
     precision: str = "fp32"  # of the matrix products; all else is fp32
 
-    def rate(self, epochs: float) -> float:
-        """Return the learning rate after so many ``epochs``."""
-        return self.learning_rate * STEP_FACTOR ** (int(epochs) // STEP_EPOCHS)
-
-
-EPS = 1e-5  # torch's default for batch normalisation
-
 
 class ClassifierNetwork(nn.Module):
     """Linear layer, batch normalisation, ReLU, dropout, linear layer."""
@@ -154,7 +147,7 @@ class ClassifierLoop(TrainingLoop):
 
     def rate(self, epochs: float) -> float:
         """Return the learning rate after so many epochs."""
-        return self._settings.rate(epochs)
+        return self._settings.learning_rate * STEP_FACTOR ** (int(epochs) // STEP_EPOCHS)
 
     def step(self, number: int, content: FrameBatch) -> torch.Tensor:
         """Train on one batch, and return the sum of the losses of this process."""

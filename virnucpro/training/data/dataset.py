@@ -94,10 +94,7 @@ class Dataset:
         try:
             return upgraded("data set", parse_json(path.read_text(encoding="utf-8")), path)
         except OSError as error:
-            raise UsageError(
-                f"{self.root} is not a data set ({path.name}: {error.strerror}): make one with "
-                f"virnucpro train prepare"
-            ) from error
+            raise UsageError(f"{path} is not there: virnucpro train prepare makes it") from error
         except (ValueError, ResumeRefusedError) as error:
             raise InputError(f"{path} is damaged, or newer than this program: {error}") from error
 
@@ -109,10 +106,7 @@ class Dataset:
     def require_content(self, content: Content) -> None:
         """Check that the parts hold what a command reads."""
         if self.content != content:
-            raise UsageError(
-                f"{self.root} is a data set of {self.content}, and this command reads {content}: "
-                f"make another one with virnucpro train prepare TABLE --content {content}"
-            )
+            raise UsageError(f"{self.root} has {self.content}: prepare it with --content {content}")
 
     def lengths(self) -> tuple[int, ...]:
         """Return the chunk lengths in bases. The first is what a classifier expects by default."""

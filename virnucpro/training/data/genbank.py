@@ -69,9 +69,7 @@ def read_genbank(path: Path) -> Iterator[GenomeRecord]:
             if not records:
                 raise ValueError("there is no record in it")
         except (ValueError, AssertionError, IndexError) as error:
-            raise InputError(
-                f"{path} is damaged {after} ({error}); copy or download the file again"
-            ) from error
+            raise InputError(f"{path} is damaged {after} ({error}): copy it again") from error
         yield from records
         after = f"after record {records[-1].id}"
 

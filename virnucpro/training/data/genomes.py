@@ -70,8 +70,7 @@ def survey_genomes(
             if row and not taxon:
                 raise InputError(
                     f"{table}: line {row.line}: {'taxon' if genome else 'genome'} finds no name in "
-                    f"the header '{shortened(header)}' of {path}: correct the pattern, or leave "
-                    f"these records to another row with match"
+                    f"the header '{shortened(header)}' of {path}"
                 )
             if row:
                 unused.discard(row.line)
@@ -93,10 +92,7 @@ def survey_genomes(
                 }
             )
         if unused:
-            raise InputError(
-                f"{table}: line {min(unused)}: the row of {rows[0].file} is for no record of it: "
-                f"it matches none, or earlier rows take them all"
-            )
+            raise InputError(f"{table}: line {min(unused)}: no record is left for this row")
         progress.advance(1)
     return pd.DataFrame(found)
 

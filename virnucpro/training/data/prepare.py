@@ -149,11 +149,7 @@ def _written(
             progress.begin("cutting chunks, finding open frames", bases)
             frames = cut_genomes(chosen, settings.lengths, spool, progress)
             if frames.empty:
-                raise InputError(
-                    f"{settings.table}: no genome has an open frame in a chunk of "
-                    f"{', '.join(map(str, settings.lengths))} bases: try a smaller "
-                    f"--expected-length"
-                )
+                raise InputError(f"{settings.table}: no genome has an open frame in a chunk")
             owners = records.loc[frames["number"], ["part", "group", "label"]]
             frames[["part", "group"]] = owners[["part", "group"]].to_numpy()
             frames["virus"] = owners["label"].to_numpy() == "virus"

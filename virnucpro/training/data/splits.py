@@ -35,10 +35,7 @@ def check_genomes(table: Path, records: pd.DataFrame) -> None:
         if (counts > 1).any():
             genome = counts.idxmax()
             first, second, *_ = used.loc[used["genome"] == genome, column].unique()
-            raise InputError(
-                f"{table}: genome {genome!r} has {column} {first!r} by one record and {second!r} "
-                f"by another: correct the patterns, or give it two names with genome"
-            )
+            raise InputError(f"{table}: genome {genome!r} has {column} {first!r} and {second!r}")
 
 
 def assign_parts(records: pd.DataFrame, *, test: float, validation: float, seed: int) -> None:

@@ -258,11 +258,6 @@ def read_mask(path: Path, dataset: Dataset) -> MaskedRegions:
             continue
         first, last = (int(end) if end.isdecimal() else 0 for end in ends)
         if not 1 <= first <= last <= bases:
-            raise row_error(
-                path,
-                line,
-                f"bases {ends[0]} to {ends[1]} are not in a record {record!r} of the training "
-                f"part of {dataset.root}",
-            )
+            raise row_error(path, line, f"bases {ends[0]} to {ends[1]} are not in {record!r}")
         regions[record].append((first - 1, last, group))
     return dict(regions)

@@ -130,10 +130,7 @@ class LiteLoop(TrainingLoop):
         model = LiteModel(settings)
         if plan.start is not None:
             if plan.start.shape != settings.shape:
-                raise ModelError(
-                    f"the encoder to start from has other sizes ({plan.start.shape}) than the one "
-                    f"to be trained ({settings.shape})"
-                )
+                raise ModelError(f"the encoder to start from has other sizes: {plan.start.shape}")
             model.encoder.load_state_dict(plan.start.state_dict())
         decayed: list[nn.Parameter] = []  # matrices and kernels; it would distort scales
         others: list[nn.Parameter] = []
