@@ -161,7 +161,7 @@ def main() -> int:
     folder = Path(sys.argv[1])
     source, layout = make_legacy(folder)
     shutil.copytree(layout.root, folder / "pristine")
-    features = [path for molecule in MOLECULES for path in layout.folder(molecule).glob("*.pt")]
+    features = [path for molecule in MOLECULES for path in layout.folders[molecule].glob("*.pt")]
     undisturbed = predict(source, layout.root, resume=True)
     expected, failed = results(layout), 0
     for at in count(1, 5):

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from sklearn.linear_model import LogisticRegression
 
 from virnucpro.encoders.lite import LITE, LiteEncoder, read_lite
-from virnucpro.io.records import read_records
+from virnucpro.io.records import Records
 from virnucpro.stages import kinds
 from virnucpro.store.disk import sha256_of
 from virnucpro.training.data.dataset import Dataset
@@ -54,7 +54,7 @@ def print_figures(pieces: Path) -> None:
     print("|---|---|---|---|---|---|---|")
     for length in (150, 300, 500, 2100, 5000):
         answers: dict[tuple[bool, bool], list[str]] = {}
-        for record in read_records(pieces / f"pieces_{length}.fa"):
+        for record in Records(pieces / f"pieces_{length}.fa"):
             row: Row = labels[record.id]
             if row["label"] == "virus" and not EITHER.search(row["group"]):
                 key = row["group"].startswith("outside"), bool(PHAGES.search(row["group"]))

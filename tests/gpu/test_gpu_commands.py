@@ -85,7 +85,7 @@ def test_killed_and_resumed_it_is_the_same_to_the_byte(
     assert not killed.run_json.exists(), "it was at its end before it could be killed"
     assert start(killed, "--resume").wait(300) == 0
     assert contents(killed) == contents(whole)
-    assert sum(1 for _ in read_fasta(whole.frames("protein"))) >= records
+    assert sum(1 for _ in read_fasta(whole.frames["protein"])) >= records
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -86,12 +86,8 @@ def _carry_out(
     """Take all samples through their stages, in groups."""
     usable: list[tuple[Sample, PredictionRequest]] = []
     for sample in samples:
-        own = replace(
-            request,
-            source=sample.file,
-            mates=sample.mates,
-            output_dir=folder.sample(sample.name),
-        )
+        place = folder.sample(sample.name)
+        own = replace(request, source=sample.file, mates=sample.mates, output_dir=place)
         with _failing(sample, emit, (*OF_A_SAMPLE, OutputError)):  # its folder is not writable
             check_input(own)
             usable.append((sample, own))

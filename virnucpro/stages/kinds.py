@@ -43,7 +43,9 @@ class VirusKinds:
         """Return the kinds of records, each from its windows (:func:`windows`)."""
         embedded = self._encoder.encode([each for own in records for each in own], lambda *_: None)
         log_odds = (self._bias + embedded.mv(self._weights)).split([*map(len, records)])
-        return [_kind(float(own.mean())) if len(own) else UNSURE for own in log_odds]
+        means = [float(own.mean()) if len(own) else 0.0 for own in log_odds]
+        kinds = [PHAGE if mean > 0 else EUKARYOTIC for mean in means]
+        return [k if abs(m) >= CERTAIN else UNSURE for k, m in zip(kinds, means, strict=True)]
 
 
 def windows(sequences: Sequence[str]) -> list[str]:
@@ -56,9 +58,3 @@ def windows(sequences: Sequence[str]) -> list[str]:
     ]
     chosen = places[:: -(-len(places) // MOST_WINDOWS) or 1]
     return [text[start:stop] for text, start, stop in chosen]
-
-
-def _kind(log_odds: float) -> str:
-    if abs(log_odds) < CERTAIN:
-        return UNSURE
-    return PHAGE if log_odds > 0 else EUKARYOTIC
