@@ -91,11 +91,7 @@ def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
     by_file = [n for n, stage in enumerate(stages) if stage.by_file() is not None]
     while window := next_window(runs):
         for position in by_file:
-            if stages[position].runs_on == "worker":
-                carry_out_stage(list(window), position, executor, workers.show, window)
-                continue
-            for run in window:
-                carry_out_stage([run], position, executor, workers.show, window)
+            carry_out_stage(list(window), position, executor, workers.show, window)
         for run, files in window.items():
             drop_features(run, files)
     for run in runs:
@@ -191,7 +187,8 @@ def carry_out_stage(
         run.computed[stage.name] += 1
         if waited := result.figures.host_wait_seconds:
             run.host_wait[stage.name] += waited
-    elapsed, total = time.perf_counter() - started, weights.total()
+    elapsed = time.perf_counter() - started
+    total = weights.total()
     for run, weight in weights.items():
         run.seconds[stage.name] += elapsed * (weight / total if total else 1 / len(runs))
     for task in planned:
@@ -256,8 +253,9 @@ def files_to_score(run: Run, emit: Emit) -> list[int] | None:
     files = proved = embedded = set(range(1, len(run.frames) + 1))
     for stage in run.stages:
         if own := stage.by_file():
-            embedded, last, tasks = proved, stage, own.plan(run.ledger)
+            embedded, tasks = proved, own.plan(run.ledger)
             proved = {number for number in proved if not run.ledger.check(tasks[number - 1])}
+            last = stage
     pending = sorted(files - proved)
     if embedded == files and not run.ledger.check(*last.plan(run.ledger)):
         pending = []  # the table of predictions itself is proved
@@ -318,7 +316,8 @@ def next_window(runs: Sequence[Run]) -> dict[Run, list[int]]:
 
 def drop_features(run: Run, files: Sequence[int]) -> None:
     """Remove the features of scored split files, but for files of which a sequence failed."""
-    receipts, removed = run.ledger.receipts, []
+    receipts = run.ledger.receipts
+    removed = []
     for number in files:
         paths = map(receipt_beside, _features(run.layout, number))
         of_file = [(path, receipts[path]) for path in paths if path in receipts]

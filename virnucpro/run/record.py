@@ -130,10 +130,9 @@ def update_failure_table(
             else:
                 make_way(path, disk)
         for failure in failures:
-            cells = {name: getattr(failure, name) for name in ("file", "stage", "error", "message")}
-            cells = {name: " ".join(text.split()) for name, text in cells.items()}
-            ids = ",".join(failure.ids)
-            rows.append(FAILURES.line(input=label, **cells, sequences=ids))
+            names = ("file", "stage", "error", "message")
+            cells = {name: " ".join(getattr(failure, name).split()) for name in names}
+            rows.append(FAILURES.line(input=label, **cells, sequences=",".join(failure.ids)))
         if rows:
             # A file name may hold bytes that are not text.
             text = "".join([FAILURES.header, *rows])

@@ -73,9 +73,9 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
         ledger.removed = frozenset()  # these files are needed again
         stages, todo, failed = _stages(layout, ledger, listed["stages"])
     if owner is None:
-        status["state"] = "interrupted" if todo or not stages else "finished"
-        if failed and all(row["embeds"] for row in todo):
-            status["state"] = "partial"
+        is_partial = failed and all(row["embeds"] for row in todo)
+        state = "interrupted" if todo or not stages else "finished"
+        status["state"] = "partial" if is_partial else state
     status |= {"input": earlier and earlier.source, "stages": stages, "failed": failed}
     known = [row["seconds_left"] for row in stages if row["embeds"]]
     seconds = sum(known) if known and None not in known else None
@@ -125,9 +125,8 @@ def _stages(
                 failed.append({**facts, "message": failure.message, "sequences": len(failure.ids)})
             present = sum(file.rows for file in receipt.outputs)
             done += min(count, present)
-            if receipt.seconds > 0:
-                timed += present
-                seconds += receipt.seconds
+            timed += present if receipt.seconds > 0 else 0
+            seconds += receipt.seconds
         row |= {"files_done": len(tasks) - len(row["missing"]), "files": len(tasks)}
         if stage["embeds"]:
             total = sum(tasks.values())

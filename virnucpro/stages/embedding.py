@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
@@ -219,11 +219,9 @@ class EmbeddingSession(Session):
 
     def _discard_prepared(self) -> None:
         """End the thread that makes batches which nobody will compute."""
-        if self._prepared is not None:
-            future, self._prepared = self._prepared[1], None
-            wait([future])
-            if not future.exception() and (batches := future.result()[2]):
-                batches.rest.close()
+        batches, self._prepared = self._following(), None
+        if batches is not None:
+            batches.rest.close()
 
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
         """Embed a file; what is returned checks the embeddings, and writes them but for a trial.

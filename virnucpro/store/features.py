@@ -106,9 +106,10 @@ def load_features(path: Path, kind: Kind, *, mapped: bool = False) -> Features:
     document = _unpickled(path, mapped)
     if not isinstance(document, Mapping) or not {_ID_KEY[kind], "data"} <= set(document):
         raise DamagedFeaturesError(f"{path.name} is not a file of {kind} features")
-    ids, data = document[_ID_KEY[kind]], document["data"]
+    ids = document[_ID_KEY[kind]]
     if not isinstance(ids, list) or not all(isinstance(i, str) for i in ids):
         raise DamagedFeaturesError(f"{path.name} has ids that are not text")
+    data = document["data"]
     if isinstance(data, list):
         data = _stacked(data, ids, path.name)
     if not isinstance(data, torch.Tensor) or data.dim() != 2 or data.shape[0] != len(ids):
