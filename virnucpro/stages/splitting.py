@@ -29,7 +29,7 @@ from virnucpro.store.disk import sha256_of
 from virnucpro.tables import COPIES
 
 DIGEST_BYTES = 16  # two different ones among 1e9 are equal with a probability of 1e-21
-SORTED_AT_A_TIME = 1 << 21  # digests; sorting takes 90 bytes for each of them
+SORTED_AT_A_TIME = 1 << 20  # digests; sorting takes 90 bytes for each of them
 
 
 def first_places(digests: bytearray) -> npt.NDArray[np.uint32]:

@@ -52,8 +52,10 @@ class StepScreen(ProgressScreen):
                 epoch, epochs = int(row["epoch"]), int(row["epochs"])
                 shown = (f"{t} {row[name]:.4f}" for name, t in TITLES.items() if name in row)
                 left = clock_time(row["seconds"] * (epochs - epoch))  # it may stop earlier
-                text = f"epoch {epoch} of at most {epochs}: {', '.join(shown)}; best so far: epoch"
-                self.notice(Notice("info", f"{text} {best}; at most {left} to the end"))
+                self.info(
+                    f"epoch {epoch} of at most {epochs}: {', '.join(shown)}; best so far: epoch "
+                    f"{best}; at most {left} to the end"
+                )
 
     def end(self) -> None:
         """End the step, and say how long it took if it took long."""

@@ -108,6 +108,10 @@ class ProgressScreen(ABC):
             self.say(notice.message)
         self.log.line(f"{notice.level}: {notice.message}")
 
+    def info(self, message: str) -> None:
+        """Print a sentence and write it to the log."""
+        self.notice(Notice("info", message))
+
     def warn(self, message: str) -> None:
         """Print a warning and write it to the log."""
         self.notice(Notice("warning", message))

@@ -34,14 +34,10 @@ def task(layout: Layout) -> Task:
 def _carry_out(
     task: Task, layout: Layout, *failures: FailedSequences, rows: bytes = b"rows"
 ) -> None:
-    ledger = _ledger(layout)
+    ledger = Ledger(layout)
     ledger.reopen(task)
     output = Disk().save(task.outputs[0], rows, 1)
     ledger.accept(TaskResult(task, (output,), TaskFigures(failures=failures)))
-
-
-def _ledger(layout: Layout) -> Ledger:
-    return Ledger(layout)
 
 
 DAMAGES: list[tuple[str, Callable[[Path], object], str]] = [
@@ -69,7 +65,7 @@ def test_damage_is_noticed_with_its_reason(
 ) -> None:
     _carry_out(task, layout)
     damage(layout.root)
-    assert reason in _ledger(layout).check(task)
+    assert reason in Ledger(layout).check(task)
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../outside"])
@@ -78,10 +74,10 @@ def test_a_receipt_never_points_outside(task: Task, layout: Layout, name: str) -
     document = unsealed(task.receipt.read_bytes())
     document["outputs"][0]["path"] = name
     task.receipt.write_bytes(sealed(document))
-    assert _ledger(layout).check(task).startswith("no proof")
+    assert Ledger(layout).check(task).startswith("no proof")
     task.receipt.write_bytes(sealed(document | {"schema": 99, "producer": "virnucpro 9"}))
     with pytest.raises(ResumeRefusedError, match=r"newer version of the program .virnucpro 9."):
-        _ledger(layout).check(task)
+        Ledger(layout).check(task)
 
 
 @pytest.mark.parametrize(
@@ -106,22 +102,22 @@ def test_the_fingerprint_has_what_decides_the_answer(
 
 def test_what_failed_last_time_is_stale(task: Task, layout: Layout) -> None:
     _carry_out(task, layout, FailedSequences("E", "m", ("a", "b")))
-    assert _ledger(layout).check(task) == "2 sequences failed last time"
+    assert Ledger(layout).check(task) == "2 sequences failed last time"
 
 
 def test_removed_files_stay_proved_until_they_are_needed(task: Task, layout: Layout) -> None:
     _carry_out(task, layout)
-    ledger = _ledger(layout)
+    ledger = Ledger(layout)
     assert not ledger.check(task)
     ledger.remove(ledger.receipts.items())
     assert not task.outputs[0].exists()
     assert not task.receipt.exists()
-    again = _ledger(layout)
+    again = Ledger(layout)
     assert again.removed
     assert not again.check(task)
     again.forget_removed()
     assert again.check(task)
-    assert _ledger(layout).check(task)
+    assert Ledger(layout).check(task)
 
 
 @pytest.mark.parametrize("damaged", [0, 1])
@@ -130,15 +126,15 @@ def test_receipts_of_whole_stages_stand_in_one_file_and_its_copy(
 ) -> None:
     whole = replace(task, stage="consensus", receipt=layout.receipt("consensus"))
     output = Disk().save(whole.outputs[0], b"rows", 1)
-    ledger = _ledger(layout)
+    ledger = Ledger(layout)
     ledger.reopen(whole)
     ledger.accept(TaskResult(whole, (output,)))
     assert not whole.receipt.exists()
-    assert not _ledger(layout).check(whole)
+    assert not Ledger(layout).check(whole)
     layout.receipt_files[damaged].write_bytes(b"{")
-    assert not _ledger(layout).check(whole)
+    assert not Ledger(layout).check(whole)
     layout.receipt_files[1 - damaged].unlink()
-    assert _ledger(layout).check(whole) == UNFINISHED
+    assert Ledger(layout).check(whole) == UNFINISHED
 
 
 def test_receipts_of_an_older_schema_are_refused(layout: Layout) -> None:
