@@ -39,8 +39,7 @@ def calls(layout: Layout) -> list[str]:
 
 def contents(layout: Layout) -> dict[str, bytes]:
     """Features and results; not the records of times and processes."""
-    folders = [*layout.folders.values(), layout.merged_folder]
-    paths = [path for folder in folders for path in folder.rglob("*.pt")]
+    paths = list(layout.root.glob("*_*/*.pt"))
     paths += [layout.predictions, layout.consensus, layout.contigs_table]
     paths += [layout.chunks_table, layout.virus_fasta]
     return {str(path.relative_to(layout.root)): path.read_bytes() for path in paths}

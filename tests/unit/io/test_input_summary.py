@@ -23,8 +23,7 @@ def write(folder, names):
 def test_counts(tmp_path):
     path = tmp_path / "in.fa"
     path.write_bytes(b">a\nACGU\n>b\nAC\n>c\n\n>d\nACG\n")
-    found = summarise_input(InputFiles(path))
-    assert found == InputSummary(4, 9, 4, 2, True, (), found.hashes)
+    assert summarise_input(InputFiles(path)) == InputSummary(4, 9, 4, 2, True, (), None)
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n"], ids=["1-empty", "2-blank"])
