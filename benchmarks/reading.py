@@ -23,7 +23,7 @@ from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.io.frames import chunk_id, chunk_spans, open_frames
 from virnucpro.io.input_summary import summarise_input
 from virnucpro.io.pairs import InputFiles
-from virnucpro.io.records import Record, read_records
+from virnucpro.io.records import Record, Records
 
 LENGTH = 500  # bases of a chunk, and of a read
 BATCH = 2_000  # chunks that are translated together
@@ -90,8 +90,8 @@ def bench_reading(reads: int, bases: int, folder: Path) -> None:
     with fastq.open("w") as file:
         file.writelines(f"@read{i} x\n{pool[i % 1000]}\n+\n{'I' * bases}\n" for i in range(reads))
     works: list[tuple[str, Path, Callable[[Path], object]]] = [
-        ("read_records FASTA", fasta, partial(exhaust, read_records)),
-        ("read_records FASTQ", fastq, partial(exhaust, read_records)),
+        ("Records FASTA", fasta, partial(exhaust, Records)),
+        ("Records FASTQ", fastq, partial(exhaust, Records)),
         ("summarise_input FASTA", fasta, lambda path: summarise_input(InputFiles(path))),
         ("read_fasta", fasta, partial(exhaust, read_fasta)),
     ]

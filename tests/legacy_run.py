@@ -23,7 +23,7 @@ from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.request import PredictionRequest
+from virnucpro.run.request import PredictionRequest, check_request
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
@@ -63,6 +63,7 @@ def predict(source: Path, out: Path, disk: Disk | None = None, **options: object
     shown = Shown([], Counter())
     machine = MachineSettings(device="cpu", threads=1, remove_intermediate=False)
     request = PredictionRequest(str(source), out, SCIENCE, machine, **options)  # type: ignore[arg-type]
+    check_request(request)
     run_prediction(request, shown, disk)
     return shown
 
@@ -161,7 +162,7 @@ def main() -> int:
     folder = Path(sys.argv[1])
     source, layout = make_legacy(folder)
     shutil.copytree(layout.root, folder / "pristine")
-    features = [path for molecule in MOLECULES for path in layout.folder(molecule).glob("*.pt")]
+    features = [path for molecule in MOLECULES for path in layout.folders[molecule].glob("*.pt")]
     undisturbed = predict(source, layout.root, resume=True)
     expected, failed = results(layout), 0
     for at in count(1, 5):

@@ -8,20 +8,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from virnucpro.tables import (
-    CHUNKS,
-    CONSENSUS,
-    CONTIGS,
-    COPIES,
-    DESCRIBED,
-    FAILURES,
-    FRAMES,
-    PREDICTIONS,
-    RECORDS,
-    REGIONS,
-    SAMPLES,
-    VIRUS,
-)
+import virnucpro.tables as tables
 
 Molecule = Literal["nucleotide", "protein"]
 MOLECULES: tuple[Molecule, Molecule] = ("nucleotide", "protein")
@@ -112,7 +99,7 @@ class OutputFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.failed_table = root / FAILURES.place("")
+        self.failed_table = root / tables.FAILURES.place("")
         self.checkpoints = checkpoint_folder(root)
         self.runs = self.checkpoints / "runs"  # a folder for each run, with its STEM as name
         self.failed_lock = lock_file(root, self.failed_table.name)
@@ -124,7 +111,7 @@ class SamplesFolder(OutputFolder):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.summary_table = root / SAMPLES.place("")
+        self.summary_table = root / tables.SAMPLES.place("")
         self.overview = root / "samples_overview.html"  # with links to the reports of all samples
         # Held by the command, and there since the first one with several inputs.
         self.lock = lock_file(root, self.summary_table.name)
@@ -144,13 +131,17 @@ class Layout(OutputFolder):
         self.chunk_length = chunk_length
         self.chunked = root / f"{stem}_chunked{chunk_length}.fa"  # all chunks
         self.stem = stem  # the name of the run, which begins the names of its files
+        # All open frames, and the folders of split files and features, by molecule.
+        files = {"nucleotide": f"{stem}_nucleotide.fa", "protein": f"{stem}_protein.faa"}
+        self.frames = {molecule: root / files[molecule] for molecule in MOLECULES}
+        self.folders = {molecule: root / f"{stem}_{molecule}" for molecule in MOLECULES}
         self.merged_folder = root / f"{stem}_merged"  # merged features and predictions
-        self.predictions = root / PREDICTIONS.place(stem)
-        self.consensus = root / CONSENSUS.place(stem)
-        self.chunks_table = root / CHUNKS.place(stem)
-        self.contigs_table = root / CONTIGS.place(stem)
-        self.virus_table = root / VIRUS.place(stem)
-        self.described_table = root / DESCRIBED.place(stem)
+        self.predictions = root / tables.PREDICTIONS.place(stem)
+        self.consensus = root / tables.CONSENSUS.place(stem)
+        self.chunks_table = root / tables.CHUNKS.place(stem)
+        self.contigs_table = root / tables.CONTIGS.place(stem)
+        self.virus_table = root / tables.VIRUS.place(stem)
+        self.described_table = root / tables.DESCRIBED.place(stem)
         self._results = {suffix: root / f"{stem}_{suffix}" for suffix in RESULT_SUFFIXES}
         result = self._results
         # The records classified as viral, and the viral regions of others; the input decides which.
@@ -160,7 +151,7 @@ class Layout(OutputFolder):
         self.virus_mates_fasta = result["virus_1.fna"], result["virus_2.fna"]
         self.virus_reads = (self.virus_fastq, *self.virus_mates_fastq, *self.virus_mates_fasta)
         self.virus_genes = result["virus_genes.gff3"], result["virus_genes.faa"]
-        self.regions_table = root / REGIONS.place(stem)
+        self.regions_table = root / tables.REGIONS.place(stem)
         self.regions_bed = result["regions.bed"]
         self.regions_gff3 = result["regions.gff3"]
         self.run_json = result["run.json"]
@@ -179,28 +170,19 @@ class Layout(OutputFolder):
         self.run_state = self.state / "run.json"  # everything that decides the results
         self.stage_list = self.state / "stages.json"  # for ``status``
         self.log = self.state / "run.log"
-        self.records_table = root / RECORDS.place(stem)
-        self.frames_table = root / FRAMES.place(stem)
-        self.copies_table = root / COPIES.place(stem)
+        self.records_table = root / tables.RECORDS.place(stem)
+        self.frames_table = root / tables.FRAMES.place(stem)
+        self.copies_table = root / tables.COPIES.place(stem)
         # Receipts of stages with one task and of removed files: two files with the same content.
         self.receipt_files = self.state / "receipts.json", self.state / "receipts.copy.json"
 
-    def frames(self, molecule: Molecule) -> Path:
-        """All open frames, as nucleotides or as proteins."""
-        suffix = ".fa" if molecule == "nucleotide" else ".faa"
-        return self.root / f"{self.stem}_{molecule}{suffix}"
-
-    def folder(self, molecule: Molecule) -> Path:
-        """Split files and features of one molecule."""
-        return self.root / f"{self.stem}_{molecule}"
-
     def split(self, molecule: Molecule, number: int) -> Path:
         """The ``number``-th (from 1) split file."""
-        return self.folder(molecule) / f"output_{number}.fa"
+        return self.folders[molecule] / f"output_{number}.fa"
 
     def features(self, molecule: Molecule, number: int | str) -> Path:
         """Embeddings of a split file; ``number`` may be a placeholder."""
-        return self.folder(molecule) / f"output_{number}_{FEATURE_SUFFIX[molecule]}.pt"
+        return self.folders[molecule] / f"output_{number}_{FEATURE_SUFFIX[molecule]}.pt"
 
     def merged(self, number: int | str) -> Path:
         """Both embeddings of a split file side by side; ``number`` may be a placeholder."""
@@ -210,9 +192,9 @@ class Layout(OutputFolder):
         """Scores of a split file, in a run that does not keep features."""
         return self.merged_folder / f"output_{number}_scores.pt"
 
-    def score_files(self) -> list[Path]:
-        """Every such file that exists; there are none after the end of a run."""
-        return sorted(self.merged_folder.glob("output_*_scores.pt"))
+    def has_scores(self) -> bool:
+        """Return whether there is such a file; there is none after the end of a run."""
+        return any(self.merged_folder.glob("output_*_scores.pt"))
 
     def result(self, suffix: str) -> Path:
         """Return the path of ``STEM_suffix`` in the output directory.
@@ -228,15 +210,10 @@ class Layout(OutputFolder):
         """Name of the receipt of a stage with one task, which stands in ``receipt_files``."""
         return self.state / f"{stage}.done"
 
-    def feature_files(self) -> list[Path]:
-        """Every feature and part file that exists, merged ones too."""
-        folders = [*(self.folder(molecule) for molecule in MOLECULES), self.merged_folder]
-        return [path for folder in folders for path in folder.rglob("*.pt")]
-
     def top_files(self) -> list[Path]:
         """The files of this run in the output directory itself, except chunks of other lengths."""
         return [
-            *(self.frames(molecule) for molecule in MOLECULES),
+            *self.frames.values(),
             self.chunks_table,
             self.contigs_table,
             self.virus_table,
@@ -258,7 +235,7 @@ class Layout(OutputFolder):
         return existing_paths(
             *self.chunked_files(),
             *self.top_files(),
-            *(self.folder(molecule) for molecule in MOLECULES),
+            *self.folders.values(),
             self.merged_folder,
             self.state,
         )
@@ -272,7 +249,7 @@ class ShardLayout(Layout):
         features = [
             path
             for molecule, suffix in FEATURE_SUFFIX.items()
-            for path in sorted(self.folder(molecule).glob(f"output_*_{suffix}.*"))
+            for path in sorted(self.folders[molecule].glob(f"output_*_{suffix}.*"))
         ]
         return existing_paths(*features, self.merged_folder, self.run_json, self.state)
 

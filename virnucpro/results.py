@@ -81,15 +81,10 @@ class Rows(Iterable[Row], Generic[Row]):
         return frame.astype({column.name: types[column.type] for column in self.table.columns})
 
 
-class RunSummary(
-    Struct,
-    frozen=True,
-    rename={
-        "scored": "records_scored",
-        "unscored": "records_unscored",
-        "failures": "records_with_failures",
-    },
-):
+_COUNTS = {"scored": "records_scored", "unscored": "records_unscored"}
+
+
+class RunSummary(Struct, frozen=True, rename=_COUNTS | {"failures": "records_with_failures"}):
     """What came out of a prediction.
 
     Attributes:
@@ -228,7 +223,7 @@ def open_run(folder: str | PathLike[str], stem: str | None = None) -> Prediction
     Raises:
         UsageError: there is no such run, or there are several and none was named.
     """
-    return _chosen(_runs(PredictionRun, folder), stem)
+    return _chosen(open_runs(folder), stem)
 
 
 def open_runs(folder: str | PathLike[str]) -> list[PredictionRun]:

@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from virnucpro.encoders.lite_network import UNKNOWN, base_numbers
 from virnucpro.io.frames import chunk_spans
-from virnucpro.io.records import read_records
+from virnucpro.io.records import Records
 from virnucpro.training.data.dataset import Dataset
 from virnucpro.training.lite.genomes import GenomeSet, genome_set, measured_windows
 
@@ -55,7 +55,7 @@ def model_for(genomes: GenomeSet, length: int) -> Pipeline:
 def measure(model: Pipeline, path: Path, labels: dict[str, bool], length: int) -> tuple[float, int]:
     """Return AUROC and number of the pieces in ``path``."""
     scores, virus = [], []
-    for record in read_records(path):
+    for record in Records(path):
         chunks = [record.sequence[a:b] for a, b in chunk_spans(len(record.sequence), length)]
         shares = np.concatenate([word_shares(base_numbers([chunk])) for chunk in chunks])
         scores.append(float(model.decision_function(shares).mean()))

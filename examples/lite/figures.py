@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from virnucpro.io.records import read_records
+from virnucpro.io.records import Records
 from virnucpro.metrics.classification import auroc
 
 LENGTHS = (150, 300, 500, 2100, 5000)
@@ -106,7 +106,7 @@ def by_group(lengths: list[Pieces]) -> Iterator[tuple[str, ...]]:
 def gc_percent(path: Path) -> dict[str, float]:
     """Return the share of G and C of every record of a file, in percent of its known bases."""
     shares = {}
-    for record in read_records(path):
+    for record in Records(path):
         counts = Counter(record.sequence.upper())
         known = sum(counts[base] for base in "ACGT")
         shares[record.id] = 100 * (counts["G"] + counts["C"]) / max(known, 1)

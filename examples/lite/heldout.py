@@ -15,7 +15,7 @@ import argparse
 from collections import defaultdict
 from pathlib import Path
 
-from virnucpro.io.records import read_records
+from virnucpro.io.records import Records
 from virnucpro.training.data.dataset import Dataset, LabelledRecord, Part
 
 LENGTHS = (150, 300, 500, 2100, 5000)
@@ -50,7 +50,7 @@ def write_mates(folder: Path) -> None:
         (folder / "mates_1.fa").open("w", encoding="utf-8") as first,
         (folder / "mates_2.fa").open("w", encoding="utf-8") as second,
     ):
-        for piece in read_records(folder / f"pieces_{FRAGMENT}.fa"):
+        for piece in Records(folder / f"pieces_{FRAGMENT}.fa"):
             first.write(f">{piece.id}\n{piece.sequence[:MATE]}\n")
             last = piece.sequence[-MATE:].translate(COMPLEMENT)[::-1]
             second.write(f">{piece.id}\n{last}\n")

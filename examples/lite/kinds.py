@@ -22,7 +22,7 @@ from sklearn.cluster import MiniBatchKMeans
 from sklearn.linear_model import LogisticRegression
 
 from virnucpro.encoders.lite import LITE, LiteEncoder, read_lite
-from virnucpro.io.records import read_records
+from virnucpro.io.records import Records
 from virnucpro.stages import kinds
 from virnucpro.store.disk import sha256_of
 from virnucpro.training.data.dataset import Dataset, Part
@@ -91,7 +91,7 @@ def print_figures(pieces: Path) -> None:
     print("|---|---|---|---|---|---|---|")
     for length in (150, 300, 500, 2100, 5000):
         answers: dict[tuple[bool, bool], list[str]] = {}
-        records = list(read_records(pieces / f"pieces_{length}.fa"))
+        records = list(Records(pieces / f"pieces_{length}.fa"))
         found = asked.of([kinds.windows([record.sequence]) for record in records])
         for record, (kind, strange) in zip(records, found, strict=True):
             row: Row = labels[record.id]

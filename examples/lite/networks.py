@@ -30,7 +30,7 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 
 from virnucpro.encoders.lite_network import UNKNOWN, base_numbers
-from virnucpro.io.records import read_records
+from virnucpro.io.records import Records
 from virnucpro.training.data.dataset import Dataset
 from virnucpro.training.lite.genomes import WindowSampler, genome_set, mutated
 from virnucpro.training.lite.trainer import LiteModel, LiteTrainingSettings
@@ -129,7 +129,7 @@ def train(network: nn.Module, dataset: Dataset, steps: int) -> None:
 def measure(network: nn.Module, path: Path, labels: dict[str, bool]) -> str:
     """Return the AUROC and the number of the pieces in ``path``, as words."""
     scores, virus = [], []
-    records = read_records(path)
+    records = Records(path)
     while batch := list(islice(records, 64)):
         numbers = torch.from_numpy(base_numbers([record.sequence for record in batch])).long()
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from outside import Row, figures, table
 
-from virnucpro.io.records import read_records
+from virnucpro.io.records import Records
 
 COMPARED = (500, 2100, 5000)  # bases
 
@@ -31,7 +31,7 @@ def write_outside(pieces: Path, work: Path) -> None:
     known = labels_of(pieces)
     for length in COMPARED:
         with (work / f"outside_{length}.fa").open("w", encoding="ascii") as stream:
-            for record in read_records(pieces / f"pieces_{length}.fa"):
+            for record in Records(pieces / f"pieces_{length}.fa"):
                 if record.id in known:
                     stream.write(f">{record.id}\n{record.sequence}\n")
 

@@ -29,7 +29,7 @@ from tests.cli.inputs import (
 from tests.forked import run_forked
 from virnucpro.errors import VirNucProError
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.request import PredictionRequest
+from virnucpro.run.request import PredictionRequest, check_request
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 
@@ -51,6 +51,7 @@ def _execute(source: Path, out: Path, disk: Disk | None = None) -> None:
     request = PredictionRequest(
         str(source), out, AnalysisSettings(model_type="toy"), MachineSettings(device="cpu")
     )
+    check_request(request)
     run_prediction(request, lambda event: None, disk)
 
 

@@ -135,8 +135,8 @@ def _links(layout: Layout) -> dict[str, Path]:
         "lock of the table": layout.failed_lock,
         "failed table": layout.failed_table,
         "a result": layout.contigs_table,
-        "frames": layout.frames("protein"),
-        "folder of features": layout.folder("protein"),
+        "frames": layout.frames["protein"],
+        "folder of features": layout.folders["protein"],
         "merged": layout.merged_folder,
     }
 

@@ -16,7 +16,7 @@ from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli.demo import example_fasta
 from virnucpro.encoders.lite import LITE
 from virnucpro.encoders.registry import locate
-from virnucpro.io.records import read_records
+from virnucpro.io.records import Records
 from virnucpro.settings import LITE_CLASSIFIER
 from virnucpro.store.disk import sha256_of
 from virnucpro.tables import CHUNKS, CONTIGS
@@ -77,7 +77,7 @@ def test_held_out_groups(genomes: Path, tmp_path: Path, length: int, least: floa
     chance, source, virus = random.Random(5), tmp_path / "pieces.fa", {}
     with source.open("w") as out:
         for file, label in HELD_OUT.items():
-            records = [r for r in read_records(genomes / file) if len(r.sequence) > length]
+            records = [r for r in Records(genomes / file) if len(r.sequence) > length]
             for number in range(PIECES * (1 if label else 3)):
                 record = chance.choice(records)
                 start = chance.randrange(len(record.sequence) - length)

@@ -97,7 +97,8 @@ def test_own_format(tmp_path):
 def test_a_newer_schema_and_a_file_that_is_replaced_meanwhile(tmp_path, monkeypatch):
     path = tmp_path / "mine.safetensors"
     path.write_bytes(with_temperature(TOY_CLASSIFIER, 1.0))
-    monkeypatch.setattr(files, "hashed", lambda _, found=hashed(path): found)
+    found = hashed(path)
+    monkeypatch.setattr(files, "hashed", lambda _: found)
     path.write_bytes(with_temperature(TOY_CLASSIFIER, 2.0))
     with pytest.raises(ModelError, match="is not the file"):
         inspect_classifier(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ class InputSummary:
     median_length: int  # rounded down
     uracil: bool  # a U was read as T
     duplicates: tuple[str, ...]  # the first ids that occur more than once, as they are repeated
+    hashes: npt.NDArray[np.int64] = field(compare=False)  # of all ids, sorted, if there are such
 
 
 def summarise_input(
@@ -42,8 +43,8 @@ def summarise_input(
         lengths.extend(record.lengths)
     if not lengths:
         raise InputError(f"{source}: no sequences; the file is empty, check what wrote it")
-    sizes = np.frombuffer(lengths, np.int64)
-    repeated = _repeated(hashes)
+    sizes, ordered = np.frombuffer(lengths, np.int64), np.sort(np.frombuffer(hashes, np.int64))
+    repeated = _repeated(ordered)
     seen: set[str] = set()
     duplicates: dict[str, None] = {}
     for record in source.records(limit=limit, molecule=molecule) if len(repeated) else ():
@@ -52,12 +53,13 @@ def summarise_input(
                 duplicates[record.id] = None
             seen.add(record.id)
     return InputSummary(
-        records=len(hashes),
+        records=len(ordered),
         bases=int(sizes.sum()),
         longest=int(sizes.max()),
         median_length=int(np.median(sizes)),
         uracil=records.uracil,
         duplicates=tuple(duplicates)[:_LISTED],
+        hashes=ordered if duplicates else repeated,
     )
 
 
@@ -67,14 +69,8 @@ class RecordRenamer:
     Names that another record has are passed over. It keeps 8 bytes per record.
     """
 
-    def __init__(
-        self, source: InputFiles, *, limit: int | None = None, molecule: Molecule = "nucleotide"
-    ) -> None:
-        """Read the ids of ``source``. Raises as :func:`summarise_input` does."""
-        records = source.records(limit=limit, molecule=molecule)
-        hashes = array("q", (hash(record.id) for record in records))
-        self._all = np.unique(np.frombuffer(hashes, np.int64))
-        self._repeated = _repeated(hashes)
+    def __init__(self, summary: InputSummary) -> None:
+        self._all, self._repeated = summary.hashes, _repeated(summary.hashes)
         self._last: dict[str, int] = {}  # by duplicated id: the number given last
 
     def __call__(self, record: Record) -> Record:
@@ -97,7 +93,6 @@ def _holds(hashes: npt.NDArray[np.int64], name: str) -> bool:
     return place < len(hashes) and int(hashes[place]) == hash(name)
 
 
-def _repeated(hashes: array[int]) -> npt.NDArray[np.int64]:
-    """Return the hashes that occur more than once."""
-    values = np.sort(np.frombuffer(hashes, np.int64))
-    return np.unique(values[1:][values[1:] == values[:-1]])
+def _repeated(hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return those of sorted hashes that occur more than once."""
+    return np.unique(hashes[1:][hashes[1:] == hashes[:-1]])

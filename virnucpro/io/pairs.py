@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from virnucpro.errors import UsageError
-from virnucpro.io.records import Record, Records, first_word, read_records
+from virnucpro.io.records import Record, Records, first_word
 from virnucpro.io.text import shortened
 from virnucpro.layout import Molecule
 
@@ -53,7 +53,7 @@ class InputFiles:
         self, *, limit: int | None = None, molecule: Molecule = "nucleotide"
     ) -> Records | PairedRecords:
         """Return the records, or the pairs; an input without pairs raises :class:`UsageError`."""
-        readings = [read_records(path, limit=limit, molecule=molecule) for path in self.paths]
+        readings = [Records(path, limit=limit, molecule=molecule) for path in self.paths]
         return PairedRecords(self, readings[0], readings[-1]) if self.paired else readings[0]
 
 

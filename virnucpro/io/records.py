@@ -21,7 +21,6 @@ from virnucpro.layout import Molecule
 
 NUCLEOTIDES = "ACGTUNRYSWKMBDHV"  # IUPAC, Cornish-Bowden 1985, doi:10.1093/nar/13.9.3021
 BLANK = " \t\n"  # what may stand between letters
-_BLANK_BYTES = BLANK.encode()
 _ALLOWED: dict[Molecule, str] = {
     "nucleotide": NUCLEOTIDES + NUCLEOTIDES.lower(),
     "protein": string.ascii_letters + "*",
@@ -37,22 +36,6 @@ _PEPTIDE = re.compile(r"[A-Z*.\s-]*", re.IGNORECASE | re.ASCII)
 # A protein of this many residues, all of them A, C, G, T or N, does not occur: these are 26 % of
 # all residues in UniProtKB/Swiss-Prot (release statistics).
 _SHORTEST_NUCLEOTIDES = 40
-
-
-def clean_sequences(lines_of: Sequence[str], molecule: Molecule) -> tuple[list[str], bool] | None:
-    """Return the letters of several sequences without blanks, and whether a U was among them.
-
-    A U of nucleotides is read as T. The result is None where :func:`describe_illegal_letter` has
-    something to say of one of the sequences.
-    """
-    text = ">".join(lines_of)
-    letters = text.encode("ascii", "replace").translate(_TABLES[molecule], _BLANK_BYTES)
-    sequences = letters.decode("ascii").split(">")
-    if len(sequences) != len(lines_of):
-        return None
-    if molecule == "protein" and any(map(_are_nucleotides, sequences)):
-        return None
-    return sequences, molecule == "nucleotide" and ("U" in text or "u" in text)
 
 
 def describe_illegal_letter(lines: str, molecule: Molecule) -> tuple[int, str] | None:
@@ -104,9 +87,16 @@ class Record(NamedTuple):
 
 
 class Records:
-    """The records of a file, which is opened when they are iterated over."""
+    """The records of a file: FASTA or FASTQ, plain or compressed; none of a blank file.
 
-    def __init__(self, path: Path, limit: int | None, molecule: Molecule) -> None:
+    ``limit`` is the largest expanded size of a compressed file in bytes. The file is opened when
+    they are iterated over. That raises :class:`UsageError` for a file that cannot be read, and
+    :class:`InputError` for content that is not usable; it names file, line and record.
+    """
+
+    def __init__(
+        self, path: Path, *, limit: int | None = None, molecule: Molecule = "nucleotide"
+    ) -> None:
         self.uracil = False  # whether a U was read as T so far
         self._path, self._limit, self._molecule = path, limit, molecule
         self._line = 1  # of the text that is looked at next
@@ -203,16 +193,20 @@ class Records:
         """Return records, checked many at a time; ``sizes`` are their numbers of lines."""
         words = "\n".join(heads).replace("\t", " ").split("\n")
         ids = [word.lstrip(" ").partition(" ")[0] for word in words]
-        clean = clean_sequences(lines_of, self._molecule)
+        text, is_protein = ">".join(lines_of), self._molecule == "protein"
+        letters = text.encode("ascii", "replace").translate(_TABLES[self._molecule], BLANK.encode())
+        sequences = letters.decode("ascii").split(">")
+        wrong = len(sequences) != len(lines_of) or not all(ids)
+        wrong |= is_protein and any(map(_are_nucleotides, sequences))
         # isprintable is the fast test; it is false for tabs and odd blanks too, which are fine.
         readable = "".join(heads).isprintable() or not WRONG_SIGN.search("\n".join(heads))
-        if clean is None or not (readable and all(ids) and max(map(len, heads)) <= LONGEST_HEADER):
+        if wrong or not readable or max(map(len, heads)) > LONGEST_HEADER:
             for head, lines, size in zip(heads, lines_of, sizes, strict=False):
                 self._refuse_wrong(head, lines)
                 self._line += size
             raise AssertionError("no record is wrong")
-        self.uracil = self.uracil or clean[1]
-        return map(Record, ids, heads, clean[0], qualities)
+        self.uracil |= not is_protein and ("U" in text or "u" in text)
+        return map(Record, ids, heads, sequences, qualities)
 
     def _refuse_wrong(self, head: str, lines: str) -> None:
         """Raise an error if a header or the lines of its sequence are wrong."""
@@ -235,18 +229,6 @@ class Records:
         word = first_word(head[:1000])
         named = f", record '{shortened(word)}'" if word else ""
         return InputError(f"{self._path}: line {self._line + down}{named}: {message}")
-
-
-def read_records(
-    path: Path, *, limit: int | None = None, molecule: Molecule = "nucleotide"
-) -> Records:
-    """Return the records of ``path``: FASTA or FASTQ, plain or compressed; none of a blank file.
-
-    ``limit`` is the largest expanded size of a compressed file in bytes. Iterating over them raises
-    :class:`UsageError` for a file that cannot be read, and :class:`InputError` for content that is
-    not usable; it names file, line and record.
-    """
-    return Records(path, limit, molecule)
 
 
 def holds_qualities(path: Path) -> bool:

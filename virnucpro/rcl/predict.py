@@ -42,7 +42,7 @@ from virnucpro.formatting import counted, percent
 from virnucpro.io.fasta import read_fasta
 from virnucpro.io.input_summary import RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
-from virnucpro.io.records import read_records
+from virnucpro.io.records import Records
 from virnucpro.layout import STDIN
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, ProteinBlock, ReadingStage
 from virnucpro.rcl.finders import RclFinder
@@ -321,10 +321,10 @@ def _blocks(request: RclRequest, source: Path) -> Iterator[ProteinBlock]:
     if inputs.duplicates:
         if request.duplicate_ids == "error":
             raise duplicate_ids_error(InputFiles(Path(request.source)), inputs, "protein")
-        rename = RecordRenamer(files, limit=limit, molecule="protein")
+        rename = RecordRenamer(inputs)
     block: list[tuple[str, str]] = []
     residues = 0
-    for record in read_records(source, limit=limit, molecule="protein"):
+    for record in Records(source, limit=limit, molecule="protein"):
         block.append(((rename(record) if rename else record).id, record.sequence))
         residues += len(record.sequence)
         if len(block) >= request.proteins_at_a_time or residues >= RESIDUES_AT_A_TIME:

@@ -129,7 +129,7 @@ def _called(
         chunking = layout.receipt("chunking")
         run.ledger.receipts[chunking] = run.ledger.read(chunking)
         (task,) = replace(stage, cuts=figures.cuts).plan(run.ledger)
-        if not run.ledger.has_inputs_of(task, receipt):
+        if receipt.fingerprint != run.ledger.fingerprint(task):
             raise ValueError("its scores were changed since, or are read in another way")
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(

@@ -18,7 +18,7 @@ from virnucpro.errors import OutputError
 from virnucpro.events import Emit, Notice, StageAhead, StageFinished, StageStarted
 from virnucpro.executors.executor import Executor
 from virnucpro.formatting import byte_size, counted
-from virnucpro.layout import MOLECULES, Layout
+from virnucpro.layout import MOLECULES, Layout, receipt_beside
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.workers import WorkerTable
 from virnucpro.store.disk import AGAIN
@@ -60,11 +60,12 @@ def begin(run: Run, executor: Executor, emit: Emit) -> None:
     listed = sealed({"command": run.command, "stages": rows})  # for ``virnucpro status``
     run.disk.save(run.layout.stage_list, listed, durable=False)
     if is_new_legacy_run(run.layout):
-        for text in (text for stage in run.stages for text in stage.take_over()):
-            emit(Notice("warning", text))
+        for stage in run.stages:
+            for text in stage.take_over():
+                emit(Notice("warning", text))
         ledger.store()  # from here on it is a run of this version
-    begun = run.layout.score_files()  # features are gone before all files have scores
-    if ledger.removed and not begun and (reason := _distrusted(run)):
+    # Features are gone before all files have scores.
+    if ledger.removed and not run.layout.has_scores() and (reason := _distrusted(run)):
         text = "the intermediate files of the finished run, since removed, are needed again"
         emit(Notice("warning", f"{text}: {reason}"))
         ledger.forget_removed()
@@ -90,11 +91,7 @@ def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
     by_file = [n for n, stage in enumerate(stages) if stage.by_file() is not None]
     while window := next_window(runs):
         for position in by_file:
-            if stages[position].runs_on == "worker":
-                carry_out_stage(list(window), position, executor, workers.show, window)
-                continue
-            for run in window:
-                carry_out_stage([run], position, executor, workers.show, window)
+            carry_out_stage(list(window), position, executor, workers.show, window)
         for run, files in window.items():
             drop_features(run, files)
     for run in runs:
@@ -144,11 +141,9 @@ def carry_out_stage(
     stages = [run.stages[position] for run in runs]
     if files is not None:
         stages = [stage.by_file() or stage for stage in stages]
-    planned: list[Task] = []
     owners: dict[Path, Run] = {}
-    todo: list[Task] = []
-    reasons: Counter[str] = Counter()
-    weights: dict[Run, int] = {}
+    planned, todo = list[Task](), list[Task]()
+    reasons, weights = Counter[str](), Counter[Run]()
     sequences = 0
     for run, stage in zip(runs, stages, strict=True):
         tasks = stage.plan(run.ledger)
@@ -183,11 +178,7 @@ def carry_out_stage(
             title=stage.title,
             stages=len(first.stages),
             on_workers=stage.runs_on == "worker",
-            ahead=tuple(
-                item
-                for run in runs
-                for item in stages_ahead(run, position, None if files is None else files[run])
-            ),
+            ahead=tuple(each for run in runs for each in stages_ahead(run, position, files)),
         )
     )
     for result in executor.run(stage, todo, emit):
@@ -197,7 +188,7 @@ def carry_out_stage(
         if waited := result.figures.host_wait_seconds:
             run.host_wait[stage.name] += waited
     elapsed = time.perf_counter() - started
-    total = sum(weights.values())
+    total = weights.total()
     for run, weight in weights.items():
         run.seconds[stage.name] += elapsed * (weight / total if total else 1 / len(runs))
     for task in planned:
@@ -206,16 +197,15 @@ def carry_out_stage(
     emit(StageFinished(stage.name, position + 1, elapsed))
 
 
-def stages_ahead(run: Run, position: int, files: Sequence[int] | None) -> list[StageAhead]:
-    """Return what is to do behind the stage at ``position``, or behind its part for ``files``.
+def stages_ahead(run: Run, position: int, window: Files | None) -> list[StageAhead]:
+    """Return what is to do behind the stage at ``position``, or behind its part for a ``window``.
 
     Of an embedding stage that is the number of sequences, of a stage of the host the seconds.
     Before the frames are counted, nothing is known.
     """
-    receipts = {receipt.stage: receipt for receipt in run.ledger.receipts.values()}
-    frames = run.frames if SPLITTING in receipts else []
-    translation = receipts.get("translation")
-    seconds = translation.seconds if translation else 0.0  # there is none without a prediction
+    seconds = {receipt.stage: receipt.seconds for receipt in run.ledger.receipts.values()}
+    frames = run.frames if SPLITTING in seconds else []
+    files = None if window is None else window[run]
     ahead = []
     for number, stage in enumerate(run.stages):
         if files is not None and stage.runs_on == "worker":
@@ -223,14 +213,16 @@ def stages_ahead(run: Run, position: int, files: Sequence[int] | None) -> list[S
             ahead.append(StageAhead(stage.name, sum(frames[each - 1] for each in left)))
         elif files is not None or number <= position:
             continue
-        elif SPLITTING not in receipts:
+        elif SPLITTING not in seconds:
             ahead.append(StageAhead(stage.name))
         elif stage.runs_on == "worker":
             tasks = (task for task in stage.plan(run.ledger) if not task.receipt.exists())
             ahead.append(StageAhead(stage.name, sum(task.count for task in tasks)))
         else:
-            share = SHARES_OF_TRANSLATION.get(stage.name)
-            ahead.append(StageAhead(stage.name, seconds=share and share * seconds))
+            share = SHARES_OF_TRANSLATION.get(stage.name)  # only a prediction has translation
+            ahead.append(
+                StageAhead(stage.name, seconds=share and share * seconds.get("translation", 0.0))
+            )
     return [*ahead, *run.others_ahead]
 
 
@@ -252,7 +244,7 @@ def files_to_score(run: Run, emit: Emit) -> list[int] | None:
     Those are runs that are asked to, those whose features the disk cannot hold, and those of which
     an earlier start has scored files. To be called when the split files are there.
     """
-    begun = bool(run.layout.score_files())
+    begun = run.layout.has_scores()
     if not run.bytes_per_frame or (run.features == "kept" and not begun):
         return None
     free = shutil.disk_usage(run.layout.root).free
@@ -287,7 +279,8 @@ def files_to_score(run: Run, emit: Emit) -> list[int] | None:
 
 def missing_bytes(run: Run) -> int:
     """Return what the features of a run still take on the disk, where all are kept."""
-    present = sum(path.stat().st_size for path in run.layout.feature_files())
+    folders = *run.layout.folders.values(), run.layout.merged_folder
+    present = sum(path.stat().st_size for folder in folders for path in folder.rglob("*.pt"))
     return max(0, sum(run.frames) * run.bytes_per_frame - present)
 
 
@@ -326,9 +319,9 @@ def drop_features(run: Run, files: Sequence[int]) -> None:
     receipts = run.ledger.receipts
     removed = []
     for number in files:
-        paths = [path.with_name(f"{path.name}.done") for path in _features(run.layout, number)]
+        paths = map(receipt_beside, _features(run.layout, number))
         of_file = [(path, receipts[path]) for path in paths if path in receipts]
-        if not any(receipt.failed for _, receipt in of_file):
+        if not any(receipt.figures.failed for _, receipt in of_file):
             removed += of_file
     run.ledger.remove(removed)
 

@@ -17,7 +17,7 @@ from virnucpro.report.writing import report_problem
 from virnucpro.run.engine import execute
 from virnucpro.run.prepare import DEDUP, Models, find_models, identity, prediction_stages
 from virnucpro.run.record import update_failure_table, write_failed_records, write_record
-from virnucpro.run.request import PredictionRequest, check_request
+from virnucpro.run.request import PredictionRequest
 from virnucpro.run.run import Run, tidy_up
 from virnucpro.run.workers import opened_workers
 from virnucpro.settings import SHIPPED_MODELS
@@ -49,13 +49,12 @@ def run_prediction(
     interruption: Interruption | None = None,
     executor: Executor | None = None,
 ) -> Outcome:
-    """Carry out a request, or finish what an earlier one left.
+    """Carry out a checked request, or finish what an earlier one left.
 
     ``interruption`` is what catches the signals, if anything does. ``executor`` carries out the
     tasks; None is that of the chosen devices.
     """
     disk = disk or Disk()
-    check_request(request)
     refuse_held(request.layout.lock)
     with opened_workers(request.machine, request.layout.probe, emit, interruption, disk) as workers:
         models = find_models([request], workers.devices, emit)
@@ -114,7 +113,6 @@ def finish(
         update_failure_table(layout, disk, run.state.source, failures)
     if failures or layout.failed_fasta.exists():
         failed = write_failed_records(run, request.input_files, failures)
-    splitting = {file.path: file.rows for file in ledger.outputs(SPLITTING)}
     results = ledger.figures(layout.receipt("output"))
     assert isinstance(results, OutputFigures)
     records = ledger.outputs("chunking")[1].rows
@@ -133,7 +131,7 @@ def finish(
         "models": {"classifier": {"path": str(classifier.path), "sha256": classifier.sha256}},
         "settings": {
             "analysis": asdict(analysis),
-            "cuts": asdict(models.cuts),
+            "cuts": asdict(request.cuts),
             "machine": asdict(request.machine),
         },
         "counts": {
@@ -148,8 +146,9 @@ def finish(
     }
     if shipped := SHIPPED_MODELS.get(analysis.model_type):
         details["notice"] = shipped.notice
-    if layout.copies_table in splitting:
-        details["counts"]["identical_frames"] = splitting[layout.copies_table]
+    for file in ledger.outputs(SPLITTING):
+        if file.path == layout.copies_table:
+            details["counts"]["identical_frames"] = file.rows
     record = write_record(run, models.encoders, devices, request.command, details)
     if problem := report_problem(layout, disk):
         emit(Notice("warning", problem))

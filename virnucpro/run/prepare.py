@@ -16,7 +16,7 @@ from virnucpro.layout import Layout, Molecule
 from virnucpro.models.store import check_digest
 from virnucpro.precision import choose_precision
 from virnucpro.run.request import PredictionRequest, classifier_path
-from virnucpro.settings import AnalysisSettings, Cuts
+from virnucpro.settings import AnalysisSettings
 from virnucpro.stages.chunking import ChunkingStage
 from virnucpro.stages.embedding import EncoderSetup
 from virnucpro.stages.output import OutputStage
@@ -35,11 +35,10 @@ DEDUP = "identical sequences"
 
 @dataclass(frozen=True)
 class Models:
-    """The models of a command, and what a record needs to be classified as viral by them."""
+    """The models of a command."""
 
     encoders: EncoderSetup
     classifier: ClassifierInfo
-    cuts: Cuts
 
 
 def find_models(
@@ -63,8 +62,7 @@ def find_models(
         emit(Notice("warning", warning))
     layouts = [] if request.force else [each.layout for each in requests]
     precision = checked_precision(layouts, request.analysis, devices, [*sources.values()], emit)
-    encoders = EncoderSetup(sources, precision, analysis.truncation)
-    return Models(encoders, classifier, request.cuts)
+    return Models(EncoderSetup(sources, precision, analysis.truncation), classifier)
 
 
 def checked_precision(
@@ -138,26 +136,21 @@ def prediction_stages(
     ``seen`` are the files of the input as they were hashed: a stage that reads them commits
     nothing when one has changed since.
     """
-    layout, machine, source = request.layout, request.machine, request.input_files
-    analysis, classifier, encoders = request.analysis, models.classifier, models.encoders
+    layout, source, analysis = request.layout, request.input_files, request.analysis
+    classifier, encoders = models.classifier, models.encoders
+    molecules = tuple(encoders.sources)
     shortest = min(classifier.chunk_lengths or (layout.chunk_length,))
     calibrated = classifier.temperature is not None
     contig_model = classifier.contigs.get(layout.chunk_length)
     frames, dedup = state.analysis[FRAMES_PER_FILE], DEDUP in state.analysis
+    size = analysis.sequences_per_file, frames if isinstance(frames, int) else None
     return [
         ChunkingStage(layout, disk, source, seen, analysis.duplicate_ids, shortest),
         TranslationStage(layout, disk, encoders.sources["nucleotide"].reading),
-        SplittingStage(
-            layout,
-            disk,
-            analysis.sequences_per_file,
-            frames if isinstance(frames, int) else None,
-            tuple(encoders.sources),
-            dedup,
-        ),
-        *encoders.stages(layout, disk, machine),
-        MergingStage(layout, disk, tuple(encoders.sources)),
+        SplittingStage(layout, disk, *size, molecules, dedup),
+        *encoders.stages(layout, disk, request.machine),
+        MergingStage(layout, disk, molecules),
         PredictionStage(layout, disk, classifier, dedup),
         ConsensusStage(layout, disk),
-        OutputStage(layout, disk, source, seen, calibrated, contig_model, models.cuts),
+        OutputStage(layout, disk, source, seen, calibrated, contig_model, request.cuts),
     ]

@@ -10,9 +10,11 @@ import json
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 
 from virnucpro.contracts import Device, Json
+from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import chunk_of, record_of
 from virnucpro.io.pairs import InputFiles, mate_headers
 from virnucpro.layout import Layout, stem_of
@@ -71,15 +73,12 @@ def write_record(
         "seconds": {name: round(s, 3) for name, s in run.seconds.items()},
         "seconds_waited_for_tokens": {name: round(s, 3) for name, s in run.host_wait.items()},
     }
-    path, lasting = run.layout.run_json, ("counts", "data_set")
-    try:
+    path, compared = run.layout.run_json, ("counts", "data_set", INCOMPLETE)
+    with suppress(OSError, ValueError, AttributeError):  # there is none, or it was damaged
         earlier = parse_json(path.read_bytes())
-        unchanged = all(earlier.get(name) == record.get(name) for name in lasting)
-        unchanged = unchanged and INCOMPLETE not in earlier
-    except (OSError, ValueError, AttributeError):
-        unchanged = False
-    if run.computed or not unchanged:
-        run.disk.save(path, (json.dumps(record, indent=1) + "\n").encode())
+        if not run.computed and all(earlier.get(name) == record.get(name) for name in compared):
+            return record
+    run.disk.save(path, (json.dumps(record, indent=1) + "\n").encode())
     return record
 
 
@@ -98,11 +97,11 @@ def write_failed_records(run: Run, source: InputFiles, failures: Sequence[FileFa
         for (name,), record in zip(names, source.records(), strict=False):
             if name not in failed:
                 continue
-            text = f">{record.header.replace(record.id, name, 1)}\n{record.sequence}\n"
+            pairs = [(record.header.replace(record.id, name, 1), record.sequence)]
             if record.mate is not None:
-                first, second = mate_headers(record, name)
-                text = f">{first}\n{record.sequence}\n>{second}\n{record.mate.sequence}\n"
-            out.write(text.encode(), len(record.lengths))
+                mates = record.sequence, record.mate.sequence
+                pairs = list(zip(mate_headers(record, name), mates, strict=True))
+            out.write(fasta_bytes(pairs), len(pairs))
         refuse_changed_input(run.inputs)
     return len(failed)
 
@@ -131,10 +130,9 @@ def update_failure_table(
             else:
                 make_way(path, disk)
         for failure in failures:
-            cells = {name: getattr(failure, name) for name in ("file", "stage", "error", "message")}
-            cells = {name: " ".join(text.split()) for name, text in cells.items()}
-            ids = ",".join(failure.ids)
-            rows.append(FAILURES.line(input=label, **cells, sequences=ids))
+            names = ("file", "stage", "error", "message")
+            cells = {name: " ".join(getattr(failure, name).split()) for name in names}
+            rows.append(FAILURES.line(input=label, **cells, sequences=",".join(failure.ids)))
         if rows:
             # A file name may hold bytes that are not text.
             text = "".join([FAILURES.header, *rows])

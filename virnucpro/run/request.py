@@ -15,7 +15,7 @@ from pathlib import Path
 from virnucpro.encoders.registry import check_on_disk
 from virnucpro.errors import ModelError, OutputError, UsageError
 from virnucpro.io.pairs import InputFiles
-from virnucpro.layout import MOLECULES, STDIN, Layout, stem_of
+from virnucpro.layout import STDIN, Layout, stem_of
 from virnucpro.models.store import find_model
 from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
 from virnucpro.store import legacy
@@ -52,15 +52,14 @@ class PredictionRequest:
         """
         length = self.analysis.resolved().chunk_length
         assert length is not None
-        present, earlier = (
-            Layout((self.output_dir or Path(f"{stem}_predictions")).absolute(), stem, length)
-            for stem in (stem_of(self.source), stem_of(self.source, version_1=True))
-        )
-        if earlier.stem != present.stem and legacy.has_run(earlier):
-            return earlier
-        return present
+        for stem in dict.fromkeys(stem_of(self.source, version_1=old) for old in (True, False)):
+            root = (self.output_dir or Path(f"{stem}_predictions")).absolute()
+            layout = Layout(root, stem, length)
+            if stem != stem_of(self.source) and legacy.has_run(layout):
+                break
+        return layout
 
-    @property
+    @cached_property
     def input_files(self) -> InputFiles:
         """The files that the stages read; a copy of what was piped in."""
         first = self.layout.spooled if self.source == STDIN else Path(self.source).absolute()
@@ -131,7 +130,7 @@ def check_writable(layout: Layout) -> None:
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise OutputError(f"cannot write into {folder}: choose another --output-dir")
     if os.path.exists(layout.root):  # noqa: PTH110
-        refuse_links(layout.state, layout.merged_folder, *map(layout.folder, MOLECULES))
+        refuse_links(layout.state, layout.merged_folder, *layout.folders.values())
 
 
 def check_readable(source: Path) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from virnucpro.contracts import SPLITTING, Json, Stage
+from virnucpro.contracts import Json, Stage
 from virnucpro.events import StageAhead
-from virnucpro.layout import MOLECULES, Layout
-from virnucpro.stages.splitting import copies_of
+from virnucpro.layout import Layout
+from virnucpro.stages.splitting import copies_of, split_files
 from virnucpro.store.disk import Disk, HashedFile
 from virnucpro.store.ledger import FileFailure, Ledger
 from virnucpro.store.work import RunState
@@ -32,6 +32,7 @@ class Run:
         computed: tasks carried out per stage.
         workers: one row per worker and stage, for the record of the run.
         unscored: where features are dropped, the split files that have no scores yet.
+        bytes_per_frame: what the features of a frame take on the disk.
     """
 
     layout: Layout
@@ -43,6 +44,7 @@ class Run:
     features: Literal["kept", "auto", "dropped"] = "kept"
     others_ahead: tuple[StageAhead, ...] = ()
     ledger: Ledger = field(init=False)
+    bytes_per_frame: int = field(init=False)
     seconds: defaultdict[str, float] = field(init=False, default_factory=lambda: defaultdict(float))
     host_wait: defaultdict[str, float] = field(
         init=False, default_factory=lambda: defaultdict(float)
@@ -55,6 +57,7 @@ class Run:
         """Read the receipts that are there."""
         digests = {file.path: file.sha256 for file in self.inputs}
         self.ledger = Ledger(self.layout, self.disk, digests)
+        self.bytes_per_frame = sum(stage.bytes_per_frame for stage in self.stages)
 
     @property
     def failures(self) -> list[FileFailure]:
@@ -66,7 +69,7 @@ class Run:
         if not failures or not self.layout.copies_table.exists():
             return failures
         failed = {name for failure in failures for name in failure.ids}
-        copies = copies_of(failed, self.layout.frames("nucleotide"), self.layout.copies_table)
+        copies = copies_of(failed, self.layout.frames["nucleotide"], self.layout.copies_table)
         return [
             replace(f, ids=tuple(each for name in f.ids for each in (name, *copies.get(name, ()))))
             for f in failures
@@ -75,30 +78,24 @@ class Run:
     @property
     def frames(self) -> list[int]:
         """The number of frames of each split file."""
-        folder, files = self.layout.folder("nucleotide"), self.ledger.outputs(SPLITTING)
-        return [file.rows for file in files if file.path.parent == folder]
-
-    @property
-    def bytes_per_frame(self) -> int:
-        """What the features of a frame take on the disk."""
-        return sum(stage.bytes_per_frame for stage in self.stages)
+        return [file.rows for file in split_files(self.ledger, self.layout, "nucleotide")]
 
 
 def sweep(run: Run) -> None:
     """Remove temporary files of earlier, killed processes."""
     layout = run.layout
     run.disk.sweep(layout.root, {path.name for path in layout.top_files()})
-    for folder in (layout.home, layout.state, layout.merged_folder, *map(layout.folder, MOLECULES)):
+    for folder in (layout.home, layout.state, layout.merged_folder, *layout.folders.values()):
         run.disk.sweep(folder)
 
 
 def tidy_up(run: Run) -> None:
     """Remove what a run without failures does not need any more; its receipts stay as proof."""
-    own = [stage for each in run.stages for stage in (each, each.by_file()) if stage is not None]
-    intermediate = {stage.name for stage in own if stage.intermediate}
+    own = [stage for each in run.stages for stage in (each, each.by_file())]
+    intermediate = {stage.name for stage in own if stage and stage.intermediate}
     # The results are made from these tables, and again with other cuts.
     kept = frozenset({run.layout.records_table, run.layout.frames_table})
     receipts = [(path, r) for path, r in run.ledger.receipts.items() if r.stage in intermediate]
     run.ledger.remove(receipts, kept)
-    for molecule in MOLECULES:
-        run.disk.remove_folder(run.layout.folder(molecule))
+    for folder in run.layout.folders.values():
+        run.disk.remove_folder(folder)

@@ -52,7 +52,6 @@ def predict_samples(
     samples: Sequence[Sample],
     root: Path,
     emit: Emit,
-    disk: Disk | None = None,
     interruption: Interruption | None = None,
 ) -> None:
     """Carry out the runs of all samples, or finish what an earlier call left.
@@ -60,7 +59,7 @@ def predict_samples(
     The ``request`` is that of each sample, but for its files and its output directory. What became
     of a sample is noted in it. Their table is written also when the command is interrupted.
     """
-    disk = disk or Disk()
+    disk = Disk()
     folder = SamplesFolder(root)
     with locked(folder.lock, "these samples"):
         claim_table(folder, disk, force=request.force)
@@ -86,12 +85,8 @@ def _carry_out(
     """Take all samples through their stages, in groups."""
     usable: list[tuple[Sample, PredictionRequest]] = []
     for sample in samples:
-        own = replace(
-            request,
-            source=sample.file,
-            mates=sample.mates,
-            output_dir=folder.sample(sample.name),
-        )
+        place = folder.sample(sample.name)
+        own = replace(request, source=sample.file, mates=sample.mates, output_dir=place)
         with _failing(sample, emit, (*OF_A_SAMPLE, OutputError)):  # its folder is not writable
             check_input(own)
             usable.append((sample, own))

@@ -36,8 +36,7 @@ def statuses(root: Path) -> list[dict[str, Json]]:
 def _run_status(layout: Layout) -> dict[str, Json] | None:
     """Return what is known about a run; None where there is none."""
     owner = read_owner(layout.lock)
-    if owner is not None and owner.is_dead:
-        owner = None
+    owner = None if owner is None or owner.is_dead else owner
     status: dict[str, Json] = {
         "stem": layout.stem,
         "state": "running",
@@ -70,13 +69,13 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
     stages, todo, failed = _stages(layout, ledger, listed["stages"])
     needed = {row["name"] for row in listed["stages"] if row["reads_intermediate"]}
     # A run that does not keep features removes those of split files that have scores.
-    if ledger.removed and not layout.score_files() and any(row["stage"] in needed for row in todo):
+    if ledger.removed and not layout.has_scores() and any(row["stage"] in needed for row in todo):
         ledger.removed = frozenset()  # these files are needed again
         stages, todo, failed = _stages(layout, ledger, listed["stages"])
     if owner is None:
-        status["state"] = "interrupted" if todo or not stages else "finished"
-        if failed and all(row["embeds"] for row in todo):
-            status["state"] = "partial"
+        is_partial = failed and all(row["embeds"] for row in todo)
+        state = "interrupted" if todo or not stages else "finished"
+        status["state"] = "partial" if is_partial else state
     status |= {"input": earlier and earlier.source, "stages": stages, "failed": failed}
     known = [row["seconds_left"] for row in stages if row["embeds"]]
     seconds = sum(known) if known and None not in known else None
@@ -105,7 +104,7 @@ def _stages(
         if pattern := stage["file_pattern"]:
             if isinstance(splitting, str):
                 continue
-            folder = layout.folder("nucleotide")  # the split files of proteins have the same rows
+            folder = layout.folders["nucleotide"]  # the split files of proteins have the same rows
             rows = [file.rows for file in splitting.outputs if file.path.parent == folder]
             output = layout.root / pattern
             tasks = {
@@ -119,16 +118,15 @@ def _stages(
             if isinstance(receipt, str):
                 row["missing"].append(f"{name}: {receipt}")
                 continue
-            if receipt.failed:
-                row["missing"].append(f"{name}: {counted(len(receipt.failed), 'sequence')} failed")
+            if failures := receipt.figures.failed:
+                row["missing"].append(f"{name}: {counted(len(failures), 'sequence')} failed")
             for failure in receipt.failures:
                 facts = {"stage": failure.stage, "file": failure.file, "error": failure.error}
                 failed.append({**facts, "message": failure.message, "sequences": len(failure.ids)})
             present = sum(file.rows for file in receipt.outputs)
             done += min(count, present)
-            if receipt.seconds > 0:
-                timed += present
-                seconds += receipt.seconds
+            timed += present if receipt.seconds > 0 else 0
+            seconds += receipt.seconds
         row |= {"files_done": len(tasks) - len(row["missing"]), "files": len(tasks)}
         if stage["embeds"]:
             total = sum(tasks.values())

@@ -58,8 +58,7 @@ def opened_workers(
     ``probe`` is a file where they write, which each node of a cluster must see under the same path.
     One that a killed process left is removed.
     """
-    if probe.exists():
-        disk.remove(probe)
+    disk.remove(probe)
     with ExitStack() as stack:
         if machine.cluster == NO_CLUSTER:
             devices = choose_devices(machine, visible_gpus())
@@ -130,10 +129,9 @@ class WorkerTable:
                         f"Results are valid, but may differ in their last digits; use --compile "
                         f"never if it comes again"
                     )
-                for name in ("busy", "idle", "tasks"):
-                    row[name] = row.get(name, 0) + getattr(event, name)
-                for name in ("compiled_calls", "uncompiled_calls"):
-                    row[name] = row.get(name, 0) + figures[name]
+                counts = {"busy": event.busy, "idle": event.idle, "tasks": event.tasks, **figures}
+                for name in ("busy", "idle", "tasks", "compiled_calls", "uncompiled_calls"):
+                    row[name] = row.get(name, 0) + counts[name]
                 row["peak_memory"] = max(row.get("peak_memory", 0), figures["peak_memory"])
         self._emit(event)
 

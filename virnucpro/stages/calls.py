@@ -144,10 +144,9 @@ def virus_score(scores: Sequence[Scores], model: ContigModel | None = None) -> f
     if model is not None:
         return model.score([log_odds(pair) for pair in scores])
     differences = [virus - others for others, virus in scores]
-    weights = [math.sqrt(abs(difference)) for difference in differences]
-    total = math.fsum(weights)
-    weighted = (weight * d for weight, d in zip(weights, differences, strict=True))
-    return math.fsum(weighted) / total if total else 0.0
+    total = math.fsum(math.sqrt(abs(each)) for each in differences)
+    weighted = math.fsum(math.sqrt(abs(each)) * each for each in differences)
+    return weighted / total if total else 0.0
 
 
 def record_probabilities(scores: Sequence[Scores], model: ContigModel | None) -> list[float]:

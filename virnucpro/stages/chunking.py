@@ -64,7 +64,7 @@ class ChunkingStage(HostStage):
             raise duplicate_ids_error(self.source, summary)
         records: Iterable[Record] = self.source.records(limit=limit)
         if summary.duplicates:
-            records = map(RecordRenamer(self.source, limit=limit), records)
+            records = map(RecordRenamer(summary), records)
         with (
             self.disk.create(self.layout.chunked, durable=False) as fasta,
             self.disk.create(self.layout.records_table, durable=False) as table,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
@@ -152,18 +152,18 @@ class EncoderSetup:
     def stages(self, layout: Layout, disk: Disk, machine: MachineSettings) -> list[Stage]:
         """Return a stage per encoder."""
         budgets = {"nucleotide": machine.nucleotide_batch, "protein": machine.protein_batch}
-        stages: list[Stage] = []
-        for molecule, source in self.sources.items():
-            how = self.precision, self.truncation, budgets[molecule], machine.compile
-            stages.append(EmbeddingStage(layout, disk, molecule, source, *how))
-        return stages
+        how = self.precision, self.truncation
+        return [
+            EmbeddingStage(layout, disk, each, source, *how, budgets[each], machine.compile)
+            for each, source in self.sources.items()
+        ]
 
     def identity(self) -> dict[str, Json]:
         """Return what an embedding depends on, beside its sequence."""
-        digests = {molecule: source.sha256 for molecule, source in self.sources.items()}
+        protein = self.sources.get("protein")
         return {
-            "nucleotide model": digests["nucleotide"],
-            "protein model": digests.get("protein"),
+            "nucleotide model": self.sources["nucleotide"].sha256,
+            "protein model": protein and protein.sha256,
             "truncation": self.truncation,
             "precision": self.precision,
         }
@@ -173,29 +173,22 @@ FileBatches = tuple[list[tuple[str, str]], list[FailedSequences], PreparedBatche
 """The records of a split file, those left out, and the batches that an encoder makes ahead."""
 
 
+@dataclass(eq=False)
 class EmbeddingSession(Session):
-    """An encoder on its device, called on split files."""
+    """An encoder that was loaded from a source on a device, called on split files."""
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        source: EncoderSource,
-        molecule: Molecule,
-        disk: Disk,
-        device: Device,
-        facts: Mapping[str, Json],
-    ) -> None:
-        """Take an encoder that was loaded from ``source`` on ``device``."""
-        self._encoder = encoder
-        self._source = source
-        self._molecule = molecule
-        self._disk = disk
-        self._device = device
-        self._facts = facts
+    _encoder: Encoder
+    _source: EncoderSource
+    _molecule: Molecule
+    _disk: Disk
+    _device: Device
+    _facts: Mapping[str, Json]
+    _prepared: tuple[Task, Future[FileBatches]] | None = None
+
+    def __post_init__(self) -> None:
         self._reader = ThreadPoolExecutor(1, READER_THREAD)
-        self._prepared: tuple[Task, Future[FileBatches]] | None = None
         self._computing = Lock()
-        if device.kind == "cuda":
+        if self._device.kind == "cuda":
             torch.cuda.reset_peak_memory_stats()  # leave out what loading and measuring took
 
     def prepare(self, task: Task) -> None:
@@ -226,11 +219,9 @@ class EmbeddingSession(Session):
 
     def _discard_prepared(self) -> None:
         """End the thread that makes batches which nobody will compute."""
-        if self._prepared is not None:
-            future, self._prepared = self._prepared[1], None
-            wait([future])
-            if not future.exception() and (batches := future.result()[2]):
-                batches.rest.close()
+        batches, self._prepared = self._following(), None
+        if batches is not None:
+            batches.rest.close()
 
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
         """Embed a file; what is returned checks the embeddings, and writes them but for a trial.

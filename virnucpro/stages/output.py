@@ -32,7 +32,7 @@ from virnucpro.stages.genes import ViralRecord, VirusGenes
 from virnucpro.stages.kinds import VirusKinds, windows
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.stages.topology import topology
-from virnucpro.store.disk import HashedFile, OutputWriter, gzip_into
+from virnucpro.store.disk import GZIP_LEVEL, HashedFile, OutputWriter
 from virnucpro.store.documents import parse_json
 from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, PAIRS, REGIONS, VIRUS
 
@@ -354,7 +354,8 @@ class OutputStage(HostStage):
         with ExitStack() as stack:
             writers = [stack.enter_context(self.disk.create(path)) for path in task.outputs]
             fastq = [
-                stack.enter_context(gzip_into(writer))
+                # Without name and time.
+                stack.enter_context(GzipFile("", "wb", GZIP_LEVEL, writer, mtime=0))
                 for path, writer in zip(task.outputs, writers, strict=True)
                 if path.suffix == ".gz"
             ]

@@ -57,9 +57,8 @@ class MergingStage(HostStage):
         tasks = []
         for number, split in enumerate(split_files(receipts, self.layout, "nucleotide"), 1):
             halves = [self.layout.features(molecule, number) for molecule in self.molecules]
-            figures = [receipts.figures(receipt_beside(path)) for path in halves]
-            params = {"failed": sorted({name for each in figures for name in each.failed})}
-            output = self.layout.merged(number)
+            failed = {n for path in halves for n in receipts.figures(receipt_beside(path)).failed}
+            output, params = self.layout.merged(number), {"failed": sorted(failed)}
             files = (*halves, split.path), (output,)
             tasks.append(self.whole(*files, params, receipt_beside(output)))
         return tasks
@@ -137,7 +136,7 @@ class PredictionStage(HostStage):
         scoring = self.by_file().plan(receipts)
         inputs = tuple(path for task in scoring for path in task.inputs)
         if self.dedup:
-            inputs += (self.layout.frames("nucleotide"), self.layout.copies_table)
+            inputs += (self.layout.frames["nucleotide"], self.layout.copies_table)
         rows = receipts.outputs("translation")[0].rows
         params = {"classifier": self.classifier.file.sha256}
         proved = tuple(part for task in scoring if (part := receipts.part(task.receipt)))

@@ -29,7 +29,7 @@ from virnucpro.store.disk import sha256_of
 from virnucpro.tables import COPIES
 
 DIGEST_BYTES = 16  # two different ones among 1e9 are equal with a probability of 1e-21
-SORTED_AT_A_TIME = 1 << 22  # digests; sorting takes 60 bytes for each of them
+SORTED_AT_A_TIME = 1 << 20  # digests; sorting takes 90 bytes for each of them
 
 
 def first_places(digests: bytearray) -> npt.NDArray[np.uint32]:
@@ -38,18 +38,14 @@ def first_places(digests: bytearray) -> npt.NDArray[np.uint32]:
     Places count from 0; that of a digest without an earlier equal one is its own. Takes 4 bytes per
     digest, and what a part of them needs to be sorted.
     """
-    keys = np.frombuffer(digests, np.uint64).reshape(-1, 2)
-    firsts = np.arange(len(keys), dtype=np.uint32)
+    keys = np.frombuffer(digests, f"S{DIGEST_BYTES}")  # all of one length, so zeros at ends count
+    starts = keys.view(np.uint64)[:: DIGEST_BYTES // 8]
+    firsts = np.empty(len(keys), np.uint32)
     parts = -(-len(keys) // SORTED_AT_A_TIME)
     for part in range(parts):  # equal digests are in the same part
-        places = np.flatnonzero(keys[:, 0] % np.uint64(parts) == part)
-        some = keys[places]
-        order = np.lexsort((some[:, 1], some[:, 0]))  # stable: equal ones stay in their order
-        some, places = some[order], places[order]
-        differs = np.ones(len(some), bool)
-        differs[1:] = (some[1:] != some[:-1]).any(axis=1)
-        leaders = np.maximum.accumulate(np.where(differs, np.arange(len(some)), 0))
-        firsts[places] = places[leaders]
+        places = np.flatnonzero(starts % np.uint64(parts) == part)
+        _, first, number = np.unique(keys[places], return_index=True, return_inverse=True)
+        firsts[places] = places[first[number]]
     return firsts
 
 
@@ -93,7 +89,7 @@ class SplittingStage(HostStage):
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task; how many files it writes is known afterwards."""
-        inputs = tuple(map(self.layout.frames, self.molecules))
+        inputs = tuple(self.layout.frames[each] for each in self.molecules)
         params: dict[str, Json] = {"most": self.sequences_per_file, "exactly": self.exactly}
         sequences = len(inputs) * receipts.outputs("translation")[0].rows
         if self.dedup:  # the task of versions that did not look for copies has no such key
@@ -107,17 +103,17 @@ class SplittingStage(HostStage):
         if self.dedup:
             digests = bytearray()
             for records in zip(*map(read_fasta, task.inputs), strict=True):
-                texts = "\n".join(sequence for _, sequence in records)
+                texts = "\n".join([sequence for _, sequence in records])
                 digests += blake2b(texts.encode(), digest_size=DIGEST_BYTES).digest()
             firsts = first_places(digests)
-            embedded = (firsts == np.arange(len(firsts))).tobytes()
-            frames = sum(embedded)
+            del digests
+            is_copy = firsts != np.arange(len(firsts))
+            embedded, frames = (~is_copy).tobytes(), len(firsts) - int(is_copy.sum())
             row_of = COPIES.row_format("frame", "first")
-            copies = zip(read_fasta(task.inputs[0]), firsts, embedded, strict=True)
+            copies = compress(read_fasta(task.inputs[0]), is_copy.tobytes())
             with self.disk.create(self.layout.copies_table, durable=False) as table:
-                for (name, _), first, is_first in copies:
-                    if not is_first:
-                        table.write(row_of(name, int(first) + 1).encode(), 1)
+                for (name, _), first in zip(copies, firsts[is_copy], strict=True):
+                    table.write(row_of(name, first + 1).encode(), 1)
             outputs.append(table.output)
             report(len(self.molecules) * table.output.rows, 0)
         else:
@@ -127,7 +123,7 @@ class SplittingStage(HostStage):
             frames, proteins="protein" in self.molecules, most=self.sequences_per_file
         )
         for molecule in self.molecules:
-            with self.layout.frames(molecule).open("rb") as lines:
+            with self.layout.frames[molecule].open("rb") as lines:
                 pairs = zip(lines, lines, strict=True)  # a header and a sequence
                 chosen = compress(pairs, embedded)
                 number = 0
@@ -196,5 +192,5 @@ def copies_of(chosen: Collection[str], frames: Path, copies: Path) -> Mapping[st
 
 def split_files(receipts: Receipts, layout: Layout, molecule: Molecule) -> list[OutputFile]:
     """Return the split files of one molecule, in the order of their numbers."""
-    folder = layout.folder(molecule)
+    folder = layout.folders[molecule]
     return [file for file in receipts.outputs(SPLITTING) if file.path.parent == folder]

@@ -34,12 +34,12 @@ class TranslationStage(HostStage):
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task for all chunks."""
-        framed = self.reading == "open frames"
-        fastas = map(self.layout.frames, MOLECULES if framed else MOLECULES[:1])
+        framed, layout = self.reading == "open frames", self.layout
+        fastas = [layout.frames[each] for each in (MOLECULES if framed else MOLECULES[:1])]
         params = {} if framed else {"reading": self.reading}
         chunks = receipts.outputs("chunking")[0].rows
-        outputs = (*fastas, self.layout.frames_table)
-        return [self.whole((self.layout.chunked,), outputs, params, count=chunks)]
+        outputs = (*fastas, layout.frames_table)
+        return [self.whole((layout.chunked,), outputs, params, count=chunks)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write the frames, and how many each chunk has."""

@@ -8,7 +8,6 @@ folder is flushed too. A reader of the name sees the old content or the new one,
 from __future__ import annotations
 
 import errno
-import gzip
 import hashlib
 import os
 import re
@@ -18,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from virnucpro.contracts import OutputFile
 from virnucpro.errors import OutputError, ResumeRefusedError
@@ -37,49 +36,36 @@ def host_name() -> str:
     return socket.gethostname().replace(".", "-")
 
 
+@dataclass
 class OutputWriter:
     """An open output: takes bytes, counts and hashes them."""
 
-    output: OutputFile
+    disk: Disk
+    stream: BinaryIO
+    bytes: int = 0
+    rows: int = 0
+    buffer: bytearray = field(default_factory=bytearray)
+    sha: Any = field(default_factory=hashlib.sha256)
+    output: OutputFile = field(init=False)
     """What was written; only there when the file is complete and safe."""
-
-    def __init__(self, disk: Disk, stream: BinaryIO) -> None:
-        self._disk = disk
-        self._stream = stream
-        self._buffer = bytearray()
-        self._sha = hashlib.sha256()
-        self._bytes = 0
-        self._rows = 0
 
     def write(self, data: Bytes, rows: int = 0) -> None:
         """Append ``data``, which holds ``rows`` records; a memoryview must be of single bytes."""
-        self._rows += rows
+        self.rows += rows
         if len(data) >= BUFFER:  # large enough, so it is written without a copy
-            self.flush()
-            self._put(data)
-            return
-        self._buffer += data
-        if len(self._buffer) >= BUFFER:
-            self.flush()
+            self.flush(data)
+        else:
+            self.buffer += data
+            if len(self.buffer) >= BUFFER:
+                self.flush()
 
-    def flush(self) -> None:
-        """Write what was gathered."""
-        if self._buffer:
-            gathered, self._buffer = self._buffer, bytearray()
-            self._put(gathered)
-
-    def _put(self, data: Bytes) -> None:
-        self._sha.update(data)
-        self._bytes += len(data)
-        self._disk.write(self._stream, data)
-
-    def finish(self, path: Path, *, durable: bool) -> None:
-        """Write the rest of the buffer, force it to the disk if ``durable``, and close the file."""
-        self.flush()
-        if durable:
-            self._disk.sync(self._stream)
-        self._stream.close()
-        self.output = OutputFile(path, self._bytes, self._sha.hexdigest(), self._rows)
+    def flush(self, more: Bytes = b"") -> None:
+        """Write what was gathered, and ``more``."""
+        gathered, self.buffer = self.buffer, bytearray()
+        for data in filter(len, (gathered, more)):
+            self.sha.update(data)
+            self.bytes += len(data)
+            self.disk.write(self.stream, data)
 
 
 class Disk:
@@ -135,8 +121,9 @@ class Disk:
 
     def remove(self, path: Path) -> None:
         """Delete a file, if it exists."""
-        with explain_write_errors(path), suppress(FileNotFoundError, NotADirectoryError):
-            self.unlink(path)
+        if os.path.lexists(path):
+            with explain_write_errors(path), suppress(FileNotFoundError):
+                self.unlink(path)
 
     def make_folder(self, path: Path) -> None:
         """Create a folder and its missing parents, unless it is there."""
@@ -158,12 +145,12 @@ class Disk:
 
     def remove_tree(self, path: Path) -> None:
         """Delete a folder with everything in it. Links are deleted, never followed."""
-        if path.is_symlink() or not path.is_dir():
+        if path.is_dir() and not path.is_symlink():
+            for inner in sorted(path.iterdir()):
+                self.remove_tree(inner)
+            self.remove_folder(path)
+        else:
             self.remove(path)
-            return
-        for inner in sorted(path.iterdir()):
-            self.remove_tree(inner)
-        self.remove_folder(path)
 
     @contextmanager
     def create(self, path: Path, *, durable: bool = True) -> Iterator[OutputWriter]:
@@ -186,7 +173,13 @@ class Disk:
             try:
                 writing = OutputWriter(self, stream)
                 yield writing
-                writing.finish(path, durable=durable)
+                writing.flush()
+                if durable:
+                    self.sync(stream)
+                stream.close()
+                writing.output = OutputFile(
+                    path, writing.bytes, writing.sha.hexdigest(), writing.rows
+                )
                 self.rename(temporary, path)
                 if durable and self._unsynced is not None:
                     self._unsynced.add(path.parent)
@@ -224,8 +217,7 @@ class Disk:
 
         Where other runs share the folder, only those of files called ``names`` count.
         """
-        is_linked_state = folder.is_symlink() and state_folders(folder / "file")
-        if is_linked_state or not folder.is_dir():
+        if not folder.is_dir() or (folder.is_symlink() and state_folders(folder / "file")):
             return
         for path in folder.iterdir():
             match = _TEMPORARY.match(path.name)
@@ -260,9 +252,8 @@ def refuse_links(*paths: Path) -> None:
     """
     for path in paths:
         folders = state_folders(path)
-        beside = path.parent.glob("*") if folders and path.parent.is_dir() else ()
-        kept = [place for place in (path, *beside) if not place.name.endswith("lock")]
-        _refuse([*folders, *kept])
+        beside = path.parent.glob("*") if folders else ()
+        _refuse([*folders, *(p for p in (path, *beside) if not p.name.endswith("lock"))])
 
 
 def _refuse(places: Sequence[Path]) -> None:
@@ -294,11 +285,6 @@ def explain_write_errors(path: Path) -> Iterator[None]:
         }.get(error.errno or 0, "check the disk and the path")
         text = error.strerror or str(error)
         raise OutputError(f"cannot write {path}: {text}; {advice}, then {AGAIN}") from error
-
-
-def gzip_into(out: OutputWriter) -> gzip.GzipFile:
-    """Return a stream that compresses into ``out``, without name and time; close it before."""
-    return gzip.GzipFile("", "wb", compresslevel=GZIP_LEVEL, fileobj=out, mtime=0)
 
 
 # --- whether a file still has the content that was hashed, told without hashing it each time

@@ -51,8 +51,7 @@ STEPS = {("data set", 1): _data_set_of_frames}
 
 def sealed(document: Mapping[str, Json]) -> bytes:
     """Return ``document`` as the text of a JSON file, with its digest."""
-    content = json.loads(json.dumps(dict(document)))  # tuples become lists, as they are read
-    return (json.dumps({**content, DIGEST: digest(content)}, indent=1) + "\n").encode()
+    return (json.dumps({**document, DIGEST: digest(document)}, indent=1) + "\n").encode()
 
 
 def unsealed(text: bytes) -> dict[str, Json]:

@@ -14,7 +14,7 @@ import msgspec
 from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFigures, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.formatting import counted
-from virnucpro.layout import MOLECULES, Layout
+from virnucpro.layout import Layout
 from virnucpro.store.disk import AGAIN, Disk, HashedFile, hashed, sha256_of, stamp_of
 from virnucpro.store.documents import digest, read_kept, sealed, stamped, unsealed, upgraded
 
@@ -44,16 +44,11 @@ class Receipt:
     seconds: float
 
     @property
-    def failed(self) -> tuple[str, ...]:
-        """Ids of sequences that could not be embedded."""
-        return self.figures.failed
-
-    @property
     def failures(self) -> list[FileFailure]:
         """What failed, by file."""
-        file = self.outputs[0].path.name if self.figures.failures else ""
         return [
-            FileFailure(f.error, f.message, f.ids, self.stage, file) for f in self.figures.failures
+            FileFailure(f.error, f.message, f.ids, self.stage, self.outputs[0].path.name)
+            for f in self.figures.failures
         ]
 
 
@@ -65,11 +60,6 @@ def fingerprint(task: Task, input_digests: list[str]) -> str:
     """
     decides = {"version": task.version, "params": dict(task.params), "inputs": input_digests}
     return digest({"stage": task.stage, **decides})
-
-
-def write_receipt(disk: Disk, name: Path, receipt: Receipt, root: Path) -> None:
-    """Write the receipt of a finished task, whose files are safe: from here on it counts."""
-    disk.save(name, sealed(receipt_document(receipt, root)))
 
 
 def receipt_document(receipt: Receipt, root: Path) -> dict[str, Json]:
@@ -109,10 +99,9 @@ class Ledger:
         self._digests = dict(digests or {})
         self._files: dict[Path, HashedFile] = {}
         self.receipts: dict[Path, Receipt] = {}
-        kept = None
-        for path in layout.receipt_files:  # the second one where the first is unreadable
-            kept = kept or read_kept("receipts", path, KeptReceipts)
-        kept = kept or KeptReceipts({}, ())
+        first, copy = layout.receipt_files
+        kept = read_kept("receipts", first, KeptReceipts)
+        kept = kept or read_kept("receipts", copy, KeptReceipts) or KeptReceipts({}, ())
         self.removed = frozenset(layout.root / name for name in kept.removed)
         self._stored = {layout.root / name: entry for name, entry in kept.receipts.items()}
 
@@ -130,12 +119,11 @@ class Ledger:
             ValueError: missing, empty, changed since it was written, or not a receipt; says which.
             ResumeRefusedError: written by another version of the program (exit 3).
         """
-        root = self._layout.root
 
         def inside(kind: type, name: str) -> Path:
             if Path(name).is_absolute() or ".." in Path(name).parts:
                 raise ValueError(f"{name} is outside of the output directory")
-            return root / name
+            return self._layout.root / name
 
         try:
             try:
@@ -172,7 +160,7 @@ class Ledger:
         """
         try:
             receipt = self.read(task.receipt, task.figures)
-            same_inputs = self.has_inputs_of(task, receipt)
+            same_inputs = receipt.fingerprint == self.fingerprint(task)
         except ValueError as error:
             return str(error)
         except FileNotFoundError as error:
@@ -184,27 +172,18 @@ class Ledger:
             return "other files belong to it"
         if problem := self.problem(receipt):
             return problem
-        for path, expected in ((output.path, output.sha256) for output in receipt.outputs):
-            if path.exists():
-                self._files[path] = hashed(path)
-                if self._files[path].sha256 != expected:
-                    return f"{path.name} has other content than it had"
+        for output in (output for output in receipt.outputs if output.path.exists()):
+            self._files[output.path] = found = hashed(output.path)
+            if found.sha256 != output.sha256:
+                return f"{output.path.name} has other content than it had"
         self._remember(task.receipt, receipt)
-        return (
-            f"{counted(len(receipt.failed), 'sequence')} failed last time" if receipt.failed else ""
-        )
-
-    def has_inputs_of(self, task: Task, receipt: Receipt) -> bool:
-        """Return whether ``receipt`` was written for the inputs of ``task``, which must exist."""
-        return receipt.fingerprint == self._fingerprint(task)
+        failed = receipt.figures.failed
+        return f"{counted(len(failed), 'sequence')} failed last time" if failed else ""
 
     def foreign_files(self) -> list[Path]:
         """Return the files that somebody put where the finished run had removed its own."""
-        digests = {
-            self._layout.root / output["path"]: output["sha256"]
-            for document in self._stored.values()
-            for output in document["outputs"]
-        }
+        outputs = [each for document in self._stored.values() for each in document["outputs"]]
+        digests = {self._layout.root / each["path"]: each["sha256"] for each in outputs}
         return [
             path
             for path in sorted(self.removed & digests.keys())
@@ -214,9 +193,10 @@ class Ledger:
     def reopen(self, task: Task) -> None:
         """Remove the receipt of a stale task, and hash its inputs before they are used."""
         self._disk.remove(task.receipt)
-        self._fingerprint(task)
+        self.fingerprint(task)
 
-    def _fingerprint(self, task: Task) -> str:
+    def fingerprint(self, task: Task) -> str:
+        """Return the :func:`fingerprint` of a task, whose inputs must exist."""
         for path in task.inputs:
             if path not in self._digests:
                 self._files[path] = hashed(path)
@@ -239,13 +219,14 @@ class Ledger:
         for output in outputs:
             stamp = stamp_of(output.path)
             self._files[output.path] = HashedFile(output.path, output.sha256, stamp)
-        decided_by = self._fingerprint(task)
+        decided_by = self.fingerprint(task)
         receipt = Receipt(task.stage, decided_by, outputs, result.figures, "computed", seconds)
         self._remember(task.receipt, receipt)
         if task.receipt == self._layout.receipt(task.stage):
             self.store([task.receipt], durable=durable)
         else:
-            write_receipt(self._disk, task.receipt, receipt, self._layout.root)
+            document = receipt_document(receipt, self._layout.root)
+            self._disk.save(task.receipt, sealed(document))
 
     def remove(
         self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path] = frozenset()
@@ -272,13 +253,9 @@ class Ledger:
         """
         root = self._layout.root
         self._stored |= {name: receipt_document(self.receipts[name], root) for name in names}
-        content = sealed(
-            stamped(
-                "receipts",
-                removed=sorted(path.relative_to(root).as_posix() for path in self.removed),
-                receipts={n.relative_to(root).as_posix(): d for n, d in self._stored.items()},
-            )
-        )
+        removed = sorted(path.relative_to(root).as_posix() for path in self.removed)
+        receipts = {n.relative_to(root).as_posix(): d for n, d in self._stored.items()}
+        content = sealed(stamped("receipts", removed=removed, receipts=receipts))
         for path, flushed in zip(self._layout.receipt_files, (durable, False), strict=True):
             if not path.exists() or path.read_bytes() != content:
                 self._disk.save(path, content, durable=flushed)
@@ -304,6 +281,6 @@ class Ledger:
 
 def has_receipts(layout: Layout) -> bool:
     """Return whether any task of the run was finished here; nothing is read."""
-    folders = [layout.state, layout.merged_folder, *map(layout.folder, MOLECULES)]
+    folders = [layout.state, layout.merged_folder, *layout.folders.values()]
     stored = any(path.exists() for path in layout.receipt_files)
     return stored or any(any(folder.glob("*.done")) for folder in folders)

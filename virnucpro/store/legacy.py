@@ -25,8 +25,8 @@ from virnucpro.layout import (
     receipt_beside,
 )
 from virnucpro.store.disk import Disk, sha256_of
-from virnucpro.store.documents import parse_json
-from virnucpro.store.ledger import Receipt, fingerprint, write_receipt
+from virnucpro.store.documents import parse_json, sealed
+from virnucpro.store.ledger import Receipt, fingerprint, receipt_document
 
 
 def is_legacy_run(layout: Layout) -> bool:
@@ -82,9 +82,8 @@ def changed_settings(layout: Layout, analysis: Mapping[str, Json]) -> dict[str, 
     """Return the settings of the run that are known to differ from ``analysis``, by name."""
     config = _state(layout).get("pipeline_config")
     length = config.get("expected_length") if isinstance(config, dict) else None
-    if not isinstance(length, int) or length == analysis["chunk length"]:
-        return {}
-    return {"chunk length": length}
+    changed = isinstance(length, int) and length != analysis["chunk length"]
+    return {"chunk length": length} if changed else {}
 
 
 def _state(layout: OutputFolder) -> dict[str, Json]:
@@ -118,7 +117,7 @@ def feature_files(layout: Layout) -> dict[Path, tuple[Molecule, int]]:
     files: dict[Path, tuple[Molecule, int]] = {}
     for molecule in MOLECULES:
         suffix = f"_{FEATURE_SUFFIX[molecule]}.pt"
-        for path in sorted(layout.folder(molecule).glob(f"output_*{suffix}")):
+        for path in sorted(layout.folders[molecule].glob(f"output_*{suffix}")):
             number = path.name[len("output_") : -len(suffix)]
             done = receipt_beside(path).exists()
             if number.isdecimal() and path.is_file() and not done:
@@ -155,7 +154,8 @@ def take_over(
                 raise ValueError(f"its rows have {rows} numbers, the model's {width}")
             output = OutputFile(path, path.stat().st_size, digest, len(ids))
             proof = task.stage, fingerprint(task, [sha.hexdigest()]), (output,), TaskFigures()
-            write_receipt(disk, task.receipt, Receipt(*proof, "legacy", 0.0), layout.root)
+            receipt = Receipt(*proof, "legacy", 0.0)
+            disk.save(task.receipt, sealed(receipt_document(receipt, layout.root)))
             taken += 1
         except (OSError, ValueError) as reason:
             texts.append(f"{path.name} of an earlier version is computed again: {reason}")

@@ -107,12 +107,12 @@ def _acquire(stream: TextIO, path: Path, work: str, wait: bool) -> None:
         fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return
     except OSError as error:
-        has_locks = error.errno not in _NO_LOCKS
-        if has_locks and not isinstance(error, BlockingIOError):
-            raise
         owner = read_owner(path)
-        if not has_locks and (owner is None or owner.is_dead):
-            return
+        if error.errno in _NO_LOCKS:
+            if owner is None or owner.is_dead:
+                return
+        elif not isinstance(error, BlockingIOError):
+            raise
     # Locks are at different depths below the output directory.
     folders = state_folders(path)
     place = folders[-1].parent if folders else path.parent

@@ -102,13 +102,13 @@ def check_work(
 
 def _changes(before: Mapping[str, Json], after: Mapping[str, Json]) -> str:
     """Return a line per setting that differs, also where only the earlier work knows it."""
-    lines = []
+    lines = ""
     for name in dict.fromkeys([*after, *before]):
         # As JSON has them: what was read from a file compares equal to what was written.
         was, now = (json.dumps(values.get(name), sort_keys=True) for values in (before, after))
         if was != now:
-            lines.append(f"  {name}: was {_short(was)}, is {_short(now)}\n")
-    return "".join(lines)
+            lines += f"  {name}: was {_short(was)}, is {_short(now)}\n"
+    return lines
 
 
 def _short(text: str) -> str:
@@ -144,12 +144,10 @@ def refuse_other_json(path: Path | None, keys: Sequence[str], option: str) -> No
     """Raise UsageError where a JSON file in the way does not have the ``keys`` of our own."""
     if path is None:
         return
-    document = None
-    with suppress(OSError, ValueError):
-        document = parse_json(path.read_bytes()) if is_own_file(path) else None
-    is_own = isinstance(document, dict) and set(keys) <= document.keys()
-    foreign = [] if is_own else existing_paths(path)
-    existing = ExistingWork(path.parent, path.parent, foreign_files=foreign, option=option)
+    with suppress(OSError, ValueError, TypeError):
+        if is_own_file(path) and dict(parse_json(path.read_bytes())).keys() >= set(keys):
+            return
+    existing = ExistingWork(path.parent, path.parent, (), existing_paths(path), option=option)
     refuse_foreign(existing, force=False)
 
 
@@ -157,10 +155,10 @@ def files_in(paths: Sequence[Path]) -> list[Path]:
     """Return the files among ``paths`` and below the folders among them; links count as files."""
     files: list[Path] = []
     for path in paths:
-        if path.is_symlink() or not path.is_dir():
-            files += [path] if path.is_symlink() or path.exists() else []
-        else:
+        if path.is_dir() and not path.is_symlink():
             files += files_in(sorted(path.iterdir()))
+        else:
+            files += existing_paths(path)
     return files
 
 
@@ -192,8 +190,7 @@ def make_way(
 ) -> Decision:
     """Move a file aside that is not the program's own; without ``force``, refuse to replace it."""
     previous = checkpoint_folder(path.absolute().parent) / f"{path.name}.previous"
-    foreign = existing_paths(path)
-    existing = ExistingWork(path.parent, previous, foreign_files=foreign, option=option)
+    existing = ExistingWork(path.parent, previous, (), existing_paths(path), option=option)
     return check_work(WorkIdentity("the file", {}), existing, disk, force=force)
 
 

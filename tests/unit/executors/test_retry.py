@@ -46,6 +46,6 @@ def test_six_deadly_neighbours_are_found_before_the_run_would_end() -> None:
 
 
 def test_what_ends_its_worker_once_alone_is_kept() -> None:
-    search, failure = search_records(STAGE.task(0, 1)), WorkFailure("device", "WorkerDied", "9")
+    search, failure = retries(STAGE.task(0, 1)), WorkFailure("device", "WorkerDied", "9")
     assert [next(search).trial, search.send(failure).trial] == [(0, 1)] * 2
     assert search.send(None).excluded == ()

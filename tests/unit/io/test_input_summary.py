@@ -11,7 +11,7 @@ from virnucpro.io import input_summary
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
-from virnucpro.io.records import read_records
+from virnucpro.io.records import Records
 
 
 def write(folder, names):
@@ -24,7 +24,7 @@ def write(folder, names):
 def test_counts(tmp_path, letter):
     path = tmp_path / "in.fa"
     path.write_text(f">a\nACG{letter}\n>b\nAC\n>c\n\n>d\nACG\n")
-    assert summarise_input(InputFiles(path)) == InputSummary(4, 9, 4, 2, True, ())
+    assert summarise_input(InputFiles(path)) == InputSummary(4, 9, 4, 2, True, (), None)
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n"], ids=["1-empty", "2-blank"])
@@ -52,8 +52,8 @@ def test_18_ids_that_only_share_a_hash_are_no_duplicates(tmp_path, monkeypatch):
     monkeypatch.setattr(input_summary, "hash", lambda name: len(name), raising=False)
     path = write(tmp_path, ["a", "b", "cc", "b"])
     assert summarise_input(InputFiles(path)).duplicates == ("b",)
-    rename = RecordRenamer(InputFiles(path))
-    assert [rename(record).id for record in read_records(path)] == ["a", "b", "cc", "b_2"]
+    rename = RecordRenamer(summarise_input(InputFiles(path)))
+    assert [rename(record).id for record in Records(path)] == ["a", "b", "cc", "b_2"]
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_18_ids_that_only_share_a_hash_are_no_duplicates(tmp_path, monkeypatch):
 )
 def test_18_rename(tmp_path, names, expected):
     path = write(tmp_path, names)
-    rename = RecordRenamer(InputFiles(path))
-    renamed = [rename(record) for record in read_records(path)]
+    rename = RecordRenamer(summarise_input(InputFiles(path)))
+    renamed = [rename(record) for record in Records(path)]
     assert [record.id for record in renamed] == expected
     assert [record.header for record in renamed] == [f"{name} x" for name in expected]
 
@@ -76,8 +76,8 @@ def test_18_rename(tmp_path, names, expected):
 @given(st.lists(st.text("a_2", min_size=1, max_size=6), min_size=1, max_size=20))
 def test_18_renamed_ids_are_unique_and_new(tmp_path_factory, names):
     path = write(tmp_path_factory.getbasetemp(), names)
-    rename = RecordRenamer(InputFiles(path))
-    renamed = [rename(record).id for record in read_records(path)]
+    rename = RecordRenamer(summarise_input(InputFiles(path)))
+    renamed = [rename(record).id for record in Records(path)]
     assert len(set(renamed)) == len(names)
     kept = set()
     for old, new in zip(names, renamed, strict=True):

@@ -63,13 +63,14 @@ def test_what_is_no_pair(tmp_path: Path, first: str, second: str, says: str) -> 
 
 def test_the_summary_counts_pairs_and_the_bases_of_both_mates(tmp_path: Path) -> None:
     files = _files(tmp_path, _fastq("r1/1", "r2/1"), _fastq("r1/2", "r2/2", bases="ACGTAC"))
-    assert summarise_input(files) == InputSummary(2, 20, 6, 5, False, ())
+    assert summarise_input(files) == InputSummary(2, 20, 6, 5, False, (), None)
 
 
 def test_a_pair_that_occurs_twice_is_renamed(tmp_path: Path) -> None:
     files = _files(tmp_path, _fastq("r1/1", "r1/1"), _fastq("r1/2", "r1/2", bases="GG"))
-    assert summarise_input(files).duplicates == ("r1",)
-    assert [pair.id for pair in map(RecordRenamer(files), files.records())] == ["r1", "r1_2"]
+    summary = summarise_input(files)
+    assert summary.duplicates == ("r1",)
+    assert [pair.id for pair in map(RecordRenamer(summary), files.records())] == ["r1", "r1_2"]
 
 
 def test_no_chunk_spans_both_mates() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from virnucpro.errors import InputError
 from virnucpro.io import text
-from virnucpro.io.records import LONGEST_HEADER, Record, holds_qualities, read_records
+from virnucpro.io.records import LONGEST_HEADER, Record, Records, holds_qualities
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -32,7 +32,7 @@ PACKERS = (gzip.compress, bz2.compress, lzma.compress, zstd.compress)
 def read(tmp_path: Path, data: bytes, name: str = "in.fa", **options) -> list[Record]:
     path = tmp_path / name
     path.write_bytes(data)
-    return list(read_records(path, **options))
+    return list(Records(path, **options))
 
 
 def pairs(records: list[Record]) -> list[tuple[str, str]]:
@@ -154,7 +154,7 @@ def test_24_a_file_without_line_ends_is_not_read_to_its_end(tmp_path):
         file.write(b">a")
         file.truncate(1 << 40)  # a sparse terabyte of NUL
     with pytest.raises(InputError, match="1 MiB"):
-        list(read_records(path))
+        list(Records(path))
 
 
 def test_49_bomb(tmp_path):
@@ -181,7 +181,7 @@ def outcome(path: Path, data: bytes) -> list[Record] | str:
     """The records of ``data``, or the message of the error."""
     path.write_bytes(data)
     try:
-        return list(read_records(path))
+        return list(Records(path))
     except InputError as error:
         return str(error)
 
@@ -224,7 +224,7 @@ def test_same_as_dnaio(tmp_path_factory, named, width):
         path.write_text(data)
         with dnaio.open(path, fileformat=kind, open_threads=0) as reader:
             expected = [(record.name, record.sequence) for record in reader]
-        assert [(r.header, r.sequence) for r in read_records(path)] == expected
+        assert [(r.header, r.sequence) for r in Records(path)] == expected
 
 
 # --- proteins --------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_same_as_dnaio(tmp_path_factory, named, width):
 def test_proteins(tmp_path, data, expected):
     if isinstance(expected, list):
         (tmp_path / "in.fa").write_bytes(data)
-        records = read_records(tmp_path / "in.fa", molecule="protein")
+        records = Records(tmp_path / "in.fa", molecule="protein")
         assert [record.sequence for record in records] == expected
         assert not records.uracil
         return

@@ -35,7 +35,7 @@ def layout(tmp_path: Path) -> Layout:
     layout = Layout(tmp_path, "in", 500)
     for molecule, texts in (("nucleotide", NUCLEOTIDES), ("protein", PROTEINS)):
         pairs = [(f"f{n}", text) for n, text in enumerate(texts, 1)]
-        Disk().save(layout.frames(molecule), fasta_bytes(pairs))
+        Disk().save(layout.frames[molecule], fasta_bytes(pairs))
     return layout
 
 
@@ -49,8 +49,8 @@ def _split(layout: Layout, *, dedup: bool) -> TaskResult:
 
 
 def _embedded(layout: Layout) -> list[str]:
-    files = sorted(layout.folder("protein").iterdir())
-    assert len(files) == len(list(layout.folder("nucleotide").iterdir()))
+    files = sorted(layout.folders["protein"].iterdir())
+    assert len(files) == len(list(layout.folders["nucleotide"].iterdir()))
     return [name for file in files for name, _ in read_fasta(file)]
 
 
@@ -68,7 +68,7 @@ def test_copies_have_the_scores_of_the_first(
 ) -> None:
     monkeypatch.setattr(prediction, "FRAMES_AT_A_TIME", at_a_time)
     _split(layout, dedup=True)
-    files = layout.frames("nucleotide"), layout.copies_table
+    files = layout.frames["nucleotide"], layout.copies_table
     scores = np.array([[0.1, 0.9], [0.2, 0.8], [0.4, 0.6]], np.float32)
     # f3 could not be embedded.
     embedded = [(["f1", "f4"], scores[:2]), (["f6"], scores[2:])]

@@ -14,14 +14,14 @@ from pyrodigal_gv import ViralGeneFinder
 from tests.cli.inputs import TOY, table
 from tests.conftest import Call
 from virnucpro.cli.demo import SOURCE
-from virnucpro.io.records import read_records
+from virnucpro.io.records import Records
 from virnucpro.results import open_run
 from virnucpro.stages import output
 from virnucpro.stages.genes import ViralRecord, VirusGenes
 from virnucpro.store.disk import Disk
 
 Calling = Callable[..., Call]
-GENOMES = [record.sequence for record in read_records(SOURCE)][:3]
+GENOMES = [record.sequence for record in Records(SOURCE)][:3]
 HOSTILE = ["plain", "plain_1", "=;,%&", "%3B", ">header", "#comment", "Кириллица", "a|b:1-2"]
 PREDICT = ("predict", *TOY, "-e", 150)
 ALL, NONE = ("--min-score", "-1"), ("--min-score", "1")

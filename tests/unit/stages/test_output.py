@@ -14,7 +14,7 @@ import pytest
 from virnucpro.classifier.files import with_temperature
 from virnucpro.errors import UsageError
 from virnucpro.events import Event, StageStarted
-from virnucpro.io.records import Record, read_records
+from virnucpro.io.records import Record, Records
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import (
@@ -131,7 +131,7 @@ def test_terminal_repeats_and_kinds_of_viruses(
     }
     own = VirusKinds().of([windows([whole])])[0]
     assert {(row["virus_kind"], row["unfamiliar"]) for row in rows.values()} == {own}
-    headers = [r.header for r in read_records(request.layout.virus_fasta)]
+    headers = [r.header for r in Records(request.layout.virus_fasta)]
     assert headers[2] == "r2 of five [topology=circular]"
     assert headers[3] == "r3 of five"
 

@@ -35,14 +35,10 @@ def task(layout: Layout) -> Task:
 def _carry_out(
     task: Task, layout: Layout, *failures: FailedSequences, rows: bytes = b"rows"
 ) -> None:
-    ledger = _ledger(layout)
+    ledger = Ledger(layout)
     ledger.reopen(task)
     output = Disk().save(task.outputs[0], rows, 1)
     ledger.accept(TaskResult(task, (output,), TaskFigures(failures=failures)))
-
-
-def _ledger(layout: Layout) -> Ledger:
-    return Ledger(layout)
 
 
 DAMAGES: list[tuple[str, Callable[[Path], object], str]] = [
@@ -70,7 +66,7 @@ def test_damage_is_noticed_with_its_reason(
 ) -> None:
     _carry_out(task, layout)
     damage(layout.root)
-    assert reason in _ledger(layout).check(task)
+    assert reason in Ledger(layout).check(task)
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../outside"])
@@ -79,10 +75,10 @@ def test_a_receipt_never_points_outside(task: Task, layout: Layout, name: str) -
     document = unsealed(task.receipt.read_bytes())
     document["outputs"][0]["path"] = name
     task.receipt.write_bytes(sealed(document))
-    assert _ledger(layout).check(task).startswith("no proof")
+    assert Ledger(layout).check(task).startswith("no proof")
     task.receipt.write_bytes(sealed(document | {"schema": 99, "producer": "virnucpro 9"}))
     with pytest.raises(ResumeRefusedError, match=r"newer version of the program .virnucpro 9."):
-        _ledger(layout).check(task)
+        Ledger(layout).check(task)
 
 
 @pytest.mark.parametrize(
@@ -107,28 +103,28 @@ def test_the_fingerprint_has_what_decides_the_answer(
 
 def test_what_failed_last_time_is_stale(task: Task, layout: Layout) -> None:
     _carry_out(task, layout, FailedSequences("E", "m", ("a", "b")))
-    assert _ledger(layout).check(task) == "2 sequences failed last time"
+    assert Ledger(layout).check(task) == "2 sequences failed last time"
 
 
 def test_a_receipt_of_other_files_proves_nothing(task: Task, layout: Layout) -> None:
     _carry_out(task, layout)
     other = replace(task, outputs=(layout.root / "other.pt",))
-    assert _ledger(layout).check(other) == "other files belong to it"
+    assert Ledger(layout).check(other) == "other files belong to it"
 
 
 def test_removed_files_stay_proved_until_they_are_needed(task: Task, layout: Layout) -> None:
     _carry_out(task, layout)
-    ledger = _ledger(layout)
+    ledger = Ledger(layout)
     assert not ledger.check(task)
     ledger.remove(ledger.receipts.items())
     assert not task.outputs[0].exists()
     assert not task.receipt.exists()
-    again = _ledger(layout)
+    again = Ledger(layout)
     assert again.removed
     assert not again.check(task)
     again.forget_removed()
     assert again.check(task)
-    assert _ledger(layout).check(task)
+    assert Ledger(layout).check(task)
 
 
 @pytest.mark.parametrize("damaged", [0, 1])
@@ -144,11 +140,11 @@ def test_receipts_of_whole_stages_stand_in_one_file_and_its_copy(
     ledger.accept(TaskResult(whole, (output,)))
     assert disk.sync.call_count == 1  # a power cut may take the copy
     assert not whole.receipt.exists()
-    assert not _ledger(layout).check(whole)
+    assert not Ledger(layout).check(whole)
     layout.receipt_files[damaged].write_bytes(b"{")
-    assert not _ledger(layout).check(whole)
+    assert not Ledger(layout).check(whole)
     layout.receipt_files[1 - damaged].unlink()
-    assert _ledger(layout).check(whole) == UNFINISHED
+    assert Ledger(layout).check(whole) == UNFINISHED
 
 
 def test_receipts_of_an_older_schema_are_refused(layout: Layout) -> None:

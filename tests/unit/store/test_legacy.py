@@ -218,7 +218,7 @@ def test_another_chunk_length_is_refused_before_anything_is_overwritten(
 def test_a_finished_run_without_features_is_left_alone(complete: tuple[Path, Layout]) -> None:
     source, layout = complete
     for molecule in ("nucleotide", "protein"):
-        shutil.rmtree(layout.folder(molecule))  # type: ignore[arg-type]
+        shutil.rmtree(layout.folders[molecule])  # type: ignore[arg-type]
     before = {p: p.stat().st_mtime_ns for p in layout.root.rglob("*")}
     with pytest.raises(
         NothingToResumeError, match=r"left as it is.*prediction_results.txt.*--force"

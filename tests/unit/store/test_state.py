@@ -45,7 +45,7 @@ def test_receipts_without_a_state_are_a_run_of_ours(begun: Layout) -> None:
     begun.run_state.unlink()
     assert "going on" in _check(begun)
     begun.state.rename(begun.checkpoints / "gone")
-    folder = begun.folder("protein")
+    folder = begun.folders["protein"]
     folder.mkdir()
     (folder / "output_1_ESM.pt.done").write_text("{}")
     assert "going on" in _check(begun)
@@ -55,7 +55,7 @@ def test_a_file_that_came_after_a_refused_input_is_not_ours(layout: Layout) -> N
     write_state(layout, Disk(), STATE)
     other = RunState(STATE.source, {**STATE.analysis, "input": "b" * 64})
     assert _check(layout, other) == ""  # the input was corrected: nothing of the run is kept
-    layout.frames("protein").write_text("mine")
+    layout.frames["protein"].write_text("mine")
     with pytest.raises(UsageError, match=r"s_protein\.faa"):
         _check(layout)
 

@@ -90,7 +90,7 @@ def genomes(dataset):
 def shards(dataset, part, molecule):
     layout = dataset.layout(part)
     numbers = range(1, dataset.shards(part) + 1)
-    assert len(list(layout.folder(molecule).iterdir())) == len(numbers)
+    assert len(list(layout.folders[molecule].iterdir())) == len(numbers)
     return [list(read_fasta(layout.split(molecule, number))) for number in numbers]
 
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 from virnucpro.errors import InputError
 from virnucpro.events import StepProgress
 from virnucpro.io.frames import FRAME_LABELS, chunk_spans, open_frames
-from virnucpro.io.records import read_records
+from virnucpro.io.records import Records
 from virnucpro.io.text import shortened
 from virnucpro.stages.chunking import refuse_changed_input
 from virnucpro.store.disk import HashedFile
@@ -39,7 +39,7 @@ def read_genome_file(path: Path) -> Iterator[GenomeRecord]:
     if is_genbank(path):
         yield from read_genbank(path)
     else:
-        for record in read_records(path):
+        for record in Records(path):
             yield GenomeRecord(record.id, record.header, record.sequence, None)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import StepProgress
-from virnucpro.layout import MOLECULES, Layout
+from virnucpro.layout import Layout
 from virnucpro.stages.chunking import hashed_input
 from virnucpro.store.disk import Disk, HashedFile, explain_write_errors
 from virnucpro.store.documents import SCHEMAS, read_kept, sealed, stamped
@@ -185,7 +185,7 @@ def _own_files(dataset: Dataset, content: Content) -> list[Path]:
             files.append(dataset.records_file(part))
             continue
         layout = Layout(dataset.root, part)
-        files += [dataset.frames_table(part), *map(layout.folder, MOLECULES)]
+        files += [dataset.frames_table(part), *layout.folders.values()]
         files += [layout.merged_folder, layout.run_json, layout.state]
     return [path for path in files if path.exists()]
 
