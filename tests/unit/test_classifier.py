@@ -97,7 +97,8 @@ def test_own_format(tmp_path):
 def test_a_newer_schema_and_a_file_that_is_replaced_meanwhile(tmp_path, monkeypatch):
     path = tmp_path / "mine.safetensors"
     path.write_bytes(with_temperature(TOY_CLASSIFIER, 1.0))
-    monkeypatch.setattr(files, "hashed", lambda _, found=hashed(path): found)
+    found = hashed(path)
+    monkeypatch.setattr(files, "hashed", lambda _: found)
     path.write_bytes(with_temperature(TOY_CLASSIFIER, 2.0))
     with pytest.raises(ModelError, match="is not the file"):
         inspect_classifier(path)
@@ -152,22 +153,14 @@ def test_scores_do_not_depend_on_grouping(save_module):
         classifier.scores(torch.zeros(2, 11))
 
 
-def without_norm(made, _):
-    del made.bn1
-
-
-def with_nan(made, _):
-    made.bn1.running_var[0] = float("nan")
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda made, path: setattr(made, "extra", Evil(path)), r"refused: .*\.system"),
         (lambda made, _: setattr(made, "more", nn.Conv1d(1, 1, 1)), r"refused: .*Conv1d"),
         (lambda made, _: setattr(made, "output_layer", nn.Linear(5, 3)), r"has shape \(3, 5\)"),
-        (without_norm, r"no 'bn1\.weight'"),
-        (with_nan, r"NaN or infinite values in bn1\.running_var"),
+        (lambda made, _: delattr(made, "bn1"), r"no 'bn1\.weight'"),
+        (lambda made, _: made.bn1.running_var[0].fill_(float("nan")), r"NaN .* bn1\.running_var"),
     ],
 )
 def test_other_modules_are_refused_and_not_run(save_module, tmp_path, change, said):

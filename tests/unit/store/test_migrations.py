@@ -42,5 +42,5 @@ def test_what_is_no_such_document_is_unusable(document: Json) -> None:
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e999", "[" * 100_000])
 def test_what_is_no_json(text: str) -> None:
-    with pytest.raises(ValueError, match="finite|nested"):
+    with pytest.raises(ValueError, match=r"finite|nested"):
         parse_json(text)
