@@ -202,9 +202,8 @@ def verdict_of(*arguments):
 )
 def test_encoders_must_fit(info, encoders, asked, verdict):
     esm = replace(ESM, name=asked)
-    info = changed(info, encoders=encoders)
-    assert verdict_of(info, (DNA, esm), 500) == verdict
-    known = changed(info, extra={"encoder_sha256": "a b"})  # encoders that were trained with it
+    assert verdict_of(changed(info, encoders=encoders), (DNA, esm), 500) == verdict
+    known = changed(info, encoders=encoders, extra={"encoder_sha256": "a b"})  # made with it
     own = [replace(each, sha256=digest_of([file])) for each, file in ((DNA, "a"), (esm, "b"))]
     assert verdict_of(known, own, 500) == verdict
     assert verdict_of(known, (own[0], esm), 500) == ("error" if encoders else verdict)
