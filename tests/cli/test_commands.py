@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -39,6 +40,11 @@ def test_ctrl_c_while_modules_are_imported_ends_with_a_message(tmp_path: Path) -
     command = [sys.executable, "-m", "virnucpro", "--version"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "virnucpro: interrupted\n")
+
+
+def test_ctrl_c_in_a_command(call: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("virnucpro.cli.app.main", Mock(side_effect=KeyboardInterrupt))
+    assert call("status", ".").code == 130
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from virnucpro.metrics.classification import (
     call_metrics,
     fit_temperature,
     log_loss,
-    percentile_interval,
     score_bins,
     score_metrics,
 )
@@ -62,7 +61,6 @@ def test_over_and_under_confidence_cancel_only_within_a_bin() -> None:
     virus = np.array([True, False] * 50)
     assert calibration_error(virus, np.full(100, 0.5)) == pytest.approx(0)
     assert calibration_error(virus, np.full(100, 0.9)) == pytest.approx(0.4)
-    assert percentile_interval(np.array([0.5] * 100 + [np.nan] * 100)) == (0.5, 0.5)
 
 
 def drawn(temperature, count=200_000, seed=3):

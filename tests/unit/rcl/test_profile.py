@@ -67,7 +67,8 @@ def test_others_and_fragments(profile):
         "no_serpin",
         "found",
     ]
-    assert results[3].region == profile.find([SERPIN])[0].region
+    assert results[3].region == profile.find([SERPIN], END - START + 1)[0].region
+    assert profile.find([SERPIN], END - START + 2)[0].status == "incomplete"
 
 
 def test_posterior_probabilities_belong_to_their_residues(profile):

@@ -86,7 +86,7 @@ def test_sections_tiles_and_rows_are_in_order(page: Page) -> None:
 def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(
     tmp_path: Path,
 ) -> None:
-    records = [Shown(name, "nonvirus", [0.1] * 4, 0.5) for name in ("first", "second", "third")]
+    records = [Shown(name, "nonvirus", [0.1] * 3, 0.5) for name in ("first", "second", "third")]
     records.append(Shown("long", "nonvirus", [0.1] * 8, 0.5))
     records.append(Shown("host", "nonvirus", [0.1] * 3 + [0.9] * 2, 0.6, [(3, 4)]))
     page = page_of(tmp_path, records)

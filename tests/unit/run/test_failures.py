@@ -1,12 +1,14 @@
-"""The table of failures, which all runs of an output directory share."""
+"""The table of failures, which all runs of an output directory share, and the space of one."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from virnucpro.layout import Layout
+from virnucpro.run.engine import missing_bytes
 from virnucpro.run.record import update_failure_table
 from virnucpro.run.run import Run, sweep
 from virnucpro.store import disk
@@ -46,3 +48,12 @@ def test_a_run_that_begins_on_another_host_leaves_the_table_alone_that_is_writte
     layout = Layout(tmp_path, "s", 500)
     update_failure_table(layout, Shared(), "s.fa", [FAILURE])
     assert "s.fa" in layout.failed_table.read_text()
+
+
+def test_features_that_are_there_take_no_more_space(tmp_path: Path) -> None:
+    layout = Layout(tmp_path, "s", 500)
+    run = Mock(layout=layout, frames=[3, 4], bytes_per_frame=10)
+    layout.features("protein", 1).parent.mkdir()
+    for present, missing in ((30, 40), (90, 0)):
+        layout.features("protein", 1).write_bytes(bytes(present))
+        assert missing_bytes(run) == missing

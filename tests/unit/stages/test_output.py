@@ -26,7 +26,7 @@ from virnucpro.settings import (
 )
 from virnucpro.stages import output
 from virnucpro.stages.calls import Chunk, call_record, contig_fdr
-from virnucpro.stages.kinds import VirusKinds, windows
+from virnucpro.stages.kinds import Kind, VirusKinds
 from virnucpro.stages.output import ResultFiles
 from virnucpro.stages.regions import Region
 from virnucpro.store.disk import Disk
@@ -120,17 +120,21 @@ def test_terminal_repeats_and_kinds_of_viruses(
     request_of: Callable[[Path], PredictionRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "RECORDS_AT_A_TIME", 2)
+    monkeypatch.setattr(
+        VirusKinds, "of", lambda _, records: [Kind(own[0][:9], "yes") for own in records]
+    )
     request = replace(request_of(TOY_CLASSIFIER), cuts=Cuts(min_score=-1.0))
     whole = "".join(random.Random(2).choices(CODONS, k=400))
-    text = "".join(f">r{n} of five\n{whole}{whole[:40] if n == 2 else ''}\n" for n in range(5))
+    text = "".join(f">r{n} of five\n{whole[n:]}{whole[2:42] if n == 2 else ''}\n" for n in range(5))
     Path(request.source).write_text(text)
     _computed(request)
     rows = {row["record"]: row for row in _table(request.layout.virus_table)}
     assert {name: row["topology"] for name, row in rows.items()} == {
         f"r{n}": "DTR" if n == 2 else "linear" for n in range(5)
     }
-    own = VirusKinds().of([windows([whole])])[0]
-    assert {(row["virus_kind"], row["unfamiliar"]) for row in rows.values()} == {own}
+    kinds = {name: row["virus_kind"] for name, row in rows.items()}
+    assert kinds == {f"r{n}": whole[n : n + 9] for n in range(5)}
+    assert {row["unfamiliar"] for row in rows.values()} == {"yes"}
     headers = [r.header for r in Records(request.layout.virus_fasta)]
     assert headers[2] == "r2 of five [topology=circular]"
     assert headers[3] == "r3 of five"
@@ -167,8 +171,12 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
     headers = [line for line in (tmp_path / "fasta").read_text().splitlines() if line[0] == ">"]
     others = [f">{name} described" for name in ("short", "a=;,%", "z", "second")]
     assert headers == [">renamed_2|region_5_8004 described", *others]
-    ranked = [row["record"] for row in _table(tmp_path / "virus")]  # equal scores: by length, place
-    assert ranked == ["a=;,%", "z", "second", "short"]
+    assert [row["record"] for row in _table(tmp_path / "virus")] == [
+        "a=;,%",
+        "z",
+        "second",
+        "short",
+    ]
     assert (tmp_path / "fasta").read_text().startswith(f"{headers[0]}\n{'ACGT' * 20}\n")
     places = {(row["start"], row["end"]) for row in _table(tmp_path / "chunks")}
     assert places == {("1", "12000")}

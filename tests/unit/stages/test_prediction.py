@@ -85,7 +85,6 @@ def test_a_damaged_file_ends_it_and_leaves_nothing(layout: Layout, threads: int)
 
 
 def test_a_tie_is_others_of_a_frame_and_virus_of_a_chunk(layout: Layout) -> None:
-    """As the original program has it."""
     scores = Features(["a_chunk_1F1"], torch.full((1, 2), 0.5))
     part = Disk().save(layout.scores(1), encode_features(scores, "scores"))
     stage = PredictionStage(layout, Disk(), inspect_classifier(layout.root / "c.safetensors"))
