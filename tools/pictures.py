@@ -66,8 +66,8 @@ def photograph(page: Path, picture: Path, width: int, height: int) -> None:
 def photograph_print(page: Path, picture: Path, folder: Path) -> None:
     """Save the first sheet of a print as PNG; the print itself is written into ``folder``."""
     show(page, "--no-pdf-header-footer", f"--print-to-pdf={folder / 'print.pdf'}")
-    command = ["pdftoppm", "-png", "-r", "80", "-singlefile", folder / "print.pdf"]
-    subprocess.run([*command, picture.with_suffix("")], check=True)
+    command = ["pdftoppm", "-png", "-r", "80", "-singlefile"]
+    subprocess.run([*command, folder / "print.pdf", picture.with_suffix("")], check=True)
 
 
 def show(page: Path, *options: str) -> None:

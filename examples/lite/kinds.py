@@ -42,7 +42,7 @@ def embedded(encoder: LiteEncoder, windows: np.ndarray) -> torch.Tensor:
     texts = ["".join("ACGTN"[base] for base in window) for window in windows]
     own = [kinds.windows([text]) for text in texts]
     rows = encoder.encode([each for parts in own for each in parts], lambda *_: None)
-    return torch.stack([part.mean(dim=0) for part in rows.split([*map(len, own)])])
+    return torch.stack([part.mean(dim=0) for part in torch.split(rows, [*map(len, own)])])
 
 
 def pieces_of(
@@ -112,10 +112,9 @@ def print_figures(pieces: Path) -> None:
             ]
             print("|", " | ".join(cells), "|")
     print("\n| piece | where | pieces | unfamiliar |\n|---|---|---|---|")
-    for (length, outside), found in unfamiliar.items():
-        where = ("held out", "outside")[outside]
-        share = f"{100 * np.mean(found):.1f} %"
-        print(f"| {length:,} bp | {where} | {len(found):,} | {share} |")
+    for (length, outside), strange_ones in unfamiliar.items():
+        cells = [f"{length:,} bp", ("held out", "outside")[outside], f"{len(strange_ones):,}"]
+        print("|", " | ".join([*cells, f"{100 * np.mean(strange_ones):.1f} %"]), "|")
 
 
 def main() -> None:

@@ -64,8 +64,10 @@ class VirusKinds:
 
     def of(self, records: Sequence[Sequence[str]]) -> list[Kind]:
         """Return the kinds of records, each from its windows (:func:`windows`)."""
+        from torch import split
+
         embedded = self._encoder.encode([each for own in records for each in own], lambda *_: None)
-        parts = embedded.split([*map(len, records)])
+        parts = split(embedded, [*map(len, records)])
         return [
             self._kind(part.mean(dim=0), sum(map(len, own))) if own else Kind(UNSURE, MISSING)
             for part, own in zip(parts, records, strict=True)
@@ -83,7 +85,7 @@ class VirusKinds:
 
 def likeness_to(typical: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
     """Return the mean cosine of each row of ``embeddings`` to the nearest rows of ``typical``."""
-    cosines = embeddings / embeddings.norm(dim=1, keepdim=True) @ typical.T
+    cosines: torch.Tensor = embeddings / embeddings.norm(dim=1, keepdim=True) @ typical.T
     return cosines.topk(min(NEAREST, len(typical)), dim=1).values.mean(dim=1)
 
 
