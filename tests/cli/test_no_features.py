@@ -189,7 +189,7 @@ def test_stopped_at_random_moments_it_goes_on(
     while True:
         try:
             request = _request(source, out, no_features=not stops or chance.random() < 0.7)
-            disk = StoppingDisk(chance.randrange(20, 200))
+            disk = StoppingDisk(chance.randrange(20, 120))
             run_prediction(request, lambda _: None, disk)
             break
         except Stopped:
