@@ -89,6 +89,7 @@ CHANGES = (
     Change("--min-score", "--min-score 0.1"),
     Change("--max-fdr", "--max-fdr 0.1", code=64),  # the toy classifier is not calibrated
     Change("--min-length", "--min-length 100"),
+    Change("--genes", "--no-genes"),
     Change("--resume", "--resume"),
     Change("--force", "--force"),
     Change("--force", "--force -e 200"),
