@@ -48,7 +48,7 @@ class LiteTrainingSettings:
     """The settings of a lite training.
 
     Worse on held-out taxa after 1,000 steps were twice the mutation rate, and codons as the mean of
-    their synonyms in a third of the windows. Nothing else was tried.
+    their synonyms in a third of the windows. Nothing else was compared.
     """
 
     steps: int = 18_000  # batches
