@@ -88,7 +88,7 @@ def _problem(request: PredictionRequest, out: Path, expected: dict[str, bytes]) 
     except Exception as error:  # noqa: BLE001 - a crash is a result here
         return f"{type(error).__name__}: {error}"
     found = results(out)
-    return ", ".join(f"{name} differs" for name in RESULTS if found[name] != expected[name])
+    return ", ".join(f"{name} differs" for name in RESULTS if found.get(name) != expected.get(name))
 
 
 def main() -> int:
