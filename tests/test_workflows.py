@@ -56,7 +56,7 @@ def filled(text: str, mates: str = "") -> str:
 @pytest.mark.parametrize(
     ("block", "mates", "optional"),
     [
-        ("script", "", ["virus.fastq.gz", "virus_genes.faa", "virus_genes.gff3", *REGIONS]),
+        ("script", "", ["virus.fastq.gz", *REGIONS]),
         ("script", '--input2 "ma te.fq"', ["virus_1.fastq.gz", "virus_2.fastq.gz"]),
         ("stub", "", []),
     ],

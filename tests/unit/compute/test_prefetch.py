@@ -140,7 +140,8 @@ def test_more_batches_are_in_the_queue_where_they_are_short(
 
 
 def test_what_cannot_be_begun_fails_in_its_own_turn(encoder, monkeypatch):
-    texts, others = sequences([30] * 9, "ACGT"), encoder.prepare(sequences([5] * 9, "ACGT"))
+    texts, short = sequences([30] * 9, "ACGT"), sequences([5] * 9, "ACGT")
+    others = encoder.prepare(short)
     theirs, forward, failures = others.first[0].inputs[0], encoder.forward, []
 
     def full(*inputs: torch.Tensor) -> torch.Tensor:
@@ -153,7 +154,7 @@ def test_what_cannot_be_begun_fails_in_its_own_turn(encoder, monkeypatch):
     assert len(encoder.encode(texts, quiet, following=lambda: others)) == len(texts)
     assert len(failures) == 1
     with pytest.raises(torch.OutOfMemoryError):
-        encoder.encode(others.sequences, quiet, others)
+        encoder.encode(short, quiet, others)
 
 
 def test_no_thread_is_left_when_the_consumer_fails(encoder):
