@@ -17,7 +17,7 @@ virnucpro train lite "$work/data" -o "$work/model" --threads 1 --mask "$here/mas
     --more-of "archaeal viruses" ${start[@]+"${start[@]}"}
 
 # To ship it: cp "$work"/model/*.safetensors virnucpro/data/
-python "$here/heldout.py" "$work/data" "$work/pieces"
+python "$here/heldout.py" "$work/data" "$work/pieces" --most 400
 cat > "$work/lite.yaml" <<YAML
 features:
   dnabert: {model_name: $work/model/lite_encoder.safetensors}

@@ -45,7 +45,7 @@ def test_frames_that_say_nothing_of_the_temperature_are_refused() -> None:
     frames = _frames(1000, 0.5, 3.0)
     turned = frames.label.map({"virus": "others", "others": "virus"})
     for wrong, said in (
-        (frames[: 2 * FEWEST_FRAMES - 10], "calibration needs 100 of either"),
+        (frames[: 2 * FEWEST_FRAMES - 10], "100 frames of either label"),
         (frames.assign(score=np.where(frames.label == "virus", 0.9, 0.1)), "wrong side"),
         (frames.assign(label=turned), "close to guessing"),
     ):

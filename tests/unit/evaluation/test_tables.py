@@ -162,7 +162,6 @@ def test_words_for_labels(tmp_path: Path, words: tuple[str, str]) -> None:
         "record\tgroup\na\tx\n",
         "record\tlabel\na\tplant\n",
         "record\tlabel\na\tvirus\na\tothers\n",
-        "record\tlabel\na\t\n",
         "record\tlabel\na\tvirus\n\nb\tvirus\textra\n",
         "record\tlabel\n" + "x\tvirus\n" * 9000 + "\udcff\tvirus\n",
     ],
