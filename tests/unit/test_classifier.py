@@ -104,7 +104,7 @@ def test_a_newer_schema_and_a_file_that_is_replaced_meanwhile(tmp_path, monkeypa
         inspect_classifier(path)
     monkeypatch.undo()
     stored = path.read_bytes()
-    path.write_bytes(stored.replace(rb'\"schema\": 1', rb'\"schema\": 2'))
+    path.write_bytes(stored.replace(rb"\"schema\": 1", rb"\"schema\": 2"))
     assert path.read_bytes() != stored
     with pytest.raises(ModelError, match="schema"):
         inspect_classifier(path)
