@@ -6,7 +6,7 @@
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 genomes="$1" work="$2" start=()
-if [ $# -gt 2 ]; then start=(--start-from "$3" --learning-rate 0.001 --steps 10000 --seed 1); fi
+if [ $# -gt 2 ]; then start=(--start-from "$3" --learning-rate 0.001 --steps 12000); fi
 
 virnucpro train prepare "$here/genomes.tsv" --genomes "$genomes" -o "$work/data" \
     --content records -e 500,300,150 --test 0.05 --validation 0.05

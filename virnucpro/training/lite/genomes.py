@@ -166,17 +166,13 @@ def measured_windows(
 
 
 def mutated(windows: Bases, rate: float, random: np.random.Generator) -> Bases:
-    """Replace bases in half of the windows, each with up to twice ``rate``.
+    """Replace bases by any other in half of the windows, each with up to twice ``rate``.
 
-    Such windows resemble more distant relatives than the data set holds, hosts of another
-    composition, and reads with errors.
+    Such windows resemble more distant relatives than the data set holds, and reads with errors.
     """
     rates = random.random((len(windows), 1)) * 2 * rate * (random.random((len(windows), 1)) < 0.5)
     replaced = (random.random(windows.shape) < rates) & (windows < UNKNOWN)
-    # Each window drifts towards a GC of its own, as hosts of other compositions have.
-    strong = random.random(windows.shape) < random.uniform(0.2, 0.8, (len(windows), 1))
-    drawn = np.where(strong, 1, 0) ^ np.where(random.random(windows.shape) < 0.5, 3, 0)
-    windows[replaced] = drawn[replaced]
+    windows[replaced] = random.integers(0, 4, int(replaced.sum()))
     return windows
 
 
