@@ -97,7 +97,7 @@ def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list
     if results.unfamiliar:
         lines.append(
             f"Unlike all that lite was trained on: {results.unfamiliar:,} of these (column "
-            f"unfamiliar). Such calls are wrong more often."
+            f"unfamiliar). Calls of such contigs are wrong more often."
         )
     if results.regions:
         numbers = (results.regions, results.more_regions, results.with_regions)

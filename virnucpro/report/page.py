@@ -107,8 +107,8 @@ def warnings(content: Content) -> Iterator[str]:
     if unfamiliar := int(content.run.record["counts"].get("unfamiliar_viruses", 0)):
         yield (
             f"Unlike all that lite was trained on: {counted(unfamiliar, content.noun)} classified "
-            f"as viral ({share(unfamiliar, content.tallies['virus'].records)}). Such calls are "
-            f"wrong more often."
+            f"as viral ({share(unfamiliar, content.tallies['virus'].records)}). Calls of such "
+            f"contigs are wrong more often."
         )
     records, bases = content.tallies["unscored"]
     if max(records / max(content.records, 1), bases / max(content.bases, 1)) >= NOTEWORTHY:

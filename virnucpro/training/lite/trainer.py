@@ -48,7 +48,7 @@ class LiteTrainingSettings:
     """The settings of a lite training.
 
     Worse on held-out taxa after 1,000 steps were twice the mutation rate, and codons as the mean of
-    their synonyms in a third of the windows. Better on outside validation pieces, but not on outside
+    their synonyms in a third of the windows. Better on validation pieces from outside, but not on
     test pieces, was a GC of each window's own for the bases that are replaced.
     """
 
