@@ -6,9 +6,12 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: threads do not survive a fork
 
+import pyrodigal_gv
+
 import virnucpro.cli.predict
 import virnucpro.encoders.dnabert_s
 import virnucpro.encoders.esm2
+import virnucpro.encoders.lite
 import virnucpro.encoders.toy
 import virnucpro.run.predict
 import virnucpro.ui.dashboard

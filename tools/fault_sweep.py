@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import pyrodigal_gv  # noqa: F401 - takes half a second, which forked runs then save
 import torch
 
 from tests.contract.poisoned import PoisonedExecutor
