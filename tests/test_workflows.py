@@ -32,9 +32,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m virnucpro "$@"\n')
     program.chmod(0o755)
-    path = (
-        f"{program.parent}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    )
+    folders = program.parent, Path(sys.executable).parent, os.environ["PATH"]
+    path = os.pathsep.join(map(str, folders))
     return os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
 
 
@@ -113,8 +112,9 @@ def test_the_tool_of_galaxy_takes_files_of_a_run() -> None:
     text = (WORKFLOWS / "galaxy/virnucpro_predict.xml").read_text()
     assert f'<token name="@TOOL_VERSION@">{__version__}</token>' in text
     files = (ROOT / "docs/files.md").read_text()
-    outputs = re.findall(r'from_work_dir="results/sample(_.*?)"', text)
-    assert len(outputs) == 6
+    plain = text.replace("(?P&lt;designation&gt;", "").replace("\\", "")
+    outputs = re.findall(r'(?:from_work_dir="results/|pattern=")sample(_[\w.]+)', plain)
+    assert len(outputs) == 9
     assert [name for name in outputs if f"`STEM{name}`" not in files] == []
 
 
