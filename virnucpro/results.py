@@ -19,6 +19,7 @@ import virnucpro.tables as tables
 from virnucpro.columns import MISSING, ResultTable
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
+from virnucpro.formatting import counted
 from virnucpro.store.documents import parse_json
 
 if TYPE_CHECKING:
@@ -183,6 +184,15 @@ class PredictionRun(RunResults):
     def described(self) -> Rows[tables.DescribedRow]:
         """Return what ``virnucpro describe`` has written; InputError where it has not run."""
         return self._rows(tables.DESCRIBED)
+
+    def undescribed(self) -> str:
+        """Return a sentence if the table of ``describe`` lacks viral records, as after ``call``."""
+        if not (self.folder / tables.DESCRIBED.place(self.stem)).exists():
+            return ""
+        viral, known = ({row.record for row in rows} for rows in (self.virus(), self.described()))
+        new = {*viral, *(row.region for row in self.regions() if row.record not in viral)} - known
+        text = f"Not described yet: {counted(len(new), 'viral record')}. Repeat virnucpro describe."
+        return text if new else ""
 
     def regions(self) -> Rows[tables.RegionRow]:
         """Return the viral regions of all records; pairs have none, and no file."""

@@ -14,6 +14,7 @@ import pytest
 
 from tests.declared import cells_of
 from tests.report_data import Shown, write_run
+from virnucpro.results import open_run
 from virnucpro.tables import DESCRIBED, REGIONS, VIRUS
 
 LINEAGE = "Viruses;Duplodnaviria;Heunggongvirae;Uroviricota;Caudoviricetes;;"
@@ -116,6 +117,8 @@ def test_the_table_joins_what_both_say(call: Callable, home: Path) -> None:
         assert call(*words_of(home), *more).code == 0
         assert len((home / "called").read_text().split()) == calls
     assert described.read_bytes() == content
+    described.write_bytes(content.rpartition(b"host")[0])  # as where a region is new
+    assert "1 viral record" in open_run(home / "a b").undescribed()
     table.write_text(VIRUS.header + "\t".join(rows[0]) + "\n")  # as after another threshold
     described.with_name("s;t_regions.tsv").write_text(REGIONS.header)
     assert (call(*words_of(home)).code, len(column(home, "taxonomy"))) == (0, 1)
@@ -124,6 +127,7 @@ def test_the_table_joins_what_both_say(call: Callable, home: Path) -> None:
 def test_what_is_not_installed_or_not_given_is_left_out(call: Callable, home: Path) -> None:
     one = call(*words_of(home, "genomad"))
     assert (one.code, set(column(home, "checkv_quality"))) == (0, {"NA"})
+    assert open_run(home / "a b").undescribed() == ""
     line = next(line for line in one.out.splitlines() if "end_to_end" in line)
     paths = [str(home / "a b" / name) for name in ("s;t_virus.fna", "checkv")]
     assert shlex.split(line)[4:] == ["-d", "CHECKV_DATABASE", *paths]

@@ -51,7 +51,7 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
         state = "" if run.changed else " (as it was)"
         shared.tell(
             f"{run.layout.stem}: virus score above {cuts.min_score:g}{rate}{length}{state}",
-            *(f"  {line}" for line in call_lines(run.figures, run.layout.root, run.noun)),
+            *(f"  {line}" for line in call_lines(run.figures, run.layout, run.noun)),
             f"  {shared.shown_path(run.layout.virus_table)}",
         )
 

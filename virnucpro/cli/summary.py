@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import virnucpro.cli.shared as shared
+from virnucpro.errors import InputError
 from virnucpro.formatting import counted, part_of, percent, regions_text
+from virnucpro.results import open_run
 from virnucpro.settings import DOUBTFUL
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ UNSCORED_REASONS = {
 FILES = {
     "_report.html": "all of this as a page, with figures: open it in a browser",
     "_virus.tsv": "the records classified as viral, the most certain first",
+    "_virus_described.tsv": "the same with taxonomy and completeness",
     "_virus.fna": "their sequences, and those of viral regions",
     "_virus.fastq.gz": "the same with qualities",
     "_virus_1.fastq.gz": "their first mates, with qualities",
@@ -53,7 +56,7 @@ def outcome_text(outcome: Outcome, layout: Layout) -> list[str]:
     lines = [record["notice"]] if "notice" in record else []
     if outcome.computed == 0:
         lines.append("Nothing to compute: this run was already finished, its results are intact.")
-    lines += call_lines(results, layout.root, noun)
+    lines += call_lines(results, layout, noun)
     if total := sum(results.unscored.values()):
         lines.append(f"{counted(total, noun)} could not be judged, and may be viral:")
         lines += [f"  {n:,} unscored: {UNSCORED_REASONS[r]}" for r, n in results.unscored.items()]
@@ -71,11 +74,8 @@ def outcome_text(outcome: Outcome, layout: Layout) -> list[str]:
     return [*lines, f"Results in {root}; open the first file first:", *rows]
 
 
-def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list[str]:
-    """Return what was found by a run in the output directory ``root``.
-
-    ``noun`` says what gets a call: ``record`` or ``pair``.
-    """
+def call_lines(results: OutputFigures, layout: Layout, noun: str) -> list[str]:
+    """Return what was found by a run; ``noun`` says what gets a call: ``record`` or ``pair``."""
     calls, records = results.calls, results.records
     if results.scored == 0:
         return [f"{part_of(0, records, noun)} scored."]
@@ -86,7 +86,8 @@ def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list
         lines.append(
             f"About {percent(results.highest_rate)} of these are probably not viruses (column "
             f"fdr). To keep this at {percent(DOUBTFUL)}, which leaves "
-            f"{virus - results.doubtful:,} of them: virnucpro call {shared.shown_path(root)} "
+            f"{virus - results.doubtful:,} of them: virnucpro call "
+            f"{shared.shown_path(layout.root)} "
             f"--max-fdr {DOUBTFUL:g}"
         )
     elif virus and results.calibrated and not results.highest_rate:
@@ -103,6 +104,9 @@ def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list
         numbers = (results.regions, results.more_regions, results.with_regions)
         lines.append(f"{regions_text(*numbers)}.")
     lines.append(f"The others: {nonvirus:,} classified as nonviral, {undecided:,} undecided.")
+    if layout.described_table.exists():
+        with suppress(InputError):  # a damaged table, of which the report speaks
+            lines += filter(None, [open_run(layout.root, layout.stem).undescribed()])
     return lines
 
 

@@ -124,6 +124,8 @@ def warnings(content: Content) -> Iterator[str]:
             f"({share(short, content.records)}). The model was trained with chunks of "
             f"{content.chunk_length:,} bases and knows less about such short ones."
         )
+    if text := content.run.undescribed():
+        yield text
     if summary.failures:
         yield (
             f"{counted(summary.failures, content.noun)} could not be scored in full: see "
