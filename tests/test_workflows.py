@@ -71,12 +71,8 @@ def test_the_module_of_nextflow_writes_what_it_declares(
         (work / name).write_text(f"@a\n{codons * 100}\n+\n{'IIIIII' * 100}\n")
     # Nextflow removes the indentation of a script.
     lines = [line.removeprefix("    ") for line in filled(script[1], mates).splitlines()]
-    subprocess.run(
-        ["bash", "-ue", "-o", "pipefail", "-c", "\n".join(lines)],
-        cwd=work,
-        env=environment,
-        check=True,
-    )
+    words = ["bash", "-ue", "-o", "pipefail", "-c", "\n".join(lines)]
+    subprocess.run(words, cwd=work, env=environment, check=True)
     outputs = re.search(r"output:\n(.*?)when:", MODULE, re.DOTALL)
     assert outputs is not None
     found = []

@@ -35,21 +35,11 @@ _ENCODERS = (
     ("DNABERT-S", "Zhou Z. et al. (2024), arXiv", "https://arxiv.org/abs/2402.08777"),
     ("ESM-2", "Lin Z. et al. (2023), Science 379", "https://doi.org/10.1126/science.ade2574"),
 )
+_CHECKV = "Nayfach S. et al. (2021), Nature Biotechnology 39, 578"
+_GENOMAD = "Camargo A. P. et al. (2024), Nature Biotechnology 42, 1303"
 _TOOLS = (
-    (
-        "CheckV",
-        "tells how complete each viral sequence is, and cuts off what belongs to a host.",
-        "checkv end_to_end {fasta} checkv_results -d CHECKV_DATABASE",
-        "Nayfach S. et al. (2021), Nature Biotechnology 39, 578",
-        "https://doi.org/10.1038/s41587-020-00774-7",
-    ),
-    (
-        "geNomad",
-        "is a second opinion by other means, and assigns viruses to their groups.",
-        "genomad end-to-end {fasta} genomad_results GENOMAD_DATABASE",
-        "Camargo A. P. et al. (2024), Nature Biotechnology 42, 1303",
-        "https://doi.org/10.1038/s41587-023-01953-y",
-    ),
+    ("CheckV", _CHECKV, "https://doi.org/10.1038/s41587-020-00774-7"),
+    ("geNomad", _GENOMAD, "https://doi.org/10.1038/s41587-023-01953-y"),
 )
 MOST_HOVER_CHUNKS = 60_000  # of all tracks; of more, the page would be too large
 NOTEWORTHY = 0.05  # of the records or bases; a smaller share is not worth a warning
@@ -309,21 +299,24 @@ def run_section(content: Content) -> Iterator[str]:
 def next_section(content: Content) -> Iterator[str]:
     """Yield what to do with the results, and what to cite."""
     layout = Layout(content.run.folder, content.run.stem)
-    fasta = layout.virus_fasta.name
     text = (
-        f"{file_link(fasta)} has the records classified as viral and the viral regions of other "
-        f"records."
+        f"{file_link(layout.virus_fasta.name)} has the records classified as viral and the viral "
+        f"regions of other records."
     )
     if reads := [file_link(path.name) for path in layout.virus_reads if path.is_file()]:
         words = "has them" if len(reads) == 1 else "have the mates of these pairs"
         text += f" {' and '.join(reads)} {words} in the format of the input."
-    yield f"<p>{text} Scores are estimates: check what you report.</p><ul>"
-    for name, purpose, command, _, link in _TOOLS:
+    yield f"<p>{text} Scores are estimates: check what you report.</p>"
+    if content.run.paired:
+        yield "<p>For taxonomy and completeness, assemble these pairs first.</p>"
+    else:
         yield (
-            f'<li><a href="{link}">{name}</a> {purpose}'
-            f"<pre>{escape(command.format(fasta=shlex.quote(fasta)))}</pre></li>"
+            "<p>geNomad assigns viruses to taxa, and CheckV tells how complete each is. Where they "
+            "are installed, this command adds what they say to the table above:</p>"
+            "<pre>virnucpro describe DIR --genomad-db GENOMAD_DATABASE --checkv-db CHECKV_DATABASE"
+            "</pre>"
         )
-    yield "</ul><p>If you publish the results, please cite:</p><ul>"
+    yield "<p>If you publish the results, please cite:</p><ul>"
     record = content.run.record
     yield (
         f'<li><a href="{_METHOD}">VirNucPro</a>: Li J. et al. (2025), Briefings in Bioinformatics '
@@ -332,6 +325,6 @@ def next_section(content: Content) -> Iterator[str]:
     if record["settings"]["analysis"]["model_type"] not in SHIPPED_MODELS:
         for name, text, link in _ENCODERS:
             yield f'<li><a href="{link}">{name}</a>: {text}</li>'
-    for name, _, _, text, link in _TOOLS:
+    for name, text, link in _TOOLS:
         yield f'<li>if you used it, <a href="{link}">{name}</a>: {text}</li>'
     yield "</ul>"
