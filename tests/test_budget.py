@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "virnucpro"
 # Lines of Python in each folder; "." are the modules at the top.
 LINES = {
-    ".": 2815,
+    ".": 2825,
     "classifier": 464,
-    "cli": 2258,
+    "cli": 2262,
     "compute": 885,
     "encoders": 2045,
     "evaluation": 966,
@@ -37,7 +37,7 @@ LINES = {
     "ui": 966,
 }
 # Of the whole package; code is without docstrings, comments and blank lines.
-WHOLE = {"files": 169, "lines": 26_826, "code": 18_356, "functions": 1315, "classes": 290}
+WHOLE = {"files": 169, "lines": 26_835, "code": 18_366, "functions": 1316, "classes": 290}
 OUTSIDE = {"tests": 22_760, "benchmarks and tools": 3_603, "words of docs": 26_640}
 # Words of the two pages at the top.
 PAGES = {"README.md": 1_059, "GPU_OPTIMIZATION.md": 4_439}
