@@ -175,7 +175,7 @@ class ProcessPool(WorkerPool):
         awake = set(connections.wait([*pipes, *sentinels.values()], seconds))
         for worker, child in children:
             # An earlier event may have had this process replaced or removed.
-            if worker not in self.workers or self._children[worker] is not child:
+            if self._children.get(worker) is not child:
                 continue
             # What a dead process sent last comes first.
             event = child.receive() if child.connection in awake else None
@@ -193,4 +193,5 @@ class ProcessPool(WorkerPool):
         self._children[worker].send(work)
 
     def _end(self, worker: int) -> None:
-        self._children[worker].kill()
+        if child := self._children.pop(worker, None):  # none where its start has failed
+            child.kill()

@@ -169,6 +169,8 @@ def move_aside(existing: ExistingWork, disk: Disk) -> Path | None:
     they go to ``previous`` with a number.
     """
     paths = [*existing.foreign_files, *existing.own_files]
+    # Files of one name in several folders of the run stay apart: their folders move.
+    paths = [path for path in paths if not set(paths) & set(path.parents)]
     previous, number = existing.previous, 1
     if not paths:
         return None

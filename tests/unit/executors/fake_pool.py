@@ -84,6 +84,7 @@ class FakePool(WorkerPool):
         self.calls: list[str] = []
         self.attempts: list[tuple[int, Task]] = []  # carried out, whatever came of it
         self.most_submitted = 0
+        self.failed: set[Path] = set()  # receipts of what failed so far
         self.work: dict[int, deque[Work]] = {}
         self.writing: dict[int, Task] = {}  # computed, and not written yet
         self._joining: list[tuple[float, int]] = []
@@ -108,11 +109,14 @@ class FakePool(WorkerPool):
     def _step(self, number: int, work: deque[Work], handle: HandleEvent) -> None:
         task = next((w for w in work if isinstance(w, Task)), None)
         device, written = self.workers[number], self.writing.get(number)
+        begun = {each.receipt for each in (written, *work) if isinstance(each, Task)}
         if written is not None:
             if self._behaviour(number, written) == "exits writing":
+                self.failed |= begun
                 handle(WorkerDied(number, device, "signal 9"))
             elif task and self._behaviour(number, task) == "exits":
                 self.attempts.append((number, task))
+                self.failed |= begun
                 handle(WorkerDied(number, device, "signal 9"))
             else:
                 del self.writing[number]
@@ -132,9 +136,11 @@ class FakePool(WorkerPool):
             self.attempts.append((number, task))
             handle(Progressed(number, task.count, 10 * task.count))
         if behaviour == "exits" or (behaviour == "exits writing" and not self._overlapping):
+            self.failed |= begun
             handle(WorkerDied(number, device, "signal 9"))
         elif behaviour == "raises":
             failure = WorkFailure("data", "ValueError", "bad letter")
+            self.failed |= {task.receipt} if task else set()
             handle(WorkEnded(number, task, failure, self.STEP))
         elif task is None:
             handle(WorkerReady(number, device, "fake", self.STEP))
@@ -150,6 +156,9 @@ class FakePool(WorkerPool):
     def submit(self, worker: int, work: Work) -> None:
         self.work[worker].append(work)
         self.most_submitted = max(self.most_submitted, len(self.work[worker]))
+        given = [self.writing.get(worker), *self.work[worker]]
+        tasks = {each.receipt for each in given if isinstance(each, Task)}
+        assert len(tasks) < 2 or tasks.isdisjoint(self.failed), "what failed is tried alone"
 
     def _end(self, worker: int) -> None:
         del self.work[worker]

@@ -7,14 +7,19 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from virnucpro.contracts import Device
-from virnucpro.executors.processes import ChildProcess, settle_on_device
+from virnucpro.events import Progressed
+from virnucpro.executors import processes
+from virnucpro.executors.pool import PoolEvent
+from virnucpro.executors.processes import ChildProcess, ProcessPool, settle_on_device
 from virnucpro.executors.signals import SIGNALS
 
 GPU = Device("cuda", 3, "H200", "GPU-bbbb", 141 << 30, (9, 0), threads=2)
@@ -37,6 +42,7 @@ SETTLED = {
 def _describe(connection: Connection, greeting: str) -> None:
     ignored = [number for number in SIGNALS if signal.getsignal(number) == signal.SIG_IGN]
     connection.send((greeting, ignored, {name: os.environ.get(name) for name in VARIABLES}))
+    os.write(connection.fileno(), b"\0\0\1\0half of a message")
 
 
 def test_a_child_is_settled_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +57,40 @@ def test_a_child_is_settled_on_its_device(monkeypatch: pytest.MonkeyPatch) -> No
     assert child.exit_reason() == "exit code 0"
     child.send("nobody listens")
     child.kill()
+
+
+class PipeOnly(ChildProcess):
+    """No process: what it would send is in its pipe already."""
+
+    def __init__(self, name: str, device: Device, *_: object) -> None:
+        if device.index < 0:
+            raise OSError("no more processes")
+        (self.connection, self.far), (sentinel, *self.kept) = Pipe(), Pipe()
+        self.process = SimpleNamespace(sentinel=sentinel)  # type: ignore[assignment]
+        self.far.send(Progressed(device.index, 1, 1))
+
+    def kill(self) -> None:
+        assert not self.connection.closed, "it is killed twice"
+        self.connection.close()
+
+
+def test_what_a_replaced_worker_has_sent_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is replaced while the events of the same moment are handled."""
+    monkeypatch.setattr(processes, "ChildProcess", PipeOnly)
+    pool, events = ProcessPool([Device("cpu", 0), Device("cpu", 1)], 1), list[PoolEvent]()
+    for worker in (pool.start(), pool.start()):
+        assert worker is not None
+
+    def handle(event: PoolEvent) -> None:
+        events.append(event)
+        pool.restart(1 - event.worker)
+
+    pool.wait(60, handle)
+    assert len(events) == 1
+    pool.workers[0] = Device("cpu")  # it cannot be started again
+    with pytest.raises(OSError, match="no more"):
+        pool.restart(0)
+    pool.close()
 
 
 UNKILLABLE = """

@@ -200,6 +200,18 @@ def test_a_file_that_fails_without_its_records_ends_the_run(behaviour: str) -> N
     assert "cannot be computed" in str(trial.error)
 
 
+@pytest.mark.parametrize(("failures", "left"), [(2, {0, 1}), (3, {1})])
+def test_a_device_is_given_up_after_three_failed_openings(failures: int, left: set[int]) -> None:
+    fails = iter(range(failures))
+
+    def behaviour(worker: int, task: Task | None) -> str:
+        opens = task is None and worker == 0
+        return "raises" if opens and next(fails, None) is not None else "ok"
+
+    trial = run(behaviour, STAGE.tasks(30))
+    assert (trial.error, set(trial.pool.workers)) == (None, left)
+
+
 def test_a_worker_without_tasks_may_be_silent() -> None:
     """It gets the first task after 15 s, when the other one has exited, and takes as long."""
     ends = iter([*["silent"] * 30, "exits", *["silent"] * 30])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
 
 from tests.unit.executors.fake_pool import FakeStage
 from virnucpro.contracts import Device, ReportProgress, Session, Task, TaskResult
@@ -97,3 +100,14 @@ def test_a_cpu_does_one_thing_after_the_other() -> None:
     assert stage.log == [step.format(number) for number in range(4) for step in steps]
     kinds = [type(event) for event in events if not isinstance(event, WorkerReady)]
     assert kinds == [Progressed, WorkEnded] * 4
+
+
+@pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
+def test_what_a_trial_computes_is_taken_back(device: Device) -> None:
+    """It is computed again in its task: no more would be done than there is."""
+    stage, events = Recording(waits=False), list[PoolEvent]()
+    runner = TaskRunner(0, device, events.append)
+    for work in (stage, replace(stage.task(0, 1), trial=(0, 1)), stage):
+        runner.take(work)
+    done = [event.sequences for event in events if isinstance(event, Progressed)]
+    assert (sum(done), max(done)) == (0, BATCHES)

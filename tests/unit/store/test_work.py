@@ -114,12 +114,20 @@ def test_force_keeps_the_latest_own_work(own: ExistingWork) -> None:
     assert not (own.place / "s_contigs.tsv").exists()
 
 
-def test_force_never_removes_foreign_files(foreign: ExistingWork) -> None:
+def test_force_never_removes_foreign_files(own: ExistingWork) -> None:
+    """Also where two of them have one name, in folders of the run."""
+    names = ("s.faa", "s_protein/output_1.fa", "s_nucleotide/output_1.fa")
+    files = [own.place / name for name in names]
     for content in ("first", "second"):
-        (foreign.place / "s_protein.faa").write_text(content)
-        assert _check(foreign, force=True).decision == "start"
-    kept = sorted(foreign.previous.parent.rglob("s_protein.faa"))
-    assert [path.read_text() for path in kept] == ["first", "second"]
+        for path in files:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(f"{content} {path.parent.name}")
+        folders = [path.parent for path in files[1:]]
+        existing = replace(own, foreign_files=files, own_files=folders)
+        assert _check(existing, force=True).decision == "start"
+    kept = sorted(p.read_text() for p in own.previous.parent.rglob("*.fa*"))
+    parents = sorted(path.parent.name for path in files)
+    assert kept == sorted(f"{content} {name}" for content in ("first", "second") for name in parents)
 
 
 def test_force_goes_on_with_a_move_that_was_cut_short(own: ExistingWork) -> None:
