@@ -49,3 +49,13 @@ def test_what_ends_its_worker_once_alone_is_kept() -> None:
     search, failure = retries(STAGE.task(0, 1)), WorkFailure("device", "WorkerDied", "9")
     assert [next(search).trial, search.send(failure).trial] == [(0, 1)] * 2
     assert search.send(None).excluded == ()
+
+
+def test_a_file_is_searched_as_long_as_something_is_found() -> None:
+    search, failure = retries(STAGE.task(0, 4)), WorkFailure("data", "ValueError", "bad letter")
+    task = next(search)
+    for bad in range(4):
+        while task.trial is not None:
+            task = search.send(failure if bad in range(*task.trial) else None)
+        assert len(task.excluded) == bad + 1
+        task = search.send(failure)  # the whole still fails

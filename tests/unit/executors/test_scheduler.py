@@ -236,17 +236,22 @@ def test_how_long_a_worker_may_be_silent(
     assert reasons == [f"no sign of life {text}" for text in said]
 
 
-def test_a_worker_that_dies_after_a_signal_is_not_replaced() -> None:
+@pytest.mark.parametrize("ending", ["ok", "exits", "silent"])
+def test_after_a_signal_no_task_is_begun(ending: str) -> None:
+    """A worker that dies is not replaced, and one that is silent is waited for a while."""
     interruption = Interruption()
 
     def behaviour(worker: int, task: Task | None) -> str:
-        if holds(task, 13):
+        if holds(task, 13) and interruption.number is None:
             interruption.number = 2
-        return "exits" if interruption.number else "ok"
+            return "silent"
+        return ending if interruption.number else "ok"
 
     trial = run(behaviour, STAGE.tasks(40), interruption=interruption)
     assert isinstance(trial.error, RunInterruptedError)
-    assert sum(call.startswith("start") for call in trial.pool.calls) <= 3
+    assert sum(call.startswith("start") for call in trial.pool.calls) == 2
+    assert len(trial.pool.attempts) <= 5
+    assert trial.pool.now <= 5 + LIMITS.grace
 
 
 def test_a_worker_that_is_lost_with_its_node_costs_none_of_its_tasks_an_attempt() -> None:
