@@ -208,9 +208,10 @@ def test_an_input_that_changes_meanwhile(
     assert at != "chunked500" or written(out) == []
 
 
-def test_an_input_that_the_run_would_write(call: Callable, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["sample_chunked500.fa", "sample_protein/output_1.fa"])
+def test_an_input_that_the_run_would_write(call: Callable, tmp_path: Path, name: str) -> None:
     check_accepted(predict(call, tmp_path, PLAIN, "-k"))
-    chunks = tmp_path / "out/sample_chunked500.fa"
+    chunks = tmp_path / "out" / name
     before = chunks.read_bytes()
     (tmp_path / "links").mkdir()
     link = tmp_path / "links/sample.fa"
