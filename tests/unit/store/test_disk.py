@@ -68,6 +68,9 @@ def test_data_is_safe_before_its_name(tmp_path: Path) -> None:
     disk.verbs.clear()
     assert disk.save(tmp_path / "b", b"x", 3, durable=False).rows == 3
     assert disk.verbs == ["open", "write", "rename"]
+    disk.verbs.clear()
+    disk.move(tmp_path / "b", tmp_path / "c")
+    assert disk.verbs == ["rename", "sync folder"]
 
 
 def test_folders_of_files_together_are_flushed_once_whatever_happens(tmp_path: Path) -> None:

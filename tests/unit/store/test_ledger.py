@@ -105,11 +105,18 @@ def test_what_failed_last_time_or_has_other_files_is_stale(task: Task, layout: L
     _carry_out(task, layout, FailedSequences("E", "m", ("a", "b")))
     assert Ledger(layout).check(task) == "2 sequences failed last time"
     assert Ledger(layout).check(replace(task, outputs=task.inputs)) == "other files belong to it"
+    Ledger(layout).reopen(task)
+    assert Ledger(layout).check(task) == UNFINISHED
 
 
 def test_removed_files_stay_proved_until_they_are_needed(task: Task, layout: Layout) -> None:
+    class Asking(Disk):
+        def unlink(self, path: Path) -> None:
+            assert path in Ledger(layout).removed, "its receipt is not stored yet"
+            super().unlink(path)
+
     _carry_out(task, layout)
-    ledger = Ledger(layout)
+    ledger = Ledger(layout, Asking())
     assert not ledger.check(task)
     ledger.remove(ledger.receipts.items())
     assert not task.outputs[0].exists()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from virnucpro.errors import ResumeRefusedError, UsageError
+from virnucpro.errors import LockedError, ResumeRefusedError, UsageError
 from virnucpro.events import Event, Notice
 from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk, host_name
@@ -43,6 +47,10 @@ def _check(
 
 def test_receipts_without_a_state_are_a_run_of_ours(begun: Layout) -> None:
     begun.run_state.unlink()
+    assert "going on" in _check(begun)
+    begun.run_json.write_text("{}")
+    assert "is finished" in _check(begun)
+    begun.failed_fasta.write_text(">a\nA\n")
     assert "going on" in _check(begun)
     begun.state.rename(begun.checkpoints / "gone")
     folder = begun.folders["protein"]
@@ -85,3 +93,14 @@ def test_who_did_not_leave_a_lock_is_named(tmp_path: Path) -> None:
     with locked(path) as stale:
         assert stale == earlier
     assert read_owner(path) is None
+
+
+@pytest.mark.parametrize("host", ["elsewhere", host_name()])
+def test_without_locks_the_name_in_the_file_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, "no locks")))
+    path, owner = tmp_path / "lock", LockOwner(host, 999_999_999, 1)
+    path.write_text(json.dumps(asdict(owner)))
+    with nullcontext() if owner.is_dead else pytest.raises(LockedError), locked(path) as stale:
+        assert stale == owner
