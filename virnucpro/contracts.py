@@ -158,7 +158,7 @@ class SessionFigures:
 
 
 class Session:
-    """A stage opened on a device: a callable on one task, which writes what it computes.
+    """A stage opened on the device of a worker, which carries out its tasks.
 
     A stage without a model takes this class with a function; a model derives from it.
     """
@@ -166,14 +166,11 @@ class Session:
     def __init__(self, run: Callable[[Task, ReportProgress], TaskResult]) -> None:
         self._run = run
 
-    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Carry out ``task`` and write its outputs. Raises whatever went wrong."""
-        return self.compute(task, report)()
-
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
         """Carry out ``task`` except for writing it, and return what writes it.
 
-        Where the device is not a CPU, another thread calls that, while the next task is computed.
+        Raises whatever went wrong. Where the device is not a CPU, another thread calls what is
+        returned, while the next task is computed.
         """
         result = self._run(task, report)
         return lambda: result
@@ -231,6 +228,7 @@ class Stage(ABC):
     """One step of the pipeline: all that the program knows about it stands in its class.
 
     ``docs/developing.md`` says how to add one. The defaults fit a stage of the host with one task.
+    A stage of the host has ``run``, one of the workers has ``open``.
     """
 
     # The parent process carries out the tasks of the host, several at once in threads.
@@ -260,13 +258,22 @@ class Stage(ABC):
         """The output for split file ``{number}``, by which receipts are found; None without."""
         return None
 
+    @property
+    def bytes_per_frame(self) -> int:
+        """What the outputs take on the disk, where that may be more than it holds."""
+        return 0
+
     @abstractmethod
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return all tasks of the stage, finished or not, the same whatever the hardware."""
 
-    @abstractmethod
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
+        """Carry out one task, and write its outputs; a failure ends the run."""
+        raise NotImplementedError
+
     def open(self, device: Device) -> Session:
         """Load what the tasks need. Called once per worker, in the worker."""
+        raise NotImplementedError
 
     def by_file(self) -> Stage | None:
         """Return the stage with a task per split file whose features exist, if it has one."""
@@ -275,11 +282,6 @@ class Stage(ABC):
     def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> Stage:
         """Return the stage for so many sequences in all and the batch budgets that are known."""
         return self
-
-    @property
-    def bytes_per_frame(self) -> int:
-        """What the outputs take on the disk, where that may be more than it holds."""
-        return 0
 
     def take_over(self) -> Sequence[str]:
         """Write receipts of what version 1 of the program left; returns sentences for the user."""

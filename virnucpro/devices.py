@@ -105,8 +105,12 @@ def _mig_handles(nvml: Any, gpu: Any) -> list[Any]:
     return handles
 
 
-def choose_devices(machine: MachineSettings, gpus: Sequence[Device]) -> tuple[Device, ...]:
-    """Return the devices of a run: the CPU or some of the visible ``gpus``, one per worker.
+def choose_devices(
+    machine: MachineSettings, gpus: Sequence[Device] | None = None
+) -> tuple[Device, ...]:
+    """Return the devices of a run: the CPU or some of the ``gpus``, one per worker.
+
+    Without ``gpus``, the visible ones are looked for where one may be chosen.
 
     Raises:
         UsageError: a GPU is malformed, named twice or unknown (exit 64); lists the visible ones.
@@ -119,7 +123,7 @@ def choose_devices(machine: MachineSettings, gpus: Sequence[Device]) -> tuple[De
     if machine.cpu_workers is not None or machine.device == "cpu":
         devices: Sequence[Device] = [Device("cpu")] * (machine.cpu_workers or 1)
     else:
-        devices = _choose_gpus(machine, gpus)
+        devices = _choose_gpus(machine, visible_gpus() if gpus is None else gpus)
     if machine.compile == "always" and devices[0].kind == "cpu":
         raise UsageError(
             "compiling is for GPUs: on the CPU leave out --compile always, or device.compile in the"

@@ -20,6 +20,7 @@ from virnucpro.columns import MISSING, ResultTable
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.formatting import counted
+from virnucpro.layout import Layout
 from virnucpro.store.documents import parse_json
 
 if TYPE_CHECKING:
@@ -168,6 +169,11 @@ class PredictionRun(RunResults):
             path = self.folder / f"{self.stem}{self.suffix}"
             raise InputError(f"{path} was changed: the same command writes it again") from error
 
+    @cached_property
+    def layout(self) -> Layout:
+        """Where its files are."""
+        return Layout(self.folder, self.stem)
+
     @property
     def paired(self) -> bool:
         """Whether the records are pairs of reads."""
@@ -233,7 +239,7 @@ def open_run(folder: str | PathLike[str], stem: str | None = None) -> Prediction
     Raises:
         UsageError: there is no such run, or there are several and none was named.
     """
-    return _chosen(open_runs(folder), stem)
+    return _chosen(_runs(PredictionRun, folder), stem)
 
 
 def open_runs(folder: str | PathLike[str]) -> list[PredictionRun]:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from tests.faults.processes import family, running, until
 from tests.training_data import LENGTH, embed_toy, genome, make_dataset
 from tests.unit.encoders.small import fair_model, save_fair
-from virnucpro.classifier.files import inspect_classifier, load_classifier
+from virnucpro.classifier.files import inspect_classifier
 from virnucpro.store.features import load_features
 from virnucpro.training.savepoint import load_savepoint
 
@@ -80,7 +80,7 @@ def test_the_card_says_what_is_so(train, dataset, tmp_path):
     assert f"| train frames | {facts['train']['frames']} |" in card
     held_out = (f"{facts[part]['frames']:,}" for part in ("validation", "test"))
     assert f"| frames | {' | '.join(held_out)} |" in card
-    classifier = load_classifier(output)
+    classifier = inspect_classifier(output).model
     layout = dataset.layout("test")
     features = [
         load_features(layout.merged(n + 1), "merged").data for n in range(dataset.shards("test"))

@@ -25,7 +25,7 @@ class PoisonedSession(Session):
     """Raises over each of the sequences ``poison``; each task takes ``seconds`` more."""
 
     def __init__(self, session: Session, poison: frozenset[str], seconds: float) -> None:
-        super().__init__(session)
+        super().__init__(lambda task, report: session.compute(task, report)())
         self._poison, self._seconds = poison, seconds
 
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:

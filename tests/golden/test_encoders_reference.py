@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.tolerances import TOLERANCES
 from tests.golden.comparison import TOLERANCE, same_label
-from virnucpro.classifier.files import load_classifier
+from virnucpro.classifier.files import inspect_classifier
 from virnucpro.compute.threads import one_thread
 from virnucpro.encoders.registry import locate, open_encoder
 from virnucpro.io.fasta import read_fasta
@@ -56,7 +56,7 @@ def scores(path: Path) -> dict[str, tuple[str, float, float]]:
 
 
 def compare(classifier_file: Path, merged: list[Path], predictions: Path) -> None:
-    classifier, wanted = load_classifier(classifier_file), scores(predictions)
+    classifier, wanted = inspect_classifier(classifier_file).model, scores(predictions)
     for path in merged:
         content = torch.load(path, weights_only=True)
         rows = classifier.scores(content["data"])
@@ -69,7 +69,7 @@ def compare(classifier_file: Path, merged: list[Path], predictions: Path) -> Non
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_frames_that_keep_their_label(reference, precision):
     """67 in fp32 and fp16, 66 in bf16, 60 in fp8 at least; one is a tie. These models are tiny: the released ones average more."""
-    classifier = load_classifier(reference / "models" / "mlp_160_24.pth")
+    classifier = inspect_classifier(reference / "models" / "mlp_160_24.pth").model
     folder = reference / "original_500"
     wanted = scores(folder / "sample_merged" / "prediction_results.txt")
     found = {}

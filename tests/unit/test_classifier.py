@@ -17,7 +17,6 @@ from virnucpro.classifier.files import (
     INNER_BATCH,
     classifier_to_bytes,
     inspect_classifier,
-    load_classifier,
     with_temperature,
 )
 from virnucpro.classifier.fit import check_fit
@@ -76,7 +75,7 @@ def test_pickled_module(save_module):
     assert (info.input_width, info.hidden) == (12, 5)
     assert (info.labels, info.encoders, info.chunk_lengths) == ((), (), ())
     x = torch.randn(300, 12)
-    assert torch.allclose(load_classifier(path).scores(x), expected(made, x), atol=1e-6)
+    assert torch.allclose(inspect_classifier(path).model.scores(x), expected(made, x), atol=1e-6)
 
 
 def test_own_format(tmp_path):
@@ -91,7 +90,7 @@ def test_own_format(tmp_path):
     assert info.encoders == ("dnabert-s", "esm2")
     assert info.chunk_lengths == (300, 500)
     x = torch.randn(10, 12)
-    assert torch.allclose(load_classifier(path).scores(x), expected(made, x), atol=1e-6)
+    assert torch.allclose(inspect_classifier(path).model.scores(x), expected(made, x), atol=1e-6)
 
 
 def test_a_newer_schema_and_a_file_that_is_replaced_meanwhile(tmp_path, monkeypatch):
@@ -120,8 +119,8 @@ def test_temperature(save_module, tmp_path, kind):
         path.write_bytes(classifier_to_bytes(made.state_dict(), **facts))
     x = torch.randn(300, 12)
     assert inspect_classifier(path).temperature is None
-    before = load_classifier(path).scores(x)
-    logits = load_classifier(path).scores(x, softmax=False)
+    before = inspect_classifier(path).model.scores(x)
+    logits = inspect_classifier(path).model.scores(x, softmax=False)
     assert torch.equal(logits.softmax(1), before)
 
     cool = tmp_path / "cool.safetensors"
@@ -129,11 +128,13 @@ def test_temperature(save_module, tmp_path, kind):
     info, old = inspect_classifier(cool), inspect_classifier(path)
     assert info.temperature == 2.0
     assert (info.encoders, info.chunk_lengths) == (old.encoders, old.chunk_lengths)
-    assert torch.equal(load_classifier(cool).scores(x, softmax=False), logits)
-    assert torch.allclose(load_classifier(cool).scores(x), (logits / 2).softmax(1), atol=1e-6)
+    assert torch.equal(inspect_classifier(cool).model.scores(x, softmax=False), logits)
+    assert torch.allclose(
+        inspect_classifier(cool).model.scores(x), (logits / 2).softmax(1), atol=1e-6
+    )
     again = tmp_path / "again.safetensors"
     again.write_bytes(with_temperature(cool, 1.0))  # in place of the first, not on top of it
-    assert torch.equal(load_classifier(again).scores(x), before)
+    assert torch.equal(inspect_classifier(again).model.scores(x), before)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
@@ -143,7 +144,7 @@ def test_a_temperature_is_a_positive_number(value):
 
 
 def test_scores_do_not_depend_on_grouping(save_module):
-    classifier = load_classifier(save_module(module()))
+    classifier = inspect_classifier(save_module(module())).model
     x = torch.randn(5 * INNER_BATCH + 17, 12)
     whole = classifier.scores(x)
     assert whole.dtype == torch.float32

@@ -138,17 +138,19 @@ class ClassifierInfo(ClassifierMetadata, kw_only=True):
 
     Attributes:
         file: the file as it was hashed.
+        model: the classifier itself, in evaluation mode.
         input_width: width of a merged embedding, nucleotide part first.
         hidden: units of the hidden layer.
     """
 
     file: HashedFile
+    model: Classifier
     input_width: int
     hidden: int
 
 
 def inspect_classifier(path: Path) -> ClassifierInfo:
-    """Read what the file says, and check that it can be used.
+    """Read a classifier of either format.
 
     Raises:
         ModelError: missing, damaged, refused, or no classifier.
@@ -159,16 +161,7 @@ def inspect_classifier(path: Path) -> ClassifierInfo:
     refuse_changed_model(file)
     model = build_classifier(state, said, path)
     facts = {"file": file, "input_width": model.input_width, "hidden": model.hidden}
-    return ClassifierInfo(**asdict(said) | facts)
-
-
-def load_classifier(path: Path) -> Classifier:
-    """Read a classifier of either format, in evaluation mode.
-
-    Raises:
-        ModelError: missing, damaged, refused, or no classifier.
-    """
-    return build_classifier(*_read(path), path)
+    return ClassifierInfo(**asdict(said) | facts, model=model)
 
 
 def classifier_to_bytes(state: Mapping[str, torch.Tensor], **said: Any) -> bytes:

@@ -223,7 +223,7 @@ def train(precomputed: Path | None, **options: Any) -> None:
     The configuration file is the config.yaml of RCL-identifier. Options win over it.
     """
     settings = shared.configuration(options, read_file=False)
-    from virnucpro.devices import choose_devices, visible_gpus
+    from virnucpro.devices import choose_devices
     from virnucpro.precision import supports
     from virnucpro.rcl.fitting import fit_rcl
     from virnucpro.rcl.models import ENCODING_OF_WIDTH
@@ -246,7 +246,7 @@ def train(precomputed: Path | None, **options: Any) -> None:
         if hardware.use_multi_gpu or hardware.device != "cuda":  # which is taken if it is there
             chosen["device"] = hardware.device
     settings = replace(settings, machine=training_machine(settings.machine.threads, chosen))
-    devices = choose_devices(settings.machine, visible_gpus())
+    devices = choose_devices(settings.machine)
     if hardware.mixed_precision:
         every_has_bf16 = all(supports(device, "bf16") for device in devices)
         training = msgspec.structs.replace(training, precision="bf16" if every_has_bf16 else "fp16")

@@ -252,12 +252,12 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
       virnucpro train classifier DATASET --output my.safetensors --processes 4
     """
     settings = shared.configuration(options)
-    from virnucpro.devices import choose_devices, visible_gpus
+    from virnucpro.devices import choose_devices
     from virnucpro.precision import choose_precision
     from virnucpro.training.classifier.fitting import fit_classifier
     from virnucpro.training.classifier.trainer import TrainingSettings
 
-    devices = choose_devices(training_machine(settings.machine.threads, options), visible_gpus())
+    devices = choose_devices(training_machine(settings.machine.threads, options))
     names = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
     training = TrainingSettings(**{name: options[name] for name in names})
     choose_precision(training.precision, devices)

@@ -25,7 +25,6 @@ from virnucpro.compute.compiled import COMPILER_ERRORS, Example, Network
 from virnucpro.compute.layers import GatedLinear, Linear
 from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import Json, ReportProgress
-from virnucpro.encoders.weights import moved
 from virnucpro.settings import CompileMode
 
 STEP = 8  # tokens: fused attention on a GPU wants rows of its bias to begin at 16 bytes
@@ -253,7 +252,7 @@ class BatchedEncoder(ABC):
     def random_state(self, sequences: int, tokens: int) -> torch.Tensor:
         """Return what could go into a block: small random numbers, ``[sequences, tokens, dim]``."""
         drawn = torch.randn(sequences, tokens, self.dim, generator=torch.Generator().manual_seed(0))
-        return moved(drawn * 0.1, self.device, next(self.network.parameters()).dtype)
+        return (drawn * 0.1).to(self.device).to(next(self.network.parameters()).dtype)
 
     def set_budget(self, amount: int) -> None:
         """Make batches of this budget from now on."""

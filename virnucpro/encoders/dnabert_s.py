@@ -39,7 +39,6 @@ from virnucpro.encoders.weights import (
     Count,
     TransformerSizes,
     load_weights,
-    moved,
     read_folder,
     read_json,
     read_sizes,
@@ -195,7 +194,7 @@ class DnabertEncoder(BatchedEncoder):
             position = torch.arange(length, dtype=torch.float32)
             distance = (position[:, None] - position[None, :]).abs()  # [length, length]
             slopes = torch.tensor(alibi_slopes(self._heads))[:, None, None]
-            self._bias = bias = moved(-slopes * distance, self.device, dtype)
+            self._bias = bias = (-slopes * distance).to(self.device).to(dtype)
         return bias[:, :length, :length]
 
 

@@ -153,14 +153,6 @@ def read_folder(folder: Path) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def moved(tensor: torch.Tensor, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-    """Return ``tensor`` on ``device``, and converted there: a GPU converts faster than the host.
-
-    The device holds both for a moment, so one tensor is moved at a time.
-    """
-    return tensor.to(device).to(dtype)
-
-
 def stored_names(network: Network, modules: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the stored names of each parameter of a network: several stand below one another.
 
@@ -196,7 +188,9 @@ def load_weights(
     state: dict[str, torch.Tensor] = {}
     try:
         for name, keys in (names or {name: (name,) for name in tensors}).items():
-            parts = [moved(tensors[key], device, dtype) for key in keys if key in tensors]
+            # Converted on the device, which is faster than the host, and one after the other,
+            # because the device holds both for a moment.
+            parts = [tensors[key].to(device).to(dtype) for key in keys if key in tensors]
             if parts:
                 state[name] = parts[0] if len(parts) == 1 else torch.cat(parts)
         network.load_state_dict(state, assign=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
-from virnucpro.contracts import Device, Stage, Task, TaskResult
+from virnucpro.contracts import Device, ReportProgress, Stage, Task, TaskResult
 from virnucpro.events import Emit, Progressed, TaskFinished, TaskStarted
 from virnucpro.executors.pool import HandleEvent, Work, WorkerPool
 from virnucpro.executors.processes import ProcessPool
@@ -127,26 +129,31 @@ def run_host_stage(
     Any error ends the run. Events are emitted only in the thread that asks for the results.
     """
     set_torch_threads(threads)
-    session = stage.open(Device("cpu"))
     todo = list(tasks)
+
+    def carry_out(task: Task, report: ReportProgress) -> TaskResult:
+        started = time.perf_counter()
+        result = stage.run(task, report)
+        return replace(result, seconds=time.perf_counter() - started)
+
     if threads == 1 or len(todo) == 1:
         for task in todo:
             emit(TaskStarted(0, task))
             reporter = ProgressReporter(lambda *counts: emit(Progressed(0, *counts)))
-            result = session(task, reporter)
+            result = carry_out(task, reporter)
             reporter.flush()
             emit(TaskFinished(0, task, result.seconds))
             yield result
         return
 
-    def carry_out(task: Task) -> tuple[TaskResult, list[tuple[int, int]]]:
+    def noted(task: Task) -> tuple[TaskResult, list[tuple[int, int]]]:
         reports: list[tuple[int, int]] = []
-        return session(task, lambda *counts: reports.append(counts)), reports
+        return carry_out(task, lambda *counts: reports.append(counts)), reports
 
     workers = min(threads, HOST_TASKS)
     with ThreadPoolExecutor(workers, HOST_THREAD, set_torch_threads, (1,)) as pool:
         try:
-            for task, future in [(task, pool.submit(carry_out, task)) for task in todo]:
+            for task, future in [(task, pool.submit(noted, task)) for task in todo]:
                 emit(TaskStarted(0, task))
                 result, reports = future.result()
                 for counts in reports:

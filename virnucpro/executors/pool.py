@@ -85,17 +85,14 @@ class WorkerPool(ABC):
         if not self._unused:
             return None
         worker, device = self._unused.pop()
-        self._begin(worker, device)
-        return worker
-
-    def _begin(self, worker: int, device: Device) -> None:
         self.workers[worker] = device
         self._start(worker)
+        return worker
 
     def restart(self, worker: int) -> None:
         """Replace a worker by a new one on its device, with no stage opened and no tasks."""
         self._end(worker)
-        self._begin(worker, self.workers[worker])
+        self._start(worker)
 
     def remove(self, worker: int) -> None:
         """End a worker at once; its device is not used again."""

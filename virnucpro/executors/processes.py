@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from virnucpro.contracts import Device, Task
-from virnucpro.devices import choose_devices, visible_gpus
+from virnucpro.devices import choose_devices
 from virnucpro.events import WorkerDied
 from virnucpro.executors.pool import HandleEvent, Work, WorkerPool
 from virnucpro.executors.signals import SIGNALS, blocked_signals
@@ -56,7 +56,7 @@ def settled_device(machine: MachineSettings) -> Device:
 
     CUDA must not have been used in this process before. Raises as ``choose_devices``.
     """
-    device = choose_devices(replace(machine, max_workers=1), visible_gpus())[0]
+    device = choose_devices(replace(machine, max_workers=1))[0]
     settle_on_device(device, machine.threads or machine.tokenizer_threads)
     return device
 

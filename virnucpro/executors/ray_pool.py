@@ -346,7 +346,8 @@ class RayPool(WorkerPool):
         number = min(self._waiting)
         actor = self._actors[number] = self._waiting.pop(number)
         assert actor.device is not None
-        self._begin(number, actor.device)
+        self.workers[number] = actor.device
+        self._start(number)
         return number
 
     def wait(self, seconds: float, handle: HandleEvent) -> None:

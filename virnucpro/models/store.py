@@ -257,6 +257,8 @@ def check_digest(file: Path, sha256: str) -> None:
     """
     # Absolute, not resolved: a file of the hub's cache is a link to a blob of another name.
     absolute = file.absolute()
+    if Path(__file__).parents[1] in absolute.parents:
+        return  # it comes with this package
     for name, record in read_model_records().items():
         facts = record.files.get(absolute.name)
         if facts and facts.sha256 != sha256:

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save
 
 from virnucpro.contracts import Device, ReportProgress, Task, TaskResult
-from virnucpro.devices import choose_devices, visible_gpus
+from virnucpro.devices import choose_devices
 from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import open_encoder
@@ -110,7 +110,7 @@ def embed_residues(
     Equal sequences are embedded once. A file has the features of ``per_file`` proteins.
     """
     disk, layout = Disk(), feature_layout(folder)
-    devices = choose_devices(machine, visible_gpus())
+    devices = choose_devices(machine)
     precision = choose_precision("auto", devices)
     source = locate_esm2(model)
     check_writable(layout)

@@ -34,7 +34,7 @@ from virnucpro.contracts import (
     Task,
     TaskResult,
 )
-from virnucpro.devices import choose_devices, visible_gpus
+from virnucpro.devices import choose_devices
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
@@ -271,7 +271,7 @@ def run_rcl_prediction(
     if request.source != STDIN:
         check_readable(Path(request.source))
     check_writable(layout)
-    devices = choose_devices(request.machine, visible_gpus())
+    devices = choose_devices(request.machine)
     with locked(layout.lock, "these proteins"), ExitStack() as stack:
         source = Path(request.source)
         if request.source == STDIN:

@@ -7,7 +7,6 @@ from html import escape
 from itertools import islice
 
 from virnucpro.formatting import counted
-from virnucpro.layout import Layout
 from virnucpro.report.content import Content
 from virnucpro.report.document import KINDS, file_link
 from virnucpro.stages.calls import LITTLE
@@ -99,7 +98,7 @@ def table_section(content: Content) -> Iterator[str]:
 
 def _described(content: Content) -> Iterator[tuple[str, str]]:
     """Yield the ids of the table of ``virnucpro describe``, where there is one, and two cells."""
-    if not Layout(content.run.folder, content.run.stem).described_table.exists():
+    if not content.run.layout.described_table.exists():
         return
     for row in content.run.described():
         lineage = row.taxonomy or ""

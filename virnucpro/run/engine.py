@@ -69,7 +69,7 @@ def begin(run: Run, executor: Executor, emit: Emit) -> None:
         text = "the intermediate files of the finished run, since removed, are needed again"
         emit(Notice("warning", f"{text}: {reason}"))
         ledger.forget_removed()
-    for position in range(_embedding(run).start):
+    for position in range(run.embedding.start):
         carry_out_stage([run], position, executor, emit)
 
 
@@ -86,7 +86,7 @@ def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
     for run in runs:
         run.unscored = files_to_score(run, emit)
     if kept := [run for run in runs if run.unscored is None]:
-        for position in _embedding(runs[0]):
+        for position in runs[0].embedding:
             carry_out_stage(kept, position, executor, workers.show)
     by_file = [n for n, stage in enumerate(stages) if stage.by_file() is not None]
     while window := next_window(runs):
@@ -101,14 +101,8 @@ def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
 def conclude(run: Run, executor: Executor, emit: Emit) -> None:
     """Bring the stages behind the embedding up to date."""
     with run.disk.together():
-        for position in range(_embedding(run).stop, len(run.stages)):
+        for position in range(run.embedding.stop, len(run.stages)):
             carry_out_stage([run], position, executor, emit)
-
-
-def _embedding(run: Run) -> range:
-    """Return the positions of the stages of the workers, which follow each other."""
-    positions = [n for n, stage in enumerate(run.stages) if stage.runs_on == "worker"]
-    return range(positions[0], positions[-1] + 1)
 
 
 def _distrusted(run: Run) -> str | None:

@@ -33,6 +33,7 @@ class Run:
         workers: one row per worker and stage, for the record of the run.
         unscored: where features are dropped, the split files that have no scores yet.
         bytes_per_frame: what the features of a frame take on the disk.
+        embedding: the positions of the stages of the workers, which follow each other.
     """
 
     layout: Layout
@@ -45,6 +46,7 @@ class Run:
     others_ahead: tuple[StageAhead, ...] = ()
     ledger: Ledger = field(init=False)
     bytes_per_frame: int = field(init=False)
+    embedding: range = field(init=False)
     seconds: defaultdict[str, float] = field(init=False, default_factory=lambda: defaultdict(float))
     host_wait: defaultdict[str, float] = field(
         init=False, default_factory=lambda: defaultdict(float)
@@ -58,6 +60,8 @@ class Run:
         digests = {file.path: file.sha256 for file in self.inputs}
         self.ledger = Ledger(self.layout, self.disk, digests)
         self.bytes_per_frame = sum(stage.bytes_per_frame for stage in self.stages)
+        positions = [n for n, stage in enumerate(self.stages) if stage.runs_on == "worker"]
+        self.embedding = range(positions[0], positions[-1] + 1) if positions else range(0)
 
     @property
     def failures(self) -> list[FileFailure]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from virnucpro.contracts import Device, Json
-from virnucpro.devices import choose_devices, host_threads, visible_gpus
+from virnucpro.devices import choose_devices, host_threads
 from virnucpro.errors import UsageError
 from virnucpro.events import Emit, Event, Notice, WorkerReady, WorkerReport
 from virnucpro.executors.executor import Executor, open_executor
@@ -61,7 +61,7 @@ def opened_workers(
     disk.remove(probe)
     with ExitStack() as stack:
         if machine.cluster == NO_CLUSTER:
-            devices = choose_devices(machine, visible_gpus())
+            devices = choose_devices(machine)
             workers = Workers(devices, open_executor(devices, machine, interruption))
         else:
             # Only here: without --cluster, nothing of Ray is imported.

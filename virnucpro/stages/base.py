@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from virnucpro.contracts import Device, Json, ReportProgress, Session, Stage, Task, TaskResult
+from virnucpro.contracts import Json, Stage, Task
 from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk
 
 
 @dataclass(frozen=True)
 class HostStage(Stage):
-    """A stage of the host. Subclasses plan tasks and ``run`` them; a failure ends the run.
+    """A stage of the host. Subclasses plan tasks and ``run`` them.
 
     Attributes:
         version: part of every fingerprint. Raise it when the same inputs give another output, so
@@ -29,20 +27,6 @@ class HostStage(Stage):
 
     layout: Layout
     disk: Disk
-
-    @abstractmethod
-    def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Carry out one task."""
-
-    def open(self, device: Device) -> Session:
-        """Return what carries out a task."""
-
-        def carry_out(task: Task, report: ReportProgress) -> TaskResult:
-            started = time.perf_counter()
-            result = self.run(task, report)
-            return replace(result, seconds=time.perf_counter() - started)
-
-        return Session(carry_out)
 
     def whole(
         self,

@@ -365,7 +365,7 @@ class OutputStage(HostStage):
                 return VirusGenes(*writers[-2:])
 
             paired = self.source.paired
-            reads = paired or holds_qualities(self.source.first)
+            reads = paired or self.layout.virus_fastq in task.outputs
             genes = open_genes if self.cuts.genes and not reads else None
             files = ResultFiles(writers, fastq, paired=paired, open_genes=genes)
             rows_of_records = self._chunks()

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from virnucpro.classifier.files import Classifier, ClassifierInfo, load_classifier
+from virnucpro.classifier.files import Classifier, ClassifierInfo
 from virnucpro.compute.threads import CoreThreads
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import refuse_changed_model
@@ -106,7 +106,7 @@ class ScoringStage(HostStage):
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Score one file; ModelError where the classifier was replaced since the run began."""
-        scores = scores_of(load_classifier(self.classifier.file.path), task.inputs[0])
+        scores = scores_of(self.classifier.model, task.inputs[0])
         refuse_changed_model(self.classifier.file)
         output = self.disk.save(task.outputs[0], encode_features(scores, "scores"), len(scores.ids))
         report(len(scores.ids), 0)
@@ -171,9 +171,8 @@ class PredictionStage(HostStage):
             scores = load_features(part.path, "scores")
             yield scores.ids, scores.data.numpy()
         if not task.parts:
-            classifier = load_classifier(self.classifier.file.path)
             merged = task.inputs[:-2] if self.dedup else task.inputs
-            work = CoreThreads().map(partial(scores_of, classifier), merged)
+            work = CoreThreads().map(partial(scores_of, self.classifier.model), merged)
             with closing(work) as scored:
                 for _, scores in scored:
                     yield scores.ids, scores.data.numpy()

@@ -31,9 +31,10 @@ from virnucpro.store.ledger import Receipt, fingerprint, receipt_document
 
 def is_legacy_run(layout: Layout) -> bool:
     """Return whether version 1 of the program worked on this STEM in this directory."""
+    if not layout.legacy_state.exists():
+        return False
     names = _chunk_files(layout)
-    began = any(name.startswith(f"{layout.stem}_chunked") for name in names)
-    return began or (not names and layout.legacy_state.exists())
+    return not names or any(name.startswith(f"{layout.stem}_chunked") for name in names)
 
 
 def is_new_legacy_run(layout: Layout) -> bool:

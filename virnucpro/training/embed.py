@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from virnucpro.devices import choose_devices, visible_gpus
+from virnucpro.devices import choose_devices
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import UsageError
@@ -50,7 +50,7 @@ def embed(
     dataset.require_content("frames")
     disk, sizes = Disk(), dataset.description["parts"]
     layouts = {part: dataset.layout(part) for part in PARTS if dataset.shards(part)}
-    devices = choose_devices(machine, visible_gpus())
+    devices = choose_devices(machine)
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
     if nucleotide.reading != "open frames":
         raise UsageError(f"{nucleotide.name} reads whole chunks: use virnucpro train lite")

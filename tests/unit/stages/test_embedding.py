@@ -40,7 +40,7 @@ def task(stage: EmbeddingStage) -> Task:
 
 
 def _embedded(stage: EmbeddingStage, task: Task) -> TaskResult:
-    return stage.open(Device("cpu"))(task, lambda n, t: None)
+    return stage.open(Device("cpu")).compute(task, lambda n, t: None)()
 
 
 def test_what_is_excluded_has_no_row(stage: EmbeddingStage, task: Task) -> None:

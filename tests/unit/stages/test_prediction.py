@@ -9,7 +9,6 @@ from virnucpro.classifier.files import (
     INNER_BATCH,
     classifier_to_bytes,
     inspect_classifier,
-    load_classifier,
 )
 from virnucpro.contracts import Task
 from virnucpro.errors import OutputError
@@ -62,7 +61,7 @@ def test_the_same_bytes_on_any_number_of_threads(layout: Layout) -> None:
     lines = [line.split("\t") for line in expected.decode().splitlines()]
     names = [f"f{f}r{n}" for f, count in enumerate(ROWS, 1) for n in range(count)]
     assert [line[0] for line in lines[1:]] == names
-    classifier = load_classifier(layout.root / "c.safetensors")
+    classifier = inspect_classifier(layout.root / "c.safetensors").model
     last = torch.load(layout.merged(4))["data"]
     scores = classifier.scores(last).tolist()
     assert [[float(line[2]), float(line[3])] for line in lines[-700:]] == [

@@ -11,7 +11,7 @@ import torch
 
 from tests.training_data import genome
 from tests.unit.encoders.small import open_path, quiet
-from virnucpro.classifier.files import classifier_to_bytes, load_classifier
+from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
 from virnucpro.encoders.lite import lite_to_bytes
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.errors import InputError, ModelError
@@ -162,7 +162,7 @@ def test_margins_are_those_of_predict(plan, genomes, tmp_path):
     margins = window_margins(finished(loop), genomes, records, offsets, 150)
     texts = ["".join("ACGT"[n] for n in row) for row in genomes.windows(records, offsets, 150)]
     rows = open_path(tmp_path / "encoder.safetensors", "nucleotide").encode(texts, quiet)
-    scores = load_classifier(tmp_path / "classifier.safetensors").scores(rows)
+    scores = inspect_classifier(tmp_path / "classifier.safetensors").model.scores(rows)
     logits = torch.logit(scores[:, 1].double()).numpy()
     assert np.allclose(margins, logits, atol=5e-3)  # matrices are stored in 16 bits
 
