@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.forked import Call, ForkedCommand
+from tests.forked import Call, ForkedCommand, ForkedStart
 
 # A busy machine may take any time for an example: no deadline, and no complaint about slow data.
 settings.register_profile(
@@ -36,6 +37,14 @@ def reference() -> Path:
 def genomes() -> Path:
     """Viral and non-viral genomes."""
     return _folder("VIRNUCPRO_GENOMES")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_processes() -> Iterator[None]:
+    """Have workers and trainings start without importing torch; see ``tests.forked``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("virnucpro.executors.processes.START", ForkedStart)
+        yield
 
 
 @pytest.fixture

@@ -13,11 +13,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import reduction
 from pathlib import Path
+from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.preloaded"])
@@ -68,6 +69,28 @@ def _carry_out(
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+
+
+class ForkedStart:
+    """What ``virnucpro.executors.processes`` starts its processes with, in place of spawning them.
+
+    They are children of the process that forks, which ends with this one.
+    """
+
+    Pipe = staticmethod(CONTEXT.Pipe)
+
+    @staticmethod
+    def Process(target: Callable[..., None], args: tuple[Any, ...], **options: Any) -> Any:
+        return CONTEXT.Process(target=_be_child, args=(target, args, dict(os.environ)), **options)
+
+
+def _be_child(
+    target: Callable[..., None], args: tuple[Any, ...], environment: Mapping[str, str]
+) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    connection, _, *others = args
+    target(connection, os.getppid(), *others)
 
 
 class ForkedCommand:

@@ -6,7 +6,10 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: threads do not survive a fork
 
+import matplotlib.backends.backend_svg
+import matplotlib.figure
 import pyrodigal_gv
+import torch._dynamo
 
 import virnucpro.cli.predict
 import virnucpro.encoders.dnabert_s

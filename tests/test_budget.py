@@ -19,16 +19,16 @@ PACKAGE = ROOT / "virnucpro"
 # Lines of Python in each folder; "." are the modules at the top.
 LINES = {
     ".": 2837,
-    "classifier": 457,
+    "classifier": 458,
     "cli": 2262,
     "compute": 885,
-    "encoders": 2037,
+    "encoders": 2067,
     "evaluation": 966,
     "executors": 1691,
     "io": 837,
     "metrics": 234,
     "models": 665,
-    "rcl": 2934,
+    "rcl": 2935,
     "report": 1176,
     "run": 2128,
     "stages": 2094,
@@ -37,8 +37,8 @@ LINES = {
     "ui": 969,
 }
 # Of the whole package; code is without docstrings, comments and blank lines.
-WHOLE = {"files": 169, "lines": 26_826, "code": 18_367, "functions": 1311, "classes": 290}
-OUTSIDE = {"tests": 22_895, "benchmarks and tools": 3_603, "words of docs": 26_640}
+WHOLE = {"files": 169, "lines": 26_858, "code": 18_388, "functions": 1313, "classes": 291}
+OUTSIDE = {"tests": 22_953, "benchmarks and tools": 3_604, "words of docs": 26_640}
 # Words of the two pages at the top.
 PAGES = {"README.md": 840, "GPU_OPTIMIZATION.md": 4_438}
 # Of `predict X -m lite` on one contig: own functions entered, their modules and calls, and what

@@ -34,6 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Outcomes(path))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def forked_processes() -> None:
+    """Workers start as they do for users: what has imported torch may have looked at the GPU."""
+
+
 class Outcomes:
     """Saves which tests passed, failed or were skipped, whenever one has ended."""
 

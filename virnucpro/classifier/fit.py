@@ -50,9 +50,9 @@ def check_fit(
 
 def _check_encoder(info: ClassifierInfo, source: EncoderSource) -> list[str]:
     """Compare one encoder with those that the classifier names, and return warnings."""
-    named = []
+    named, known = [], family_names()
     for entry in map(_short, info.encoders):  # facebook/esm2_t36_3B_UR50D is of the family esm2
-        families = [name for name in family_names() if entry.replace("_", "-").startswith(name)]
+        families = [name for name in known if entry.replace("_", "-").startswith(name)]
         if max(families, key=len, default=entry) == source.family:
             named.append(entry)
     asked = _short(source.name)

@@ -38,6 +38,7 @@ from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenO
 from virnucpro.encoders.weights import (
     Count,
     TransformerSizes,
+    Undrawn,
     load_weights,
     read_folder,
     read_json,
@@ -274,7 +275,7 @@ class DnabertFamily(EncoderFamily):
         """Load the model. The budget is sequences per batch, and nothing is truncated."""
         sizes = read_sizes(source.weights, DnabertSizes)
         tensors = renamed(read_folder(source.weights), r"bert\.")
-        with torch.device("meta"):
+        with torch.device("meta"), Undrawn():
             model = Dnabert(sizes)
         target, names = torch.device(options.device), stored_names(model, DNABERT_NAMES)
         dtype = torch_dtype(options.precision)

@@ -44,6 +44,7 @@ from virnucpro.encoders.weights import (
     Count,
     Tensors,
     TransformerSizes,
+    Undrawn,
     as_type,
     load_weights,
     read_folder,
@@ -301,6 +302,7 @@ class Esm2Encoder(BatchedEncoder):
         of more residues than count is cut.
         """
         rows = [torch.empty(0, self.dim)] * len(sequences)
+        self.budget.largest = 0
         with torch.inference_mode():
             for batch in self.batches(sequences):
                 self.budget.largest = max(self.budget.largest, len(batch.indices))
@@ -449,7 +451,7 @@ class Esm2Family(EncoderFamily):
             tensors = renamed(read_folder(path), r"esm\.")
         else:
             modules, (sizes, tensors) = FAIR_NAMES, _read_fair_file(path)
-        with torch.device("meta"):
+        with torch.device("meta"), Undrawn():
             model = Esm2(sizes)
         target, names = torch.device(options.device), stored_names(model, modules)
         load_weights(model, tensors, path, names, target, torch_dtype(options.precision))

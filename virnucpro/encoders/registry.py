@@ -53,6 +53,11 @@ def family_named(name: str) -> EncoderFamily:
     return family
 
 
+def _is_family(name: str) -> bool:
+    """Return whether there is one; the files of other packages are read only where they matter."""
+    return name in BUILT_IN or name in family_names()
+
+
 def _entry_points() -> list[EntryPoint]:
     return [point for point in entry_points(group=ENTRY_POINTS) if point.name not in BUILT_IN]
 
@@ -70,7 +75,7 @@ def locate(name: str, molecule: Molecule) -> EncoderSource:
     """
     path = None
     for known in (f"{name}-{molecule}", name):
-        if known in family_names():
+        if _is_family(known):
             family = family_named(known)
             path = family.packaged()
             if path is not None or not family.has_weights:
@@ -108,7 +113,7 @@ def check_on_disk(name: str, molecule: Molecule) -> None:
     Raises:
         ModelError: it is not (the message has the command that fetches it).
     """
-    if not {f"{name}-{molecule}", name} & set(family_names()):
+    if not (_is_family(f"{name}-{molecule}") or _is_family(name)):
         _path_of(name)
 
 

@@ -18,6 +18,7 @@ from msgspec import Meta, Struct, ValidationError, convert, field
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from virnucpro.compute.compiled import Network
 from virnucpro.contracts import Json
@@ -169,6 +170,21 @@ def stored_names(network: Network, modules: Mapping[str, str]) -> dict[str, list
     return names
 
 
+class Undrawn(TorchFunctionMode):
+    """Networks that are made here get no weights drawn: theirs are read.
+
+    To draw on the meta device, torch would import its compiler, which takes more than a second.
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Do what torch is asked for, unless it is a function of ``torch.nn.init``."""
+        if getattr(function, "__module__", None) == nn.init.__name__:
+            return None  # no module reads what these return
+        return function(*args, **(kwargs or {}))
+
+
 def load_weights(
     network: nn.Module,
     tensors: Mapping[str, torch.Tensor],
@@ -177,7 +193,7 @@ def load_weights(
     device: torch.device = CPU,
     dtype: torch.dtype = torch.float32,
 ) -> None:
-    """Put the weights of the file or folder ``place`` into a network made on the meta device.
+    """Put the weights of the file or folder ``place`` into a network on the meta device.
 
     ``names`` are their :func:`stored_names`, where they are not those of the network.
 

@@ -31,6 +31,7 @@ from virnucpro.executors.signals import SIGNALS, blocked_signals
 from virnucpro.executors.worker import TaskRunner, set_torch_threads
 from virnucpro.settings import MachineSettings
 
+START = multiprocessing.get_context("spawn")  # a fork must not follow the use of CUDA or threads
 STOP_SECONDS = 5.0  # until a process that was killed is gone
 PR_SET_PDEATHSIG = 1  # linux/prctl.h: the signal that a process gets when its parent dies
 
@@ -81,9 +82,8 @@ class ChildProcess:
         The module of ``target`` must not import torch at its top: it is imported before the
         process is settled on its device.
         """
-        context = multiprocessing.get_context("spawn")
-        self.connection, child_connection = context.Pipe()
-        self.process = context.Process(
+        self.connection, child_connection = START.Pipe()
+        self.process = START.Process(
             target=_run_child,
             args=(child_connection, os.getpid(), device, tokenizer_threads, target, arguments),
             name=name,

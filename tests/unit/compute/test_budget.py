@@ -100,6 +100,15 @@ def test_shrinking_ends_at_one_sequence_and_changes_no_result(models, molecule, 
     assert encoder.facts()["budget"] == encoder.budget.amount
 
 
+@pytest.mark.parametrize("method", ["encode", "encode_residues"])
+def test_one_large_sequence_after_many_small_ones_is_not_halved(models, method):
+    encoder = open_path(models["protein"], "protein", budget=160)
+    for count in (4, 1):
+        getattr(encoder, method)(["LAG"] * count, quiet)
+        assert encoder.budget.largest == count
+    assert not encoder.shrink()
+
+
 @pytest.mark.parametrize("molecule", ["protein", "nucleotide"])
 def test_samples_are_batches_of_about_the_budget(models, molecule):
     encoder = open_path(models[molecule], molecule)

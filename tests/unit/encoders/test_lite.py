@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 
 import pytest
@@ -11,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from tests.unit.encoders.small import open_path, quiet, sequences
-from virnucpro.encoders.lite import lite_to_bytes, read_lite
+from virnucpro.encoders.lite import PACKAGED, lite_to_bytes, read_lite
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError
@@ -173,3 +174,9 @@ def test_a_truncated_file(file, tmp_path):
             read_lite(path)
         with pytest.raises(ModelError, match=str(path)):
             locate(str(path), "nucleotide")
+
+
+def test_opening_it_does_not_import_the_compiler_of_torch(monkeypatch):
+    """That takes longer than all else before the first record."""
+    monkeypatch.setitem(sys.modules, "torch._dynamo", None)  # an import fails
+    assert read_lite(PACKAGED / "lite_encoder.safetensors").shape.dim == 256

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -46,6 +47,7 @@ def _describe(connection: Connection, greeting: str) -> None:
 
 
 def test_a_child_is_settled_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "START", multiprocessing.get_context("spawn"))
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     child = ChildProcess("child", GPU, 5, _describe, "hello")
