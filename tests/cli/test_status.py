@@ -118,7 +118,7 @@ def test_before_the_split_nobody_knows_how_much_there_is(call: Callable, tmp_pat
     assert run["state"] == "interrupted"
     assert _stage(run, "chunking")["files_done"] == 1
     assert _stage(run, "protein_embeddings")["files"] is None
-    assert "unknown: not split yet" in call("status", tmp_path / "out").out
+    assert "not begun" in call("status", tmp_path / "out").out
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -52,7 +52,7 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
         shared.tell(
             f"{run.layout.stem}: virus score above {cuts.min_score:g}{rate}{length}{state}",
             *(f"  {line}" for line in call_lines(run.figures, run.layout, run.noun)),
-            f"  {shared.shown_path(run.layout.virus_table)}",
+            f"  One row per virus: {shared.shown_path(run.layout.virus_table)}",
         )
 
 
@@ -61,8 +61,8 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
     option(
         "-o --output",
         FILE,
-        "File of the overview of several runs.  [default: virnucpro_overview.html; of several "
-        "inputs: DIR/samples_overview.html]",
+        "File of the overview of several runs.  [default: virnucpro_overview.html, in DIR if that "
+        "is one; of several inputs: DIR/samples_overview.html]",
     ),
 )
 def report(folders: tuple[Path, ...], output: Path | None) -> None:
@@ -81,8 +81,9 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
 
     disk = Disk()
     runs = [named for folder in dict.fromkeys(folders) for named in finished_runs(folder)]
-    of_samples = output is None and len(folders) == 1 and bool(runs_of_samples(folders[0]))
-    common = SamplesFolder(folders[0]).overview if of_samples else Path("virnucpro_overview.html")
+    place = folders[0] if len(folders) == 1 else Path()
+    of_samples = output is None and len(folders) == 1 and bool(runs_of_samples(place))
+    common = SamplesFolder(place).overview if of_samples else place / "virnucpro_overview.html"
     overview = (output or common) if of_samples or output or len(runs) > 1 else None
     if overview:
         earlier_page(overview)  # refuses another file before any report is written

@@ -64,8 +64,12 @@ class NumberType(click.ParamType[Any]):
         """Return the number."""
         try:
             return msgspec.convert(self.kind(value), self.declared)
-        except ValueError as error:
-            self.fail(f"{value!r} is not accepted: {error}", param, ctx)
+        except ValueError:
+            accepted = "whole number" if self.kind is int else "number"
+            for words, name in (("of at least", "ge"), ("above", "gt"), ("and at most", "le")):
+                limit = getattr(get_args(self.declared)[1], name)
+                accepted += f" {words} {limit:,}" if limit not in (None, MOST) else ""
+            self.fail(f"{value!r} is not accepted: give a {accepted}", param, ctx)
 
 
 class ListType(click.ParamType[Any]):

@@ -67,17 +67,18 @@ def _sample(root: Path, sample: Sample) -> dict[str, Json]:
 
 def _lines(run: Json) -> Iterator[str]:
     """Yield the stages, what failed, and what the same command would do."""
-    width = max((len(stage["title"]) for stage in run["stages"]), default=0)
+    width, waits = max((len(stage["title"]) for stage in run["stages"]), default=0), False
     for stage in run["stages"]:
         text = f"{stage['files_done']:,} of {counted(stage['files'] or 0, 'file')}"
-        if stage["files"] is None:
-            text = "unknown: not split yet"
+        if waits and not (stage["files_done"] or stage["sequences_done"]):
+            text = "not begun"
         elif stage["sequences"] is not None:
             text += f", {stage['sequences_done']:,} of {counted(stage['sequences'], 'sequence')}"
         # Names of feature files are those of the released encoders: they stand in the JSON only.
         if damaged := sum(not why.endswith(UNFINISHED) for why in stage["missing"]):
             text += f"  ({damaged:,} missing, damaged or incomplete)"
         yield f"{stage['title']:{width}} {text}"
+        waits = waits or stage["files_done"] != stage["files"]
     titles = {stage["stage"]: stage["title"] for stage in run["stages"]}
     for failure in run["failed"][:SHOWN]:
         count = f"{counted(failure['sequences'], 'sequence')} of {titles[failure['stage']]}"

@@ -88,7 +88,7 @@ def validate(source: Path, mates: Path | None, interleaved: bool, **options: Any
         f"{files} can be used: {counted(summary.records, noun)}, {counted(summary.bases, 'base')}, "
         f"median {summary.median_length:,}, longest {summary.longest:,}"
     )
-    for notice in input_notices(summary, min(lengths)):
+    for notice in input_notices(summary, lengths, analysis.chunk_length):
         click.echo(f"warning: {notice}")
 
 

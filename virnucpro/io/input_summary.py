@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from virnucpro.errors import InputError
 from virnucpro.io.pairs import InputFiles
-from virnucpro.io.records import Record
+from virnucpro.io.records import EMPTY, Record
 from virnucpro.layout import Molecule
 
 _LISTED = 5  # duplicated ids that are listed
@@ -42,7 +42,7 @@ def summarise_input(
         hashes.append(hash(record.id))
         lengths.extend(record.lengths)
     if not lengths:
-        raise InputError(f"{source}: no sequences; the file is empty, check what wrote it")
+        raise InputError(f"{source}: {EMPTY}")
     sizes, ordered = np.frombuffer(lengths, np.int64), np.sort(np.frombuffer(hashes, np.int64))
     repeated = _repeated(ordered)
     seen: set[str] = set()

@@ -67,6 +67,7 @@ def _are_nucleotides(residues: str) -> bool:
     )
 
 
+EMPTY = "no sequences; the file is empty, check what wrote it"
 LONGEST_HEADER = 1 << 20  # letters; nobody writes such a line, but a file without line ends has one
 
 

@@ -72,7 +72,6 @@ def call_again(
     given = {file.sha256: file for file in (hashed_input(path.absolute()) for path in inputs)}
     called, left_out, disk = [], [], Disk()
     for layout in (Layout(*place) for place in found):
-        emit(Notice("info", f"calling the records of {layout.stem} in {layout.root}"))
         with locked(layout.lock):
             try:
                 called.append(_called(layout, disk, cuts, command, given, progress, emit))

@@ -139,13 +139,13 @@ def prediction_stages(
     layout, source, analysis = request.layout, request.input_files, request.analysis
     classifier, encoders = models.classifier, models.encoders
     molecules = tuple(encoders.sources)
-    shortest = min(classifier.chunk_lengths or (layout.chunk_length,))
+    lengths = classifier.chunk_lengths or (layout.chunk_length,)
     calibrated = classifier.temperature is not None
     contig_model = classifier.contigs.get(layout.chunk_length)
     frames, dedup = state.analysis[FRAMES_PER_FILE], DEDUP in state.analysis
     size = analysis.sequences_per_file, frames if isinstance(frames, int) else None
     return [
-        ChunkingStage(layout, disk, source, seen, analysis.duplicate_ids, shortest),
+        ChunkingStage(layout, disk, source, seen, analysis.duplicate_ids, lengths),
         TranslationStage(layout, disk, encoders.sources["nucleotide"].reading),
         SplittingStage(layout, disk, *size, molecules, dedup),
         *encoders.stages(layout, disk, request.machine),

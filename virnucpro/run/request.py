@@ -6,15 +6,18 @@ These checks come first, so that a mistyped path is answered at once.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from virnucpro.encoders.registry import check_on_disk
-from virnucpro.errors import ModelError, OutputError, UsageError
+from virnucpro.errors import InputError, ModelError, OutputError, UsageError
 from virnucpro.io.pairs import InputFiles
+from virnucpro.io.records import EMPTY
 from virnucpro.layout import STDIN, Layout, stem_of
 from virnucpro.models.store import find_model
 from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
@@ -100,6 +103,10 @@ def check_input(request: PredictionRequest) -> None:
         legacy.refuse_finished(layout)
     if not request.force:
         refuse_early(layout, resume=request.resume)
+    if files:  # what does not begin as an input leaves no folder, and moves no results aside
+        with closing(iter(request.input_files.records())) as records:
+            if next(records, None) is None:
+                raise InputError(f"{request.input_files}: {EMPTY}")
 
 
 def check_models(analysis: AnalysisSettings) -> None:
@@ -112,11 +119,13 @@ def check_models(analysis: AnalysisSettings) -> None:
     except ModelError as error:
         if analysis.model_type not in ("300", "500"):
             raise
-        raise ModelError(
-            f"{error}; all models of this type are fetched with: virnucpro models fetch "
-            f"{analysis.model_type} (without internet: see virnucpro models fetch --help). For a "
-            f"first look, --model-type lite needs none of them"
-        ) from error
+        advice = (
+            f"fetch all models of this type with: virnucpro models fetch {analysis.model_type} "
+            f"(without internet: see virnucpro models fetch --help), or take a first look with "
+            f"--model-type lite, which needs none of them"
+        )
+        text = re.sub("fetch it with: virnucpro models fetch [^ ;]+", advice, str(error))
+        raise ModelError(text) from error
 
 
 def check_writable(layout: Layout) -> None:

@@ -32,7 +32,7 @@ class ChunkingStage(HostStage):
     """Cuts every record into overlapping chunks of the chunk length.
 
     ``seen`` are the files of the source as they were hashed: nothing is committed where one has
-    changed. ``shortest`` is the shortest chunk that the classifier was made for, in bases.
+    changed. ``lengths`` are the chunks that the classifier was made for, in bases.
     """
 
     name: ClassVar[str] = "chunking"
@@ -43,7 +43,7 @@ class ChunkingStage(HostStage):
     source: InputFiles
     seen: Sequence[HashedFile]
     duplicate_ids: str
-    shortest: int
+    lengths: Sequence[int]
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task for the whole input."""
@@ -73,7 +73,9 @@ class ChunkingStage(HostStage):
             while batch := list(islice(pieces, CHUNKS_AT_A_TIME)):
                 fasta.write(fasta_bytes(batch), rows=len(batch))
             refuse_changed_input(self.seen)
-        figures = TaskFigures(notices=input_notices(summary, self.shortest))
+        figures = TaskFigures(
+            notices=input_notices(summary, self.lengths, self.layout.chunk_length)
+        )
         return TaskResult(task, (fasta.output, table.output), figures)
 
     def _chunks(
@@ -131,16 +133,25 @@ def duplicate_ids_error(
     return InputError(text)
 
 
-def input_notices(summary: InputSummary, length: int) -> tuple[str, ...]:
-    """Return sentences about an accepted input, for a classifier of chunks of ``length`` bases."""
-    notices = []
+def input_notices(summary: InputSummary, lengths: Sequence[int], length: int) -> tuple[str, ...]:
+    """Return sentences about an accepted input, cut into chunks of ``length`` bases.
+
+    ``lengths`` are those of the chunks that the classifier was made for.
+    """
+    notices, median, shortest = [], summary.median_length, min(lengths)
     if summary.uracil:
         notices.append("the input has U: read as T")
-    if 0 < summary.median_length < SHORT_SHARE * length:  # empty records say nothing
+    if 0 < median < SHORT_SHARE * shortest:  # empty records say nothing
         notices.append(
-            f"half of the records have at most {summary.median_length} bases, but the "
-            f"classifier was made for chunks of {length}: on much shorter reads it is close to "
+            f"half of the records have at most {median} bases, but the "
+            f"classifier was made for chunks of {shortest}: on much shorter reads it is close to "
             f"guessing and calls most non-viral reads viral; use a model for short reads, or "
             f"assemble first"
+        )
+    elif summary.longest < length and 0 < median < SHORT_SHARE * length:  # contigs may be short
+        nearest = min(lengths, key=lambda each: abs(each - median))
+        notices.append(
+            f"all records are shorter than chunks of {length} bases, and half of them have at most "
+            f"{median}: chunks of {nearest} (option -e {nearest}) suit them better"
         )
     return tuple(notices)

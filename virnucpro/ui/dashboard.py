@@ -20,7 +20,7 @@ from rich.text import Text
 from virnucpro.contracts import Device
 from virnucpro.devices import GpuReading, read_gpu
 from virnucpro.events import Event, Notice, SequencesFailed, StageFinished
-from virnucpro.formatting import UNKNOWN, clock_time, gibibytes, memory_size, percent, short_number
+from virnucpro.formatting import clock_time, gibibytes, memory_size, percent, short_number
 from virnucpro.layout import Layout, SamplesFolder
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.log import LogFile, worker_label
@@ -123,11 +123,11 @@ class RunScreen(ProgressScreen):
         expected, text = f"{progress.stage.sequences:,}", f"{progress.sequences:,}"
         if progress.stage.sequences:
             text = f"{text:>{len(expected)}} of {expected}"
-        speed = f"{short_number(work.sequences) if work else UNKNOWN:>5}/s"
-        if progress.encoding:
-            text += " seq"
-            speed += f" {short_number(work.tokens) if work else UNKNOWN:>5} tok/s"
-        return f"{text}  {speed}"
+        text += " seq" if progress.encoding else ""
+        if work is None:
+            return text
+        speed = f"{text}  {short_number(work.sequences):>5}/s"
+        return speed + (f" {short_number(work.tokens):>5} tok/s" if progress.encoding else "")
 
     def picture(self, width: int) -> Group:
         """Return the dashboard in lines of at most ``width``; nothing before the first stage."""

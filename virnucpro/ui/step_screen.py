@@ -82,7 +82,9 @@ class StepScreen(ProgressScreen):
 
     def _figures(self) -> str:
         seconds, amount = self.clock() - self._began, self._amount - self._first_amount
-        if seconds < EARLIEST or amount <= 0:
+        if seconds < EARLIEST:
             return percent(self._share)
+        if amount <= 0:
+            return f"{percent(self._share)}, {clock_time(seconds)} so far"
         rest = max(self._total - self._amount, 0.0)
         return f"{percent(self._share)}, {clock_time(rest * seconds / amount)} left"
