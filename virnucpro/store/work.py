@@ -25,6 +25,8 @@ from virnucpro.store.lock import read_owner
 
 NAMED_FILES = 5  # files that a message lists before it only counts the others
 LONGEST_VALUE = 200  # letters of a setting in a message
+# What the names of files begin with that a run writes into its folders.
+OWN_NAMES = ("output_", "prediction_results", ".")
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class ExistingWork:
     identity: WorkIdentity | None = None
     finished: bool = False  # whether the earlier work came to its end
     option: str = "--output-dir"  # what names another place on the command line
+    holds_others: bool = False  # whether somebody else has put files into folders of ours
 
 
 class Decision(NamedTuple):
@@ -175,7 +178,7 @@ def move_aside(existing: ExistingWork, disk: Disk) -> Path | None:
     if not paths:
         return None
     folder = previous
-    if existing.foreign_files:
+    if existing.foreign_files or existing.holds_others:
         while (folder := previous.with_name(f"{previous.name}.{number}")).exists():
             number += 1
     if (folder / paths[-1].name).exists():  # otherwise an earlier move was cut short: it goes on
@@ -272,7 +275,7 @@ def _existing_run(layout: Layout, wanted: RunState, *, accepted: bool) -> Existi
     # Files of chunks of another length are not of this run: they may be the input of another one.
     lengths = {state.analysis.get("chunk length") for state in (wanted, earlier) if state}
     names = {f"{layout.stem}_chunked{length}.fa" for length in lengths}
-    chunked = layout.chunked_files()
+    chunked, folders = layout.chunked_files(), [*layout.folders.values(), layout.merged_folder]
     present = [path for path in layout.owned() if path not in chunked or path.name in names]
     if has_receipts(layout):
         foreign = Ledger(layout).foreign_files()
@@ -288,6 +291,7 @@ def _existing_run(layout: Layout, wanted: RunState, *, accepted: bool) -> Existi
         foreign,
         identity=earlier.identity if earlier and own else None,
         finished=layout.run_json.exists() and not layout.failed_fasta.exists(),
+        holds_others=any(not path.name.startswith(OWN_NAMES) for path in files_in(folders)),
     )
 
 

@@ -122,6 +122,8 @@ def test_a_write_within_a_second_and_a_process_of_another_user_are_seen(
     (tmp_path / "a").write_text("new")
     os.utime(tmp_path / "a", ns=(written + 1, written + 1))
     assert seen.changed
+    (tmp_path / "a").unlink()
+    assert seen.changed
     monkeypatch.setattr(os, "kill", Mock(side_effect=PermissionError))
     assert is_running(1)
 

@@ -118,12 +118,16 @@ def test_removed_files_stay_proved_until_they_are_needed(task: Task, layout: Lay
     _carry_out(task, layout)
     ledger = Ledger(layout, Asking())
     assert not ledger.check(task)
+    content = task.outputs[0].read_bytes()
     ledger.remove(ledger.receipts.items())
     assert not task.outputs[0].exists()
     assert not task.receipt.exists()
     again = Ledger(layout)
     assert again.removed
     assert not again.check(task)
+    task.outputs[0].write_bytes(content)
+    assert not again.foreign_files()
+    task.outputs[0].unlink()
     task.outputs[0].symlink_to("nowhere")  # by somebody else
     assert again.foreign_files() == [task.outputs[0]]
     again.forget_removed()

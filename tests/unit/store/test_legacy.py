@@ -219,6 +219,10 @@ def test_a_finished_run_without_features_is_left_alone(complete: tuple[Path, Lay
     source, layout = complete
     for molecule in ("nucleotide", "protein"):
         shutil.rmtree(layout.folders[molecule])  # type: ignore[arg-type]
+    said = layout.legacy_state.read_text()
+    layout.legacy_state.write_text(said.replace("completed", "failed", 1))
+    assert not legacy.is_finished(layout)
+    layout.legacy_state.write_text(said)
     before = {p: p.stat().st_mtime_ns for p in layout.root.rglob("*")}
     with pytest.raises(
         NothingToResumeError, match=r"left as it is.*prediction_results.txt.*--force"

@@ -59,6 +59,17 @@ def test_receipts_without_a_state_are_a_run_of_ours(begun: Layout) -> None:
     assert "going on" in _check(begun)
 
 
+def test_a_users_file_in_a_folder_of_the_run_is_never_removed(layout: Layout) -> None:
+    for text in ("first", "second", "third"):
+        write_state(layout, Disk(), STATE)
+        layout.receipt_files[0].write_text("{}")
+        layout.merged_folder.mkdir()
+        (layout.merged_folder / "notes.txt").write_text(text)
+        _check(layout, force=True)
+    kept = [path.read_text() for path in layout.home.rglob("notes.txt")]
+    assert sorted(kept) == ["first", "second", "third"]
+
+
 def test_a_file_that_came_after_a_refused_input_is_not_ours(layout: Layout) -> None:
     write_state(layout, Disk(), STATE)
     other = RunState(STATE.source, {**STATE.analysis, "input": "b" * 64})
