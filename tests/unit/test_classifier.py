@@ -164,13 +164,8 @@ def test_scores_do_not_depend_on_grouping(save_module):
         (lambda made, _: setattr(made, "more", nn.Conv1d(1, 1, 1)), r"refused: .*Conv1d"),
         (lambda made, _: setattr(made, "output_layer", nn.Linear(5, 3)), r"size mismatch"),
         (lambda made, _: delattr(made, "bn1"), r"Missing key.*bn1\.weight"),
-        *(
-            (
-                lambda made, _, value=value: made.bn1.running_var[0].fill_(value),
-                r"NaN or infinite values in bn1\.running_var",
-            )
-            for value in (float("nan"), -1.0)
-        ),
+        (lambda made, _: made.bn1.running_var[0].fill_(float("nan")), r"in bn1\.running_var"),
+        (lambda made, _: made.bn1.running_var[0].fill_(-1.0), r"in bn1\.running_var"),
     ],
 )
 def test_other_modules_are_refused_and_not_run(save_module, tmp_path, change, said):

@@ -24,13 +24,6 @@ from virnucpro.executors.processes import ChildProcess, ProcessPool, settle_on_d
 from virnucpro.executors.signals import SIGNALS
 
 GPU = Device("cuda", 3, "H200", "GPU-bbbb", 141 << 30, (9, 0), threads=2)
-VARIABLES = (
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_ORDER",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "RAYON_NUM_THREADS",
-    "OMP_NUM_THREADS",
-)
 SETTLED = {
     "CUDA_VISIBLE_DEVICES": "GPU-bbbb",
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -38,6 +31,7 @@ SETTLED = {
     "RAYON_NUM_THREADS": "5",
     "OMP_NUM_THREADS": "2",
 }
+VARIABLES = tuple(SETTLED)
 
 
 def _describe(connection: Connection, greeting: str) -> None:
