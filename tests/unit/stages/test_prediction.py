@@ -84,15 +84,18 @@ def test_a_damaged_file_ends_it_and_leaves_nothing(layout: Layout, threads: int)
 
 
 def test_a_tie_is_others_of_a_frame_and_virus_of_a_chunk(layout: Layout) -> None:
-    scores = Features(["a_chunk_1F1"], torch.full((1, 2), 0.5))
+    """As text, 9.9e-05 would be more than 0.5."""
+    rows = torch.tensor([[9.9e-5, 0.5], [0.5, 9.9e-5], [0.5, 0.5]])
+    scores = Features(["a_chunk_1F1", "a_chunk_1R1", "a_chunk_2F1"], rows)
     part = Disk().save(layout.scores(1), encode_features(scores, "scores"))
     stage = PredictionStage(layout, Disk(), inspect_classifier(layout.root / "c.safetensors"))
     task = Task("s", 1, (), (layout.predictions,), layout.receipt("s"), parts=(part,))
     stage.run(task, lambda n, t: None)
-    assert layout.predictions.read_text().endswith("\na_chunk_1F1\tothers\t0.5\t0.5\n")
+    assert layout.predictions.read_text().endswith("\na_chunk_2F1\tothers\t0.5\t0.5\n")
     chunks = Task("s", 1, task.outputs, (layout.consensus,), layout.receipt("s"))
     ConsensusStage(layout, Disk()).run(chunks, lambda n, t: None)
-    assert layout.consensus.read_text().endswith("\na_chunk_1\tTrue\t0.5\t0.5\n")
+    rows_of_chunks = layout.consensus.read_text().splitlines()[1:]
+    assert rows_of_chunks == [f"a_chunk_{number}\tTrue\t0.5\t0.5" for number in (1, 2)]
     Disk().save(layout.scores(1), b"changed meanwhile")
     with pytest.raises(OutputError, match="other content"):
         stage.run(task, lambda n, t: None)
