@@ -63,7 +63,7 @@ def _execute(source: Path, out: Path, disk: Disk | None = None) -> None:
 def test_refused(call: Callable, tmp_path: Path, data: bytes) -> None:
     check_refused(predict(call, tmp_path, data), 65, tmp_path / "sample.fa")
     check_nothing_written(tmp_path / "out")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "sample.fa"]
+    assert {path.name for path in tmp_path.iterdir()} <= {"out", "sample.fa"}
 
 
 SCORED = [("a", 120, "scored"), ("b", 113, "scored")]
