@@ -425,7 +425,7 @@ class OutputStage(HostStage):
                 if score is not None and score[0] == chunk:
                     status, others, virus = "scored", score[1], score[2]
                     score = next(scores, None)
-                elif int(count) > 0:
+                elif status == "framed":
                     status = "failed"
                 chunks.append(Chunk(chunk, start, stop, status, int(count), others, virus))
             yield name, lengths, chunks

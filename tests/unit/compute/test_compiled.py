@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 
 import pytest
@@ -21,11 +22,14 @@ KINDS = {"esm2": 2, "dnabert-s": 1}  # of batches: ESM-2 with and without paddin
 
 
 class Watched:
-    """A compiler that changes nothing; counts what it compiles and how often that is called."""
+    """A compiler that changes nothing; counts what it compiles and how often that is called.
 
-    def __init__(self, shift: int = 0) -> None:
+    Unless it has numbers shifted, or multiplied.
+    """
+
+    def __init__(self, shift: int = 0, factor: float = 1.0) -> None:
         self.compiled = self.called = 0
-        self._shift = shift
+        self._shift, self._factor = shift, factor
 
     def __call__(self, graph, example):
         self.compiled += 1
@@ -33,7 +37,7 @@ class Watched:
         def run(*inputs):
             self.called += 1
             (state,) = graph(*inputs)
-            return (state.roll(self._shift, -1),)
+            return (state.roll(self._shift, -1) * self._factor,)
 
         return run
 
@@ -139,10 +143,11 @@ def test_the_compiler_itself(monkeypatch, tmp_path):
     assert 0 < difference(fused, plain) < 1e-5
 
 
-def test_a_compiler_that_makes_something_else_is_found_out():
-    encoder = opened("esm2")
-    with pytest.raises(NotCompiledError, match=r"unlike the same block as written: cosine -?0"):
-        encoder.network.blocks.fuse(encoder.compile_examples(), backend=Watched(shift=1))
+@pytest.mark.parametrize(("shift", "factor", "cosine"), [(1, 1.0, "-?0"), (0, math.nan, "nan")])
+def test_a_compiler_that_makes_something_else_is_found_out(shift, factor, cosine):
+    encoder, said = opened("esm2"), f"unlike the same block as written: cosine {cosine}"
+    with pytest.raises(NotCompiledError, match=said):
+        encoder.network.blocks.fuse(encoder.compile_examples(), backend=Watched(shift, factor))
     assert not encoder.network.blocks.fused
 
 
