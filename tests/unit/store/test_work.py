@@ -28,12 +28,6 @@ def own(empty: ExistingWork) -> ExistingWork:
     return replace(empty, own_files=files, identity=WANTED)
 
 
-@pytest.fixture
-def foreign(empty: ExistingWork) -> ExistingWork:
-    (empty.place / "s_protein.faa").write_text("mine")
-    return replace(empty, foreign_files=[empty.place / "s_protein.faa"])
-
-
 def _check(existing: ExistingWork, wanted: WorkIdentity = WANTED, **flags: bool) -> Decision:
     return check_work(wanted, existing, Disk(), **flags)
 
@@ -87,21 +81,23 @@ def test_another_identity_is_refused_and_the_change_is_named(
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_foreign_files_are_refused_and_some_are_named(
-    own: ExistingWork, foreign: ExistingWork, resume: bool
+    empty: ExistingWork, own: ExistingWork, resume: bool
 ) -> None:
+    mine = own.place / "s_protein.faa"
+    mine.write_text("mine")
     folder = own.place / "other"
     folder.mkdir()
     for number in range(12):
         (folder / f"output_{number:02d}.fa").touch()
     for existing, named in (
-        (foreign, r"s_protein\.faa.*--output-dir.*--force"),
-        (replace(own, foreign_files=foreign.foreign_files), r"s_protein\.faa"),
+        (replace(empty, foreign_files=[mine]), r"s_protein\.faa.*--output-dir.*--force"),
+        (replace(own, foreign_files=[mine]), r"s_protein\.faa"),
         (replace(own, foreign_files=[folder]), r"output_04\.fa and 7 more"),
     ):
         with pytest.raises(UsageError, match=named) as caught:
             _check(existing, resume=resume)
         assert caught.value.exit_code == 64
-    assert (foreign.place / "s_protein.faa").read_text() == "mine"
+    assert mine.read_text() == "mine"
 
 
 def test_force_keeps_the_latest_own_work(own: ExistingWork) -> None:
