@@ -143,6 +143,11 @@ def test_a_temperature_is_a_positive_number(value):
         with_temperature(TOY_CLASSIFIER, value)
 
 
+def test_classes_in_another_order_are_refused():
+    with pytest.raises(ModelError, match="expected"):
+        classifier_to_bytes({}, labels=("virus", "others"))
+
+
 def test_scores_do_not_depend_on_grouping(save_module):
     classifier = inspect_classifier(save_module(module())).model
     x = torch.randn(5 * INNER_BATCH + 17, 12)

@@ -62,6 +62,11 @@ def test_the_tail_of_others_is_found_again():
             chance = math.exp(-(level + 3) / 0.5)
             assert model.chance([level] * count) == pytest.approx(chance, rel=0.35)
     assert model.chance([-12.0]) == 1
+    assert model.log_odds([99.0]) == model.log_odds([12.0]) == 12.0
+    flat = np.tile(contig_terms([-1.0]), (200, 1))  # there is no tail that falls
+    assert (
+        with_tail(ContigModel(*model[:5]), flat, np.zeros(200, np.bool_)) == model[:5] + (0.0,) * 4
+    )
 
 
 def test_labels_that_are_separated_give_finite_coefficients():

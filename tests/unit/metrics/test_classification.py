@@ -9,10 +9,12 @@ from virnucpro.metrics.classification import (
     HIGHEST,
     LOWEST,
     auroc,
+    auroc_of_counts,
     calibration_error,
     call_metrics,
     fit_temperature,
     log_loss,
+    percentile_interval,
     score_bins,
     score_metrics,
 )
@@ -92,3 +94,16 @@ def test_without_a_maximum():
     assert fit_temperature(np.array([-3.0, 2.0]), np.array([1, 0])) == pytest.approx(HIGHEST)
     nearly = fit_temperature(np.array([*[0.01] * 1000, -0.001]), np.array([1] * 1001))
     assert nearly == pytest.approx(LOWEST)
+
+
+def test_the_area_of_counts_is_that_of_rows_also_with_ties() -> None:
+    random = np.random.default_rng(0)
+    virus, scores = random.random(300) < 0.4, random.integers(0, 9, 300)
+    counts = (np.bincount(scores[rows], minlength=9)[None] * 1.0 for rows in (virus, ~virus))
+    assert auroc_of_counts(*counts) == pytest.approx([auroc(virus, scores / 9)])
+
+
+def test_an_interval_needs_half_of_the_values() -> None:
+    values = np.where(np.arange(200) < 99, 0.5, np.nan)
+    assert percentile_interval(values) is None
+    assert percentile_interval(np.append(values, 0.5)) == (0.5, 0.5)

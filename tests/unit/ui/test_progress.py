@@ -111,7 +111,9 @@ def test_a_rate_is_of_the_last_half_minute_or_of_rare_reports() -> None:
 
 def test_the_time_left_is_that_of_the_whole_command() -> None:
     host = StageAhead("merging", seconds=7.0)
-    nucleotides = replace(begin(), stage="nucleotides", ahead=(StageAhead(STAGE, 500), host))
+    nucleotides = replace(
+        begin(), stage="nucleotides", ahead=(StageAhead(STAGE, 500), StageAhead("x", 0), host)
+    )
     stage = Worked(gpu(0), stage=nucleotides)
     progress = stage.progress
     assert progress.run_remaining == (None, True)
