@@ -144,8 +144,7 @@ class TaskResult:
 
 
 ReportProgress = Callable[[int, int], None]
-"""Called by a session when it begins and while it works, with the sequences and the tokens just
-finished."""
+"""Called by a session, first when it begins, with the sequences and tokens just finished."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +168,7 @@ class Session:
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
         """Carry out ``task`` except for writing it, and return what writes it.
 
-        Raises whatever went wrong. Where the device is not a CPU, another thread calls what is
-        returned, while the next task is computed.
+        Where the device is not a CPU, another thread calls that, while the next task is computed.
         """
         result = self._run(task, report)
         return lambda: result
@@ -228,7 +226,6 @@ class Stage(ABC):
     """One step of the pipeline: all that the program knows about it stands in its class.
 
     ``docs/developing.md`` says how to add one. The defaults fit a stage of the host with one task.
-    A stage of the host has ``run``, one of the workers has ``open``.
     """
 
     # The parent process carries out the tasks of the host, several at once in threads.
@@ -258,21 +255,16 @@ class Stage(ABC):
         """The output for split file ``{number}``, by which receipts are found; None without."""
         return None
 
-    @property
-    def bytes_per_frame(self) -> int:
-        """What the outputs take on the disk, where that may be more than it holds."""
-        return 0
-
     @abstractmethod
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return all tasks of the stage, finished or not, the same whatever the hardware."""
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Carry out one task, and write its outputs; a failure ends the run."""
+        """Carry out one task of a stage of the host. What is raised ends the run."""
         raise NotImplementedError
 
     def open(self, device: Device) -> Session:
-        """Load what the tasks need. Called once per worker, in the worker."""
+        """Load what the tasks of a stage of the workers need. Called once per worker, in it."""
         raise NotImplementedError
 
     def by_file(self) -> Stage | None:
@@ -282,6 +274,11 @@ class Stage(ABC):
     def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> Stage:
         """Return the stage for so many sequences in all and the batch budgets that are known."""
         return self
+
+    @property
+    def bytes_per_frame(self) -> int:
+        """What the outputs take on the disk, where that may be more than it holds."""
+        return 0
 
     def take_over(self) -> Sequence[str]:
         """Write receipts of what version 1 of the program left; returns sentences for the user."""

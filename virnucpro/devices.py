@@ -108,9 +108,7 @@ def _mig_handles(nvml: Any, gpu: Any) -> list[Any]:
 def choose_devices(
     machine: MachineSettings, gpus: Sequence[Device] | None = None
 ) -> tuple[Device, ...]:
-    """Return the devices of a run: the CPU or some of the ``gpus``, one per worker.
-
-    Without ``gpus``, the visible ones are looked for where one may be chosen.
+    """Return the devices of a run: the CPU, or some of the ``gpus`` (None: the visible ones).
 
     Raises:
         UsageError: a GPU is malformed, named twice or unknown (exit 64); lists the visible ones.

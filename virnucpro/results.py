@@ -20,7 +20,6 @@ from virnucpro.columns import MISSING, ResultTable
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.formatting import counted
-from virnucpro.layout import Layout
 from virnucpro.store.documents import parse_json
 
 if TYPE_CHECKING:
@@ -168,11 +167,6 @@ class PredictionRun(RunResults):
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             path = self.folder / f"{self.stem}{self.suffix}"
             raise InputError(f"{path} was changed: the same command writes it again") from error
-
-    @cached_property
-    def layout(self) -> Layout:
-        """Where its files are."""
-        return Layout(self.folder, self.stem)
 
     @property
     def paired(self) -> bool:

@@ -234,7 +234,7 @@ def configuration(
         UsageError: a value is out of its range (exit 64).
     """
     shared = _shared_values()
-    path = configuration_file() if read_file else None
+    path = shared.get("config") if read_file else None
     values = {name: value for name, value in (options or {}).items() if value is not None}
     if shared.get("log_file"):
         values["log_file"] = shared["log_file"]

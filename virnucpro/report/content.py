@@ -48,6 +48,11 @@ class Content:
     counts: Counter[str]
     tracked: list[ContigRow]  # the records that get a track, in the order of the page
     others: list[ContigRow]  # not classified as viral, with a row in the table
+    noun: str  # what a record of the input is: ``record``, or ``pair`` of reads
+    records: int  # of the input
+    bases: int  # of the input
+    scored: int  # records with a score
+    calibrated: bool  # whether there are false discovery rates
 
     @cached_property
     def tallies(self) -> dict[str, Tally]:
@@ -62,31 +67,6 @@ class Content:
         """Return the rows of ``figures`` of one call."""
         rows: npt.NDArray[Any] = self.figures[self.figures["call"] == CALLS.index(call)]
         return rows
-
-    @cached_property
-    def noun(self) -> str:
-        """What a record of the input is: ``record``, or ``pair`` of reads."""
-        return "pair" if self.run.paired else "record"
-
-    @cached_property
-    def records(self) -> int:
-        """All records of the input."""
-        return len(self.figures)
-
-    @cached_property
-    def bases(self) -> int:
-        """All bases of the input."""
-        return int(self.figures["length"].sum())
-
-    @property
-    def scored(self) -> int:
-        """Records with a score."""
-        return self.records - self.tallies["unscored"].records
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether there are false discovery rates."""
-        return not np.isnan(self.figures["fdr"]).all()
 
 
 Best = list[tuple[tuple[float, ...], ContigRow]]
@@ -126,4 +106,17 @@ def read_content(run: PredictionRun) -> Content:
     figures = np.fromiter(read(), FIGURES)
     rows = [row for best in others.values() for _, row in sorted(best, reverse=True)]
     tracks = [row for _, row in sorted(tracked, reverse=True)]
-    return Content(run, cuts, chunk_length, figures, counts, tracks, rows)
+    return Content(
+        run,
+        cuts,
+        chunk_length,
+        figures,
+        counts,
+        tracks,
+        rows,
+        noun="pair" if run.paired else "record",
+        records=len(figures),
+        bases=int(figures["length"].sum()),
+        scored=int((figures["call"] != CALLS.index("unscored")).sum()),
+        calibrated=not np.isnan(figures["fdr"]).all(),
+    )

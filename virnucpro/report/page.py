@@ -19,7 +19,7 @@ from virnucpro.formatting import (
     seconds_text,
     short_number,
 )
-from virnucpro.layout import picture_name
+from virnucpro.layout import Layout, picture_name
 from virnucpro.report.content import Content, read_content
 from virnucpro.report.document import KINDS, definitions, file_link, flat, grid, page, part, share
 from virnucpro.report.figures import FEWEST_RECORDS, draw_figures, page_style, page_svg
@@ -298,7 +298,7 @@ def run_section(content: Content) -> Iterator[str]:
 
 def next_section(content: Content) -> Iterator[str]:
     """Yield what to do with the results, and what to cite."""
-    layout = content.run.layout
+    layout = Layout(content.run.folder, content.run.stem)
     text = (
         f"{file_link(layout.virus_fasta.name)} has the records classified as viral and the viral "
         f"regions of other records."

@@ -10,7 +10,7 @@ from virnucpro.formatting import counted
 from virnucpro.report.content import Content
 from virnucpro.report.document import KINDS, file_link
 from virnucpro.stages.calls import LITTLE
-from virnucpro.tables import CONTIGS, REGIONS, VIRUS
+from virnucpro.tables import CONTIGS, DESCRIBED, REGIONS, VIRUS
 
 MOST_ROWS = 5000
 MOST_REGION_ROWS = 1000  # of these, where more viruses were found than there are rows
@@ -98,7 +98,7 @@ def table_section(content: Content) -> Iterator[str]:
 
 def _described(content: Content) -> Iterator[tuple[str, str]]:
     """Yield the ids of the table of ``virnucpro describe``, where there is one, and two cells."""
-    if not content.run.layout.described_table.exists():
+    if not (content.run.folder / DESCRIBED.place(content.run.stem)).exists():
         return
     for row in content.run.described():
         lineage = row.taxonomy or ""

@@ -31,7 +31,7 @@ def overview_page(samples: NamedRuns, failed: Sequence[tuple[str, str]], folder:
         counts, model = run.record["counts"], run.record["settings"]["analysis"]["model_type"]
         hosts = int(counts.get("records_with_regions_not_called_virus", 0))
         found = [run.summary.records, *(run.summary.calls.get(call, 0) for call in calls), hosts]
-        report = os.path.relpath(run.layout.report, folder)
+        report = os.path.relpath(Layout(run.folder, run.stem).report, folder)
         rows.append([file_link(report, name), str(model), *(f"{n:,}" for n in found)])
     body = [
         "<main>",
@@ -65,7 +65,7 @@ def write_report(run: PredictionRun, disk: Disk, *, again: bool = False) -> Path
         InputError: a file of the run is missing or damaged.
         UsageError: the report would replace a file that the program did not write.
     """
-    layout = run.layout
+    layout = Layout(run.folder, run.stem)
     earlier = earlier_page(layout.report)
     try:  # the record of a run is written anew whenever a result is, so it stands for all of them
         source = f"{__version__} {sha256_of(layout.run_json)}"

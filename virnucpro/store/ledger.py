@@ -176,7 +176,8 @@ class Ledger:
             self._files[output.path] = found = hashed(output.path)
             if found.sha256 != output.sha256:
                 return f"{output.path.name} has other content than it had"
-        self._remember(task.receipt, receipt)
+        self.receipts[task.receipt] = receipt
+        self._digests.update({output.path: output.sha256 for output in receipt.outputs})
         failed = receipt.figures.failed
         return f"{counted(len(failed), 'sequence')} failed last time" if failed else ""
 
@@ -219,9 +220,10 @@ class Ledger:
         for output in outputs:
             stamp = stamp_of(output.path)
             self._files[output.path] = HashedFile(output.path, output.sha256, stamp)
+            self._digests[output.path] = output.sha256
         decided_by = self.fingerprint(task)
         receipt = Receipt(task.stage, decided_by, outputs, result.figures, "computed", seconds)
-        self._remember(task.receipt, receipt)
+        self.receipts[task.receipt] = receipt
         if task.receipt == self._layout.receipt(task.stage):
             self.store([task.receipt], durable=durable)
         else:
@@ -259,10 +261,6 @@ class Ledger:
         for path, flushed in zip(self._layout.receipt_files, (durable, False), strict=True):
             if not path.exists() or path.read_bytes() != content:
                 self._disk.save(path, content, durable=flushed)
-
-    def _remember(self, name: Path, receipt: Receipt) -> None:
-        self.receipts[name] = receipt
-        self._digests.update({output.path: output.sha256 for output in receipt.outputs})
 
     # --- what stages and reports ask
 

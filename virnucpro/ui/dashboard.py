@@ -89,9 +89,6 @@ class RunScreen(ProgressScreen):
         """Read the GPUs, and return warnings about workers."""
         with self.lock:
             devices = {worker.number: worker.device for worker in self.progress.workers}
-            if not devices:  # a stage of the host
-                self.readings = {}
-                return []
         readings = {number: self._read(device) for number, device in devices.items()}
         with self.lock:
             self.readings = {number: r for number, r in readings.items() if r}
