@@ -74,6 +74,10 @@ def check_request(request: PredictionRequest) -> None:
     """Check everything that can be checked before torch is imported and a lock is taken."""
     check_input(request)
     check_models(request.analysis.resolved())
+    if request.source != STDIN:  # a wrong file leaves no folder, and moves no results aside
+        with closing(iter(request.input_files.records())) as records:
+            if next(records, None) is None:
+                raise InputError(f"{request.input_files}: {EMPTY}")
 
 
 def check_input(request: PredictionRequest) -> None:
@@ -103,10 +107,6 @@ def check_input(request: PredictionRequest) -> None:
         legacy.refuse_finished(layout)
     if not request.force:
         refuse_early(layout, resume=request.resume)
-    if files:  # what does not begin as an input leaves no folder, and moves no results aside
-        with closing(iter(request.input_files.records())) as records:
-            if next(records, None) is None:
-                raise InputError(f"{request.input_files}: {EMPTY}")
 
 
 def check_models(analysis: AnalysisSettings) -> None:
