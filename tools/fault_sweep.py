@@ -22,9 +22,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-import pyrodigal_gv  # noqa: F401 - takes half a second, which forked runs then save
+# What runs import takes a second, which forked ones then save.
+import matplotlib.backends.backend_svg
+import matplotlib.figure  # noqa: F401
+import pyrodigal_gv  # noqa: F401
 import torch
 
+import virnucpro.encoders.toy
+import virnucpro.report.page  # noqa: F401
 from tests.contract.poisoned import PoisonedExecutor
 from virnucpro.contracts import Device
 from virnucpro.errors import OutputError, VirNucProError
