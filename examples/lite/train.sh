@@ -15,6 +15,8 @@ virnucpro train lite "$work/data" -o "$work/model" --threads 1 --mask "$here/mas
     --more-of phages --more-of "phage genomes" --more-of "phages of many hosts" --more-of coliphages \
     --more-of "tailed phages" --more-of Microviridae --more-of "mock virome" \
     --more-of "archaeal viruses" ${start[@]+"${start[@]}"}
+python "$here/tail.py" "$work/model/lite_classifier.safetensors" "$work/model/lite_encoder.safetensors" \
+    "$work/data"
 
 # To ship it: cp "$work"/model/*.safetensors virnucpro/data/
 python "$here/heldout.py" "$work/data" "$work/pieces" --most 400
