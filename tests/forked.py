@@ -54,6 +54,8 @@ def _carry_out(
     environment: Mapping[str, str],
 ) -> None:
     """Be ``python -m MODULE WORDS`` with these standard streams."""
+    # The process that forks may have been started while signals were blocked, as for a worker.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.setsid()
     os.chdir(folder)
     os.environ.clear()

@@ -17,7 +17,7 @@ from pathlib import Path
 from virnucpro.encoders.registry import check_on_disk
 from virnucpro.errors import InputError, ModelError, OutputError, UsageError
 from virnucpro.io.pairs import InputFiles
-from virnucpro.io.records import EMPTY
+from virnucpro.io.records import EMPTY, Records
 from virnucpro.layout import STDIN, Layout, stem_of
 from virnucpro.models.store import find_model
 from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
@@ -75,9 +75,9 @@ def check_request(request: PredictionRequest) -> None:
     check_input(request)
     check_models(request.analysis.resolved())
     if request.source != STDIN:  # a wrong file leaves no folder, and moves no results aside
-        with closing(iter(request.input_files.records())) as records:
+        with closing(iter(Records(request.input_files.first))) as records:
             if next(records, None) is None:
-                raise InputError(f"{request.input_files}: {EMPTY}")
+                raise InputError(f"{request.input_files.first}: {EMPTY}")
 
 
 def check_input(request: PredictionRequest) -> None:
