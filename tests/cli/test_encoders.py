@@ -13,6 +13,7 @@ import tomllib
 import torch
 
 from virnucpro.classifier.files import classifier_to_bytes
+from virnucpro.encoders import registry
 from virnucpro.encoders.registry import family_names, locate
 from virnucpro.errors import ModelError
 from virnucpro.layout import Layout
@@ -105,6 +106,7 @@ def packages(tmp_path, monkeypatch) -> Path:
     folder = tmp_path / "packages"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(registry, "_entry_points", registry._entry_points.__wrapped__)
     return folder
 
 
