@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.forked import Call, ForkedCommand, ForkedStart
+from tests.forked import CONTEXT, UNDRAWN, Call, ForkedCommand, ForkedStart
 
 # A busy machine may take any time for an example: no deadline, and no complaint about slow data.
 settings.register_profile(
@@ -43,8 +43,32 @@ def genomes() -> Path:
 def forked_processes() -> Iterator[None]:
     """Have workers and trainings start without importing torch; see ``tests.forked``."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("virnucpro.executors.processes.START", ForkedStart)
+        patch.setattr("virnucpro.executors.processes.START", ForkedStart(CONTEXT))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def undrawn_reports() -> Iterator[pytest.MonkeyPatch]:
+    """Leave the figures and tracks out of reports, which hardly a test looks at.
+
+    They take four fifths of the time of a run with the toy encoders.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        _leave_out_drawings(patch)
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def drawn(undrawn_reports: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have the reports of this module drawn in full."""
+    undrawn_reports.undo()
+    yield
+    _leave_out_drawings(undrawn_reports)
+
+
+def _leave_out_drawings(patch: pytest.MonkeyPatch) -> None:
+    for name, value in UNDRAWN.items():
+        patch.setattr(name, value)
 
 
 @pytest.fixture

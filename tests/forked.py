@@ -20,8 +20,15 @@ from multiprocessing import reduction
 from pathlib import Path
 from typing import Any
 
+from virnucpro.executors import processes
+
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.preloaded"])
+# With these, a report has neither figures nor tracks.
+UNDRAWN = {
+    "virnucpro.report.content.MOST_TRACKS": 0,
+    "virnucpro.report.page.FEWEST_RECORDS": 10**9,
+}
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,8 @@ def _carry_out(
         os.close(stream)
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, "rww"[number]) for number in range(3))
     sys.argv = words
+    # On the CPU, workers may be forked, and they need not import torch either.
+    processes.START = ForkedStart(multiprocessing.get_context("fork"))  # type: ignore[assignment]
     module = import_module("virnucpro.__main__" if words[0] == "virnucpro" else words[0])
     try:
         sys.exit(module.main())
@@ -74,16 +83,13 @@ def _carry_out(
 
 
 class ForkedStart:
-    """What ``virnucpro.executors.processes`` starts its processes with, in place of spawning them.
+    """What ``virnucpro.executors.processes`` starts its processes with, in place of spawning them."""
 
-    They are children of the process that forks, which ends with this one.
-    """
+    def __init__(self, context: Any) -> None:
+        self.Pipe, self._process = context.Pipe, context.Process
 
-    Pipe = staticmethod(CONTEXT.Pipe)
-
-    @staticmethod
-    def Process(target: Callable[..., None], args: tuple[Any, ...], **options: Any) -> Any:
-        return CONTEXT.Process(target=_be_child, args=(target, args, dict(os.environ)), **options)
+    def Process(self, target: Callable[..., None], args: tuple[Any, ...], **options: Any) -> Any:
+        return self._process(target=_be_child, args=(target, args, dict(os.environ)), **options)
 
 
 def _be_child(
@@ -189,12 +195,13 @@ class ForkedCommand:
 
 def run_forked(
     *words: object,
+    module: str = "virnucpro",
     input: str = "",
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Call:
-    """Run ``virnucpro WORDS`` until it ends."""
-    process = ForkedCommand("virnucpro", *words, input=input, cwd=cwd, env=env)
+    """Run ``python -m MODULE WORDS`` until it ends."""
+    process = ForkedCommand(module, *words, input=input, cwd=cwd, env=env)
     try:
         return Call(process.wait(), process.out, process.err)
     finally:

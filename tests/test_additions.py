@@ -9,10 +9,7 @@ are added in ``tests/contract/pools.py``, encoders of other packages in ``tests/
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +17,7 @@ import pytest
 
 from tests.cli.inputs import table
 from tests.cli.test_encoders import classifier
+from tests.forked import Call, run_forked
 
 ROOT = Path(__file__).parents[1]
 SEQUENCES = ROOT / "virnucpro" / "data" / "example.fa"
@@ -119,19 +117,12 @@ def insert(package: Path) -> Edit:
 
 
 @pytest.fixture
-def predict(package: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def predict(package: Path, tmp_path: Path) -> Callable[..., Call]:
     """Classify the example with the copy of the package; results are in ``tmp_path / "out"``."""
 
-    def _predict(*options: str) -> subprocess.CompletedProcess[str]:
-        command = ["predict", str(SEQUENCES), "-o", str(tmp_path / "out"), "--device", "cpu"]
-        return subprocess.run(
-            [sys.executable, "-m", "virnucpro", *command, *options],
-            env={**os.environ, "PYTHONPATH": str(package.parent)},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    def _predict(*options: str) -> Call:
+        command = ("predict", SEQUENCES, "-o", tmp_path / "out", "--device", "cpu", *options)
+        return run_forked(package.parent, *command, module="tests.changed_package")
 
     return _predict
 
@@ -144,7 +135,7 @@ def test_an_encoder_is_a_module_and_a_line_of_the_registry(package, insert, pred
     config.write_text("features: {dnabert: {model_name: composition}, esm: {model_name: toy}}\n")
     model = classifier(tmp_path / "classifier.safetensors", 4 + 16, "composition")
     done = predict("--config", str(config), "-m", "custom", "-p", str(model), "-e", "500")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     record = json.loads((tmp_path / "out" / "example_run.json").read_text())
     assert record["models"]["nucleotide"]["family"] == "composition"
 
@@ -152,10 +143,10 @@ def test_an_encoder_is_a_module_and_a_line_of_the_registry(package, insert, pred
 def test_a_precision_is_a_row_of_a_table(insert, predict, tmp_path):
     insert("precision.py", "_ROWS = (", PRECISION)
     done = predict("--model-type", "lite", "--precision", "bf16x")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     record = json.loads((tmp_path / "out" / "example_run.json").read_text())
     assert "bf16x" in json.dumps(record["workers"])
-    assert "'auto', 'bf16x', 'fp32'" in predict("--precision", "bf17").stderr
+    assert "'auto', 'bf16x', 'fp32'" in predict("--precision", "bf17").err
 
 
 def test_a_stage_is_a_class_a_line_of_the_list_and_the_name_of_its_file(
@@ -173,16 +164,16 @@ def test_a_stage_is_a_class_a_line_of_the_list_and_the_name_of_its_file(
         "from virnucpro.stages.viral_list import ViralListStage\n",
     )
     forgotten = predict("--model-type", "lite")
-    assert "add 'virus.txt' to RESULT_SUFFIXES in virnucpro/layout.py" in forgotten.stderr
+    assert "add 'virus.txt' to RESULT_SUFFIXES in virnucpro/layout.py" in forgotten.err
     insert("layout.py", "RESULT_SUFFIXES = (", '"virus.txt", ')
     done = predict("--model-type", "lite")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     folder = tmp_path / "out"
     rows = table(folder / "example_contigs.tsv")
     viral = [row["record"] for row in rows if row["call"] == "virus"]
     assert (folder / "example_virus.txt").read_text().splitlines() == viral != []
     (folder / "example_virus.txt").unlink()
-    assert predict("--model-type", "lite").returncode == 0
+    assert predict("--model-type", "lite").code == 0
     assert (folder / "example_virus.txt").exists()
 
 
@@ -198,7 +189,7 @@ def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):
         "gc=sum(map(record.sequence.count, 'GC')) / max(1, len(record.sequence)), ",
     )
     done = predict("--model-type", "lite")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     rows = table(tmp_path / "out" / "example_contigs.tsv")
     assert all(0.2 < float(row["gc"]) < 0.8 for row in rows)
     assert len({row["gc"] for row in rows}) > 1

@@ -12,6 +12,8 @@ import torch
 
 from tests.unit.training.made_genomes import SENSE, write_fasta, write_table
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 LENGTH = 300
 ENDS = {"virus": "AT", "others": "CG"}  # letters in which codons end rather than in others
 TOY = "features: {dnabert: {model_name: toy}, esm: {model_name: toy}}\n"

@@ -12,6 +12,8 @@ import pytest
 
 from virnucpro.cli.demo import example_fasta
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 
 def test_the_demo_classifies_its_example_and_prints_it(call: Callable, tmp_path: Path) -> None:
     folder = tmp_path / "demo"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 import benchmarks.gpu.__main__ as measure
 from benchmarks.gpu.__main__ import ARCHIVE, KERNELS, SUMMARY
 from benchmarks.gpu.parts import SMALL, Part, parts
+from tests.forked import run_forked
 
 ROOT = Path(__file__).parents[2]
 # What a machine without network gives back of a command.
@@ -88,8 +88,8 @@ def test_a_rehearsal(
 
 
 def test_the_bodies_of_the_tests_are_rehearsed() -> None:
-    command = [sys.executable, "-m", "pytest", "tests/gpu", "--on=cpu", "-q"]
-    command += ["--deselect", "tests/gpu/test_gpu_commands.py"]  # whole runs take minutes
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    assert "skipped" not in done.stdout
+    words = ("tests/gpu", "--on=cpu", "-q", "-p", "no:cacheprovider")
+    whole_runs = ("--deselect", "tests/gpu/test_gpu_commands.py")  # which take minutes
+    done = run_forked(*words, *whole_runs, module="pytest", cwd=ROOT)
+    assert done.code == 0, done.out
+    assert "skipped" not in done.out

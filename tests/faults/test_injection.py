@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
+from tests.forked import run_forked
 from tools.fault_sweep import make_input
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 
-ROOT = Path(__file__).parents[2]
-
 
 def test_a_sample_of_stops_and_faults_is_survived(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = [sys.executable, "-m", "tools.fault_sweep", str(tmp_path), "--every", "480"]
-    done = subprocess.run(
-        [*command, "--rounds", "2"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    options = ("--every", 480, "--rounds", 2)
+    done = run_forked(tmp_path, *options, module="tools.fault_sweep")
     with capsys.disabled():
-        print("\n" + "\n".join(done.stdout.splitlines()[-7:]))
-    assert done.returncode == 0, done.stdout + done.stderr
+        print("\n" + "\n".join(done.out.splitlines()[-7:]))
+    assert done.code == 0, done.out + done.err
 
 
 class Recording(Disk):

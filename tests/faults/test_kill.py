@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.processes import until
-from tests.forked import ForkedCommand
+from tests.forked import ForkedCommand, run_forked
 from tools.kill_and_resume import make_reads
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_a_killed_run_is_resumed_to_the_byte(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tools.kill_and_resume", str(tmp_path)]
-    command += ["--reads", "5000", "--kills", "2", "--workers", "2", "--seed", "2"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    options = ("--reads", 5000, "--kills", 2, "--workers", 2, "--seed", 2)
+    done = run_forked(tmp_path, *options, module="tools.kill_and_resume")
+    assert done.code == 0, done.out + done.err
 
 
 def test_of_two_runs_at_once_one_leaves_and_changes_nothing(

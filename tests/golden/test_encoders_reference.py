@@ -26,11 +26,17 @@ def encoder(reference: Path, molecule, precision="fp32"):
 
 
 @pytest.mark.parametrize("molecule", ["nucleotide", "protein"])
-@pytest.mark.parametrize("compiled", [False, True], ids=["as written", "compiled"])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_features(reference, molecule, precision, compiled):
+def test_features(reference, molecule, precision):
+    check_features(reference, molecule, precision, compiled=False)
+
+
+# fp8 is compiled in tests/unit/compute/test_compiled.py, and fp16 in tests/gpu.
+@pytest.mark.parametrize("molecule", ["nucleotide", "protein"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_features_of_compiled_blocks(reference, molecule, precision):
     with one_thread():  # what is compiled on one number of threads is not used on another
-        check_features(reference, molecule, precision, compiled)
+        check_features(reference, molecule, precision, compiled=True)
 
 
 def check_features(reference, molecule, precision, compiled):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from sklearn.metrics import roc_auc_score
 
 from tests.declared import cells_of
+from tests.forked import run_forked
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli.demo import example_fasta
 from virnucpro.encoders.lite import LITE
@@ -32,8 +31,8 @@ PIECES = 150  # a file
 
 
 def predict(source: Path, out: Path, *options: str) -> None:
-    command = [sys.executable, "-m", "virnucpro", "predict", source, "-o", out, "-m", "lite"]
-    subprocess.run([*command, "-q", "--device", "cpu", *options], check=True)
+    done = run_forked("predict", source, "-o", out, "-m", "lite", "--device", "cpu", *options)
+    assert done.code == 0, done.err
 
 
 def test_it_is_small_and_says_what_it_is() -> None:

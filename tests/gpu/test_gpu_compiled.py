@@ -54,7 +54,7 @@ def batches_of_several(encoder, work) -> int:
     return sum(len(batch.indices) > 1 for batch in encoder.batches(work))
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp32", "fp16", "fp8"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16", "fp8"])
 @pytest.mark.parametrize("family", ROLES)
 def test_every_batch_goes_through_the_compiled_block(models: Models, device, family, precision):
     budget, work = (1400 if family == "esm2" else 6), sequences(family)
@@ -77,7 +77,7 @@ def test_every_batch_goes_through_the_compiled_block(models: Models, device, fam
     assert watched.compiled == kinds
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp8"])
 @pytest.mark.parametrize("family", ROLES)
 def test_compiled_as_predict_does_it(models: Models, device, family, precision):
     size = (WIDE if device == "cuda" else REHEARSED)[family]

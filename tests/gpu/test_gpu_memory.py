@@ -84,7 +84,8 @@ class Tight(EmbeddingStage):
 def test_a_budget_is_measured(models: Models, device, family):
     on_gpu = device == "cuda"
     size = (LARGE if on_gpu else SMALL)[family]
-    encoder = models.open(family, size, device, "bf16", None if on_gpu else 1)
+    precision, budget = ("bf16", None) if on_gpu else ("fp32", 1)
+    encoder = models.open(family, size, device, precision, budget)
     bounds, figures = encoder.bounds, Figures(1 << 40, MIB)
     possible = [bounds.least << k for k in range(9) if bounds.least << k <= bounds.most]
 
@@ -120,7 +121,7 @@ def test_halved_batches_give_the_same(models: Models, device, family):
 
 
 def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tmp_path):
-    proteins = sequences_for("esm2", [166], 500)
+    proteins = sequences_for("esm2", [166], 500 if device == "cuda" else 20)
     size = "2x256x4"
     exact = models.open("esm2", size, "cpu", "fp32").encode(proteins, quiet)
     source = locate(str(models.path("esm2", size)), "protein")
@@ -136,7 +137,7 @@ def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tm
     done = [outcome for outcome in outcomes if isinstance(outcome, TaskResult)]
     assert done == outcomes
     features = load_features(done[0].outputs[0].path, "protein")
-    assert features.ids == [f"p{n}" for n in range(500)]
+    assert features.ids == [f"p{n}" for n in range(len(proteins))]
     check(features.data, exact, "fp32")
     (report,) = [event for event in events if isinstance(event, WorkerReport)]
     said = " ".join(event.message for event in events if isinstance(event, Notice))

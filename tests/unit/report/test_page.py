@@ -15,6 +15,8 @@ from virnucpro.report.page import report_page
 from virnucpro.report.table import HEADS
 from virnucpro.results import open_run
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 VOID = {"meta", "link", "br", "input", "img", "hr"}
 SECTIONS = ["answer", "counts", "table", "figures", "tracks", "run", "next"]
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.forked import run_forked
 from tests.hostile import Evil
 from tests.legacy_run import make_legacy, predict, results, write_old
 from virnucpro.errors import NothingToResumeError, OutputError, ResumeRefusedError, UsageError
@@ -20,8 +19,6 @@ from virnucpro.layout import Layout
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import Features, load_features
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +233,5 @@ def test_a_finished_run_without_features_is_left_alone(complete: tuple[Path, Lay
 
 
 def test_a_stop_at_any_moment_loses_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.legacy_run", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_forked(tmp_path, module="tests.legacy_run")
+    assert done.code == 0, done.out + done.err
