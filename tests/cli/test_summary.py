@@ -48,8 +48,8 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
 
 USUAL = """\
 10 of 100 records are classified as viral, 7 with high confidence.
+Other records: 75 classified as nonviral, 5 undecided.
 5 viral regions, 4 of them in 3 records not classified as viral.
-The others: 75 classified as nonviral, 5 undecided.
 10 records could not be judged, and may be viral:"""
 FILES = """
 Results in results; open the first file first:

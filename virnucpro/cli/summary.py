@@ -100,10 +100,10 @@ def call_lines(results: OutputFigures, layout: Layout, noun: str) -> list[str]:
             f"Unlike all that lite was trained on: {results.unfamiliar:,} of these (column "
             f"unfamiliar). Calls of such contigs are wrong more often."
         )
+    lines.append(f"Other {noun}s: {nonvirus:,} classified as nonviral, {undecided:,} undecided.")
     if results.regions:
         numbers = (results.regions, results.more_regions, results.with_regions)
         lines.append(f"{regions_text(*numbers)}.")
-    lines.append(f"The others: {nonvirus:,} classified as nonviral, {undecided:,} undecided.")
     if layout.described_table.exists():
         with suppress(InputError):  # a damaged table, of which the report speaks
             lines += filter(None, [open_run(layout.root, layout.stem).undescribed()])

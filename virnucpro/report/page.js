@@ -133,7 +133,7 @@ function tracks() {
 }
 
 function hover(box, svg, [length, starts, ends, virus, others]) {
-  const { left, right, top, bottom } = { left: 44, right: 790, top: 10, bottom: 120 };
+  const { left, right, top, bottom } = { left: 44, right: 770, top: 10, bottom: 120 };
   const output = box.querySelector("output");
   const mark = document.createElementNS(svg.namespaceURI, "path");
   mark.setAttribute("class", "mark");

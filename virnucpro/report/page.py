@@ -170,8 +170,8 @@ def tiles_section(content: Content) -> Iterator[str]:
         remark = f"{share(records, content.records)} of the {noun}s"
         if kind == "region":
             total = content.counts["regions"]
-            remark = f"{regions_text(total, content.counts['more_regions'], records)}; "
-            remark += "bases of these regions only"
+            regions = counted(content.counts["more_regions"], "region")
+            remark = f"not classified as viral; bases of their {regions}"
         yield (
             f'<button type="button" class="tile {kind}" data-kind="{kind}" data-total="{total}">'
             f'<span>{name}</span><span class="number"><b>{records:,}</b> '

@@ -23,7 +23,7 @@ HEADS = {
     "tier": "high where the score is clear, at least two chunks were scored, and fdr is small",
     "chunks scored": "the pieces of the record that have a score",
     "share scored": "the part of the record with a score, from 0 to 1",
-    "remark": "kind and terminal repeats of a virus, place of a region, and weak evidence",
+    "remark": "what else is known: kind and terminal repeats of a virus, place of a region, weak evidence",
 }
 # Only where ``virnucpro describe`` has run.
 DESCRIBED_HEADS = {
@@ -116,7 +116,7 @@ def _rows(content: Content) -> Iterator[_Row]:
     for v in islice(content.run.virus(), room - regions):
         strange = "unfamiliar" if v.unfamiliar == "yes" else ""
         facts = (
-            v.virus_kind,
+            v.virus_kind.replace("unsure", "unsure kind"),
             strange,
             v.topology.replace("linear", ""),
             v.evidence.replace("ok", ""),
@@ -125,9 +125,9 @@ def _rows(content: Content) -> Iterator[_Row]:
         shares = v.chunks_scored, v.coverage
         yield v.record, "virus", v.length, v.score, v.fdr, v.tier, *shares, remark
     for r in islice(content.run.regions(), regions):
-        flanks = "" if r.flank_score is None else f"; flanks {r.flank_score:.2f}"
+        flanks = "" if r.flank_score is None else f"; score beside it {r.flank_score:.2f}"
         edge = "; reaches the end of the record" if r.at_edge else ""
-        remark = f"bases {r.start:,} to {r.end:,}{flanks}{edge}"
+        remark = f"bases {r.start:,}-{r.end:,}{flanks}{edge}"
         shares = r.chunks_scored, r.chunks_scored / r.chunks
         yield r.region, "region", r.length, r.score, None, None, *shares, remark
     for c in content.others:

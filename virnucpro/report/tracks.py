@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # The drawing, in points; the script of the page knows these places, too.
 WIDTH, HEIGHT = 800, 172
-LEFT, RIGHT, TOP, BOTTOM = 44, 790, 10, 146
+LEFT, RIGHT, TOP, BOTTOM = 44, 770, 10, 146
 UNSCORED, LOWEST = -1.24, -1.47  # heights of the lane below the scores, and of the axis
 MOST_VECTOR_DOTS = 500  # more are drawn as an image
 LONGEST_TITLE = 80  # letters of an id

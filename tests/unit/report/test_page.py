@@ -74,7 +74,7 @@ def test_sections_tiles_and_rows_are_in_order(page: Page) -> None:
         '<td class="n" title="0.000000">&lt;0.001</td>',
         '<td class="n">0.039</td>',
         "host|region_10001_15000",
-        "bases 10,001 to 15,000; flanks -0.80",
+        "bases 10,001-15,000; score beside it -0.80",
         "Viral regions: bases 10,001 to 15,000.",
     ):
         assert words in page.text, words
