@@ -23,7 +23,7 @@ HEADS = {
     "tier": "high where the score is clear, at least two chunks were scored, and fdr is small",
     "chunks scored": "the pieces of the record that have a score",
     "share scored": "the part of the record with a score, from 0 to 1",
-    "remark": "what else is known: kind and terminal repeats of a virus, place of a region, weak evidence",
+    "remark": "kind and terminal repeats of a virus, place of a region, what weakens a call",
 }
 # Only where ``virnucpro describe`` has run.
 DESCRIBED_HEADS = {
