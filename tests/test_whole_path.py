@@ -12,8 +12,6 @@ import torch
 
 from tests.unit.training.made_genomes import SENSE, write_fasta, write_table
 
-pytestmark = pytest.mark.usefixtures("drawn")
-
 LENGTH = 300
 ENDS = {"virus": "AT", "others": "CG"}  # letters in which codons end rather than in others
 TOY = "features: {dnabert: {model_name: toy}, esm: {model_name: toy}}\n"
@@ -119,9 +117,10 @@ def test_embed_and_classifier(twice: Callable, home: Path) -> None:
     assert measured(twice, home, "contig")["auroc"] > 0.9
 
 
-def test_lite(twice: Callable, home: Path) -> None:
+def test_lite(twice: Callable, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("virnucpro.training.lite.trainer.BATCH_BASES", 12_000)
     prepare(twice, home, content="records")
-    twice("train lite data -o lite --steps 15 --threads 1", "was already trained")
+    twice("train lite data -o lite --steps 20 --threads 1", "was already trained")
     custom = f"-m custom -p lite/lite_classifier.safetensors -e {LENGTH} -c my_lite.yaml"
     twice(f"predict held_out.fa -o held_out {custom} --device cpu", "held_out", again="--resume")
     # The made genomes differ in their bases, too, and lite is trained not to look at their GC.

@@ -156,7 +156,7 @@ def test_a_long_record(call: Callable, tmp_path: Path) -> None:
 
 
 def test_many_short_reads(call: Callable, tmp_path: Path) -> None:
-    count = 20_000
+    count = 12_000
     data = bases(15 * count + 100, seed=1)
     reads = b"".join(b">%d\n%b\n" % (i, data[i * 15 : i * 15 + 100]) for i in range(count))
     check_accepted(predict(call, tmp_path, reads))

@@ -17,9 +17,10 @@ from virnucpro.training.lite.fitting import training_files
 QUICK = ("--steps", 4, "--threads", 1)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def threads():
-    """``--threads`` is of the whole process."""
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Small batches; ``--threads`` is of the whole process."""
+    monkeypatch.setattr("virnucpro.training.lite.trainer.BATCH_BASES", 6000)
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
