@@ -138,6 +138,7 @@ def test_standard_input(tmp_path: Path, plain: dict[str, bytes]) -> None:
     refused = run_forked(*command, input=">a\nACGT\n>b\nAC-T\n")
     check_refused(refused, 65, "standard input: line 4, record 'b'")
     assert ".checkpoints" not in refused.err
+    assert not (tmp_path / ".checkpoints/runs/stdin/input").exists()
     check_nothing_written(tmp_path)
     check_accepted(run_forked(*command, input=PLAIN.decode()))
     assert result_bytes(tmp_path, "stdin") == plain

@@ -67,6 +67,7 @@ Results in results; open the first file first:
             ["27 % of these are probably not", "leaves 4 of them"],
             "None",
         ),
+        ({"highest_rate": 0.27, "doubtful": 10}, ["27 % of these are probably not"], "--max-fdr"),
         ({"unfamiliar": 2}, ["lite was trained on: 2 of these"], "None"),
         ({"highest_rate": 0.0}, ["column fdr is NA"], "--max-fdr"),
         ({"highest_rate": 0.27}, ["call results --max-fdr 0.1\n"], "None"),

@@ -78,6 +78,8 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
         raise UsageError("several inputs need a folder for their results: give --output-dir DIR")
     listed, folder = options["input_list"], SamplesFolder(request.output_dir.absolute())
     samples = read_sample_list(listed) if listed else named_files(sources)
+    if len(samples) < len(sources):
+        shared.say("warning: an input is named twice, and taken once")
     return _carry_out_several(request, settings, folder, samples)
 
 

@@ -83,13 +83,13 @@ def call_lines(results: OutputFigures, layout: Layout, noun: str) -> list[str]:
     sure = f", {results.sure:,} with high confidence" if virus else ""
     lines = [f"{part_of(virus, records, noun)} classified as viral{sure}."]
     if virus and results.highest_rate > DOUBTFUL:
-        lines.append(
-            f"About {percent(results.highest_rate)} of these are probably not viruses (column "
-            f"fdr). To keep this at {percent(DOUBTFUL)}, which leaves "
-            f"{virus - results.doubtful:,} of them: virnucpro call "
-            f"{shared.shown_path(layout.root)} "
-            f"--max-fdr {DOUBTFUL:g}"
-        )
+        rate = percent(results.highest_rate)
+        lines.append(f"About {rate} of these are probably not viruses (column fdr).")
+        if left := virus - results.doubtful:
+            lines[-1] += (
+                f" To keep this at {percent(DOUBTFUL)}, which leaves {left:,} of them: virnucpro "
+                f"call {shared.shown_path(layout.root)} --max-fdr {DOUBTFUL:g}"
+            )
     elif virus and results.calibrated and not results.highest_rate:
         lines.append(
             f"How many of these are not viruses is not known (column fdr is NA): nearly all "
@@ -98,7 +98,7 @@ def call_lines(results: OutputFigures, layout: Layout, noun: str) -> list[str]:
     if results.unfamiliar:
         lines.append(
             f"Unlike all that lite was trained on: {results.unfamiliar:,} of these (column "
-            f"unfamiliar). Calls of such contigs are wrong more often."
+            f"unfamiliar). Calls of such {noun}s are wrong more often."
         )
     lines.append(f"Other {noun}s: {nonvirus:,} classified as nonviral, {undecided:,} undecided.")
     if results.regions:

@@ -116,8 +116,8 @@ class Records:
                 elif start:
                     line = start[:200].splitlines()[0]
                     message = (
-                        f"text before the first record: '{shortened(line)}'; decompress first, "
-                        f"and give a FASTA ('>' first) or FASTQ ('@' first) file in UTF-8"
+                        f"text before the first record: '{shortened(line)}'; give FASTA ('>' "
+                        f"first) or FASTQ ('@' first) in UTF-8, plain or as gzip, bz2, xz or zstd"
                     )
                     raise self._error(0, "", message)
 

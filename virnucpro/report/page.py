@@ -98,7 +98,7 @@ def warnings(content: Content) -> Iterator[str]:
         yield (
             f"Unlike all that lite was trained on: {counted(unfamiliar, content.noun)} classified "
             f"as viral ({share(unfamiliar, content.tallies['virus'].records)}). Calls of such "
-            f"contigs are wrong more often."
+            f"{content.noun}s are wrong more often."
         )
     records, bases = content.tallies["unscored"]
     if max(records / max(content.records, 1), bases / max(content.bases, 1)) >= NOTEWORTHY:

@@ -114,13 +114,9 @@ def _rows(content: Content) -> Iterator[_Row]:
     free = room - content.tallies["virus"].records
     regions = min(content.counts["regions"], max(MOST_REGION_ROWS, free))
     for v in islice(content.run.virus(), room - regions):
+        kind = v.virus_kind.replace("unsure", "unsure kind")
         strange = "unfamiliar" if v.unfamiliar == "yes" else ""
-        facts = (
-            v.virus_kind.replace("unsure", "unsure kind"),
-            strange,
-            v.topology.replace("linear", ""),
-            v.evidence.replace("ok", ""),
-        )
+        facts = (kind, strange, v.topology.replace("linear", ""), v.evidence.replace("ok", ""))
         remark = "; ".join(filter(None, facts))
         shares = v.chunks_scored, v.coverage
         yield v.record, "virus", v.length, v.score, v.fdr, v.tier, *shares, remark

@@ -99,6 +99,7 @@ def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emi
         try:
             yield run
         except (InputError, UsageError) as error:
+            disk.remove(layout.spooled)  # the same command is given the input again
             # The user knows no file of this name: it is the copy of what was piped in.
             raise type(error)(str(error).replace(str(layout.spooled), "standard input")) from error
 

@@ -153,8 +153,8 @@ def check_readable(source: Path) -> None:
         ) from error
     if not is_regular:
         raise UsageError(
-            f"input {source} is not a regular file, which is read more than once: name a FASTA or "
-            f"FASTQ file, or pipe one to --input -"
+            f"input {source} is not a regular file: name a FASTA or FASTQ file, or pipe one to "
+            f"--input -"
         )
 
 

@@ -137,7 +137,7 @@ REFUSED = [
     ("47-header-only", b"\x1f\x8b", "truncated"),
     ("47-damaged", gzip.compress(PLAIN)[:-6] + bytes(6), "damaged"),
     ("48-garbage", gzip.compress(PLAIN) + b">c\nAC\n", "damaged"),
-    ("51-zip", b"PK\x03\x04" + bytes(60), "decompress first"),
+    ("51-zip", b"PK\x03\x04" + bytes(60), "plain or as gzip"),
 ]  # fmt: skip
 
 
