@@ -19,7 +19,6 @@ from virnucpro.encoders.dnabert_s import Dnabert, DnabertEncoder, DnabertSizes
 from virnucpro.encoders.esm2 import Esm2, Esm2Encoder, Esm2Sizes, rotary_frequencies, rotary_tables
 from virnucpro.encoders.family import BASES
 from virnucpro.encoders.registry import family_named
-from virnucpro.encoders.weights import Undrawn
 from virnucpro.io.frames import GENETIC_CODE, chunk_spans
 from virnucpro.layout import Molecule
 
@@ -64,7 +63,7 @@ def random_encoder(
     layers, width, heads = released[size] if size in released else map(int, size.split("x"))
     target = torch.device(device)
     model: Esm2 | Dnabert
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"):
         if family == "esm2":
             model = Esm2(Esm2Sizes(layers, width, heads, 4 * width, 1e-5, True))
         else:

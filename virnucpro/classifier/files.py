@@ -36,7 +36,6 @@ from virnucpro.classifier.contigs import ContigModel
 from virnucpro.compute.threads import one_thread
 from virnucpro.encoders.family import refuse_changed_model
 from virnucpro.encoders.weights import (
-    Undrawn,
     as_type,
     load_weights,
     read_metadata,
@@ -233,7 +232,7 @@ def build_classifier(
         raise ModelError(f"{place}: classes {list(said.labels)}, expected {list(LABELS)}")
     first = state.get("hidden_layer.weight")
     hidden, width = first.shape if first is not None and first.ndim == 2 else (0, 0)
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"):
         model = Classifier(width, hidden, said.batch_norm_eps, said.temperature or 1.0)
     load_weights(model, state, place)
     return model

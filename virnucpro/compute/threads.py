@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
@@ -21,6 +22,8 @@ import torch
 BATCH_THREAD = "batch"
 PREFETCH_THREAD = "tokens-ahead"
 BATCHES_PER_THREAD = 2  # that are made before the first of them has been computed
+# The largest block that makes glibc keep blocks of its size (mallopt(3), M_MMAP_THRESHOLD).
+LARGEST_KEPT_BLOCK = (32 << 20) - (1 << 16)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -46,17 +49,27 @@ def call_mkl_functions_once() -> None:
         getattr(torch, name)(torch.ones(1))
 
 
+def keep_freed_memory() -> None:
+    """Have the C library keep what is freed, up to 64 MiB, instead of giving it back each time.
+
+    The kernel would clear every page again: a tenth of the time of ESM-2 35M in float32, and a
+    quarter of that of lite.
+    """
+    # glibc keeps blocks as large as any it has seen freed.
+    torch.empty(LARGEST_KEPT_BLOCK, dtype=torch.uint8)
+
+
 class BatchAbandonedError(Exception):
     """The result of this batch is no longer needed."""
 
 
+@dataclass
 class CoreThreads:
     """As many threads as torch may use in the thread that calls. They are kept between calls."""
 
-    def __init__(self) -> None:
-        self._abandoned = threading.Event()
-        self._threads = 1
-        self._pool: ThreadPoolExecutor | None = None
+    _abandoned: threading.Event = field(default_factory=threading.Event)
+    _threads: int = 1
+    _pool: ThreadPoolExecutor | None = None
 
     def check(self, *_: object) -> None:
         """End the work it is called in; to be called as a forward pre-hook of a layer, for example.

@@ -23,7 +23,7 @@ import torch
 from virnucpro.compute.budget import Bounds, Budget, CudaMemory, find_budget
 from virnucpro.compute.compiled import COMPILER_ERRORS, Example, Network
 from virnucpro.compute.layers import GatedLinear, Linear
-from virnucpro.compute.threads import CoreThreads, prefetched
+from virnucpro.compute.threads import CoreThreads, keep_freed_memory, prefetched
 from virnucpro.contracts import Json, ReportProgress
 from virnucpro.settings import CompileMode
 
@@ -32,8 +32,6 @@ AHEAD = 8  # batches whose tokens are ready before the GPU asks for them, and ba
 BEGUN = 3  # batches of the next sequences that are queued before the last of these is awaited
 # 25 ms of an H200 (790 TFLOP/s measured in bf16): several batches of DNABERT-S, one of ESM-2 3B.
 QUEUED_FLOPS = 2e13
-# The largest block that makes glibc keep blocks of its size (mallopt(3), M_MMAP_THRESHOLD).
-LARGEST_KEPT_BLOCK = (32 << 20) - (1 << 16)
 
 
 @dataclass(frozen=True)
@@ -330,13 +328,3 @@ class BatchedEncoder(ABC):
         """Give back the blocks that batches of another size left; never in the loop."""
         if self._on_gpu:
             torch.cuda.empty_cache()
-
-
-def keep_freed_memory() -> None:
-    """Have the C library keep what is freed, up to 64 MiB, instead of giving it back each time.
-
-    The kernel would clear every page again: a tenth of the time of ESM-2 35M in float32, and a
-    quarter of that of lite.
-    """
-    # glibc keeps blocks as large as any it has seen freed.
-    torch.empty(LARGEST_KEPT_BLOCK, dtype=torch.uint8)

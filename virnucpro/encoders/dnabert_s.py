@@ -37,8 +37,8 @@ from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, example_sequ
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.encoders.weights import (
     Count,
+    Embedding,
     TransformerSizes,
-    Undrawn,
     load_weights,
     read_folder,
     read_json,
@@ -97,8 +97,8 @@ class Dnabert(Network):
     def __init__(self, sizes: DnabertSizes) -> None:
         super().__init__()
         self.heads = sizes.heads
-        self.embed = nn.Embedding(sizes.vocabulary, sizes.width)
-        self.token_type = nn.Embedding(sizes.token_types, sizes.width)
+        self.embed = Embedding(sizes.vocabulary, sizes.width)
+        self.token_type = Embedding(sizes.token_types, sizes.width)
         self.norm = nn.LayerNorm(sizes.width, sizes.eps)
         self.blocks = Stack(DnabertBlock(sizes) for _ in range(sizes.layers))
 
@@ -275,7 +275,7 @@ class DnabertFamily(EncoderFamily):
         """Load the model. The budget is sequences per batch, and nothing is truncated."""
         sizes = read_sizes(source.weights, DnabertSizes)
         tensors = renamed(read_folder(source.weights), r"bert\.")
-        with torch.device("meta"), Undrawn():
+        with torch.device("meta"):
             model = Dnabert(sizes)
         target, names = torch.device(options.device), stored_names(model, DNABERT_NAMES)
         dtype = torch_dtype(options.precision)

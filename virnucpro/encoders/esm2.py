@@ -42,9 +42,9 @@ from virnucpro.encoders.family import (
 )
 from virnucpro.encoders.weights import (
     Count,
+    Embedding,
     Tensors,
     TransformerSizes,
-    Undrawn,
     as_type,
     load_weights,
     read_folder,
@@ -180,7 +180,7 @@ class Esm2(Network):
         super().__init__()
         self.heads = sizes.heads
         self.scale = DROPOUT_SCALE if sizes.token_dropout else 1.0
-        self.embed = nn.Embedding(VOCABULARY, sizes.width)
+        self.embed = Embedding(VOCABULARY, sizes.width)
         self.blocks = Stack(Esm2Block(sizes) for _ in range(sizes.layers))
         self.norm = nn.LayerNorm(sizes.width, sizes.eps)
 
@@ -451,7 +451,7 @@ class Esm2Family(EncoderFamily):
             tensors = renamed(read_folder(path), r"esm\.")
         else:
             modules, (sizes, tensors) = FAIR_NAMES, _read_fair_file(path)
-        with torch.device("meta"), Undrawn():
+        with torch.device("meta"):
             model = Esm2(sizes)
         target, names = torch.device(options.device), stored_names(model, modules)
         load_weights(model, tensors, path, names, target, torch_dtype(options.precision))

@@ -23,13 +23,11 @@ import torch
 from safetensors.torch import save
 
 from virnucpro.compute.arithmetic import torch_dtype
-from virnucpro.compute.threads import CoreThreads
+from virnucpro.compute.threads import CoreThreads, keep_freed_memory
 from virnucpro.contracts import Json, ReportProgress
-from virnucpro.encoders.batched import keep_freed_memory
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions, Reading
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
 from virnucpro.encoders.weights import (
-    Undrawn,
     as_type,
     load_weights,
     read_metadata,
@@ -110,7 +108,7 @@ def lite_to_bytes(network: LiteNetwork, extra: Mapping[str, Json]) -> bytes:
 
 def read_lite(path: Path) -> LiteNetwork:
     """Read an encoder. Raises ModelError: it cannot be read, is damaged or from a newer program."""
-    with torch.device("meta"), Undrawn():  # nothing is allocated that the file does not hold
+    with torch.device("meta"):  # nothing is allocated that the file does not hold
         network = LiteNetwork(_shape(path))
     load_weights(network, read_safetensors(path), path)
     return network

@@ -25,6 +25,8 @@ from msgspec import Meta
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
+from virnucpro.encoders.weights import Embedding
+
 UNKNOWN = 4
 """The number of a letter that is none of A, C, G and T (0 to 3)."""
 WORD = 6
@@ -161,8 +163,9 @@ class _WordTable(nn.Module):
     def __init__(self, letters: int, width: int) -> None:
         super().__init__()
         alphabet = round(WORDS ** (1 / letters))
-        self.vectors = nn.Embedding(letters * alphabet, width)
-        nn.init.normal_(self.vectors.weight, std=letters**-0.5)
+        self.vectors = Embedding(letters * alphabet, width)
+        if not self.vectors.weight.is_meta:
+            nn.init.normal_(self.vectors.weight, std=letters**-0.5)
         self.norm = nn.BatchNorm1d(width)
         digits = np.stack(np.unravel_index(np.arange(WORDS), (alphabet,) * letters), axis=1)
         rows = torch.from_numpy(digits + alphabet * np.arange(letters))

@@ -18,7 +18,6 @@ from msgspec import Meta, Struct, ValidationError, convert, field
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from virnucpro.compute.compiled import Network
 from virnucpro.contracts import Json
@@ -170,19 +169,16 @@ def stored_names(network: Network, modules: Mapping[str, str]) -> dict[str, list
     return names
 
 
-class Undrawn(TorchFunctionMode):
-    """Networks that are made here get no weights drawn: theirs are read.
+class Embedding(nn.Embedding):
+    """A table of vectors, of which none are drawn on the meta device, because they are read.
 
-    To draw on the meta device, torch would import its compiler, which takes more than a second.
+    To draw them there, torch would import its compiler, which takes more than a second.
     """
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Do what torch is asked for, unless it is a function of ``torch.nn.init``."""
-        if getattr(function, "__module__", None) == nn.init.__name__:
-            return None  # no module reads what these return
-        return function(*args, **(kwargs or {}))
+    def reset_parameters(self) -> None:
+        """Draw the vectors, where there are any."""
+        if not self.weight.is_meta:
+            super().reset_parameters()
 
 
 def load_weights(

@@ -31,7 +31,6 @@ from torch import nn
 from virnucpro.contracts import Json
 from virnucpro.encoders.weights import (
     Tensors,
-    Undrawn,
     as_type,
     load_weights,
     read_metadata,
@@ -213,7 +212,7 @@ def _network(
         raise ModelError(f"{place}: the weights are of no known network: {AGAIN}") from error
     if kind == "unet":
         settings["align_corners"] = padded
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"):
         network = NETWORKS[kind](width, **settings)
     load_weights(network, tensors, place)
     return network, width
