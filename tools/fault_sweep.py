@@ -128,7 +128,7 @@ def run_once(source: Path, out: Path, disk: Disk, *, poisoned: bool, report: int
         request = PredictionRequest(
             str(source), out, analysis, MachineSettings(device="cpu", threads=1), not poisoned
         )
-        executor = PoisonedExecutor(LocalPool(Device("cpu")), POISON) if poisoned else None
+        executor = PoisonedExecutor(LocalPool([Device("cpu")]), POISON) if poisoned else None
         run_prediction(request, lambda event: None, disk, executor=executor)
         code = 0
     except VirNucProError as error:

@@ -148,7 +148,7 @@ def test_failed_pairs_are_an_input_of_their_own(tmp_path: Path) -> None:
     pairs = PredictionRequest(
         str(files[0]), tmp_path / "out", analysis, machine, mates=str(files[1])
     )
-    executor = PoisonedExecutor(LocalPool(Device("cpu")), ("p3_chunk_1F1",))
+    executor = PoisonedExecutor(LocalPool([Device("cpu")]), ("p3_chunk_1F1",))
     assert run_prediction(pairs, lambda _: None, executor=executor).failed_records == 1
     failed = pairs.layout.failed_fasta
     headers = [line for line in failed.read_text().splitlines() if line.startswith(">")]

@@ -33,7 +33,7 @@ def as_gpus(devices: Sequence[Device]) -> list[Device]:
 
 
 POOLS = {
-    "local": PoolKind(lambda devices: LocalPool(devices[0]), survives=False),
+    "local": PoolKind(lambda devices: LocalPool(devices[:1]), survives=False),
     "processes": PoolKind(lambda devices: ProcessPool(devices, tokenizer_threads=1)),
     "overlapping": PoolKind(
         lambda devices: ProcessPool(as_gpus(devices), tokenizer_threads=1), simulated=True

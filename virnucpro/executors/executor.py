@@ -21,11 +21,9 @@ from virnucpro.settings import MachineSettings
 class LocalPool(WorkerPool):
     """One worker in this process. ``wait`` does the work, one opening or one task in each call."""
 
-    def __init__(self, device: Device) -> None:
-        super().__init__([device])
-        self._runner: TaskRunner
-        self._work: deque[Work] = deque()
-        self._handle: HandleEvent
+    _runner: TaskRunner
+    _work: deque[Work]
+    _handle: HandleEvent
 
     def wait(self, seconds: float, handle: HandleEvent) -> None:
         """Do the next piece of work, however long it takes; events are handled as they occur.
@@ -39,6 +37,7 @@ class LocalPool(WorkerPool):
 
     def _start(self, worker: int) -> None:
         self._runner = TaskRunner(worker, self.workers[worker], lambda event: self._handle(event))
+        self._work = deque()
 
     def submit(self, worker: int, work: Work) -> None:
         self._work.append(work)
@@ -61,7 +60,7 @@ def open_executor(
     Without a number of workers, one CPU computes in this process.
     """
     if devices[0].kind == "cpu" and machine.cpu_workers is None:
-        return Executor(LocalPool(devices[0]), devices[0].threads)
+        return Executor(LocalPool(devices), devices[0].threads)
     pool = ProcessPool(devices, machine.tokenizer_threads)
     host_threads = machine.threads or sum(device.threads for device in devices)
     return Executor(pool, host_threads, interruption)

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
 from virnucpro.errors import RunInterruptedError
@@ -14,6 +15,7 @@ from virnucpro.errors import RunInterruptedError
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
+@dataclass
 class Interruption:
     """The first signal that asked the run to end.
 
@@ -21,9 +23,8 @@ class Interruption:
     a block that holds it: there the scheduler reads ``number`` and lets the tasks in flight finish.
     """
 
-    def __init__(self) -> None:
-        self.number: int | None = None
-        self.is_held = False  # nothing is raised then
+    number: int | None = None
+    is_held: bool = False  # nothing is raised then
 
     def receive(self, number: int, frame: FrameType | None = None) -> None:
         """Receive a signal. A second one ends the process at once; its workers die with it.

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -48,26 +48,29 @@ def set_torch_threads(threads: int) -> None:
         torch.set_num_threads(threads)
 
 
+@dataclass
 class ProgressReporter:
-    """Gathers progress, so that a fast encoder does not spend its time on messages."""
+    """Gathers progress, so that a fast encoder does not spend its time on messages.
 
-    def __init__(self, send: ReportProgress, ready: Callable[[], bool] = lambda: True) -> None:
-        """``send`` gets sequences and tokens, once in ``REPORT_SECONDS`` and when ``ready``."""
-        self._send = send
-        self._ready = ready
-        self._unsent = self._sent = (0, 0)
-        self._last = time.monotonic()
+    ``send`` gets sequences and tokens, once in ``REPORT_SECONDS`` and when it is ``ready``.
+    """
+
+    send: ReportProgress
+    ready: Callable[[], bool] = lambda: True
+    _unsent: tuple[int, int] = (0, 0)
+    _sent: tuple[int, int] = (0, 0)
+    _last: float = field(default_factory=time.monotonic)
 
     def __call__(self, sequences: int, tokens: int) -> None:
         """Add sequences and tokens that have just been finished."""
         self._unsent = (self._unsent[0] + sequences, self._unsent[1] + tokens)
-        if time.monotonic() - self._last >= REPORT_SECONDS and self._ready():
+        if time.monotonic() - self._last >= REPORT_SECONDS and self.ready():
             self.flush()
 
     def flush(self) -> None:
         """Send what was gathered."""
         if any(self._unsent):
-            self._send(*self._unsent)
+            self.send(*self._unsent)
         self._sent = (self._sent[0] + self._unsent[0], self._sent[1] + self._unsent[1])
         self._unsent = (0, 0)
         self._last = time.monotonic()
@@ -75,34 +78,28 @@ class ProgressReporter:
     def take_back(self) -> None:
         """Send the negative of all that was sent: the task failed and will be done again."""
         if any(self._sent):
-            self._send(-self._sent[0], -self._sent[1])
+            self.send(-self._sent[0], -self._sent[1])
         self._unsent = self._sent = (0, 0)
 
 
+@dataclass
 class TaskRunner:
     """Opens stages on one device and carries out their tasks, one after the other.
 
-    Every pool runs one for each worker, on the worker's side of its transport.
+    Every pool runs one for each worker, on the worker's side of its transport. ``send`` delivers
+    events to the pool; ``worker`` is the number that they carry. ``next_task`` returns the task
+    that the worker will be given next, if that is known.
     """
 
-    def __init__(
-        self,
-        worker: int,
-        device: Device,
-        send: Callable[[PoolEvent], None],
-        next_task: Callable[[], Task | None] = lambda: None,
-    ) -> None:
-        """``send`` delivers events to the pool; ``worker`` is the number that they carry.
-
-        ``next_task`` returns the task that the worker will be given next, if that is known.
-        """
-        self._worker = worker
-        self._device = device
-        self._send = send
-        self._next_task = next_task
-        self._session: Session | None = None
-        self._writer = ThreadPoolExecutor(1, WRITER_THREAD)
-        self._writing: Future[None] | None = None
+    worker: int
+    device: Device
+    send: Callable[[PoolEvent], None]
+    next_task: Callable[[], Task | None] = lambda: None
+    _session: Session | None = None
+    _writer: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, WRITER_THREAD)
+    )
+    _writing: Future[None] | None = None
 
     def take(self, work: Work) -> None:
         """Open a stage, or carry out a task of the opened stage.
@@ -121,31 +118,31 @@ class TaskRunner:
         self._session = None  # frees the previous model before the next one is loaded
         started = time.perf_counter()
         # torch does not use what was compiled with another number of threads, and does not say so.
-        set_torch_threads(self._device.threads)
-        session = _attempt(partial(work.open, self._device))
+        set_torch_threads(self.device.threads)
+        session = _attempt(partial(work.open, self.device))
         seconds = time.perf_counter() - started
         if isinstance(session, WorkFailure):
-            self._send(WorkEnded(self._worker, None, session, seconds))
+            self.send(WorkEnded(self.worker, None, session, seconds))
             return
         self._session = session
         facts = session.facts()
-        self._send(WorkerReady(self._worker, self._device, work.name, seconds, facts))
+        self.send(WorkerReady(self.worker, self.device, work.name, seconds, facts))
 
     def _run(self, task: Task) -> None:
         """Compute ``task``; while memory runs out, halve the batches and try again."""
         session = self._session
         assert session is not None, "a stage is opened before its tasks are submitted"
-        overlaps = self._device.kind != "cpu"  # a CPU has nothing to do the host's work with
+        overlaps = self.device.kind != "cpu"  # a CPU has nothing to do the host's work with
         started = time.perf_counter()
         reporter = ProgressReporter(
-            lambda sequences, tokens: self._send(Progressed(self._worker, sequences, tokens)),
+            lambda sequences, tokens: self.send(Progressed(self.worker, sequences, tokens)),
             ready=lambda: self._writing is None or self._writing.done(),
         )
         prepared: Task | None = None
 
         def report(sequences: int, tokens: int) -> None:
             nonlocal prepared
-            if overlaps and prepared is None and (prepared := self._next_task()):
+            if overlaps and prepared is None and (prepared := self.next_task()):
                 session.prepare(prepared)
             reporter(sequences, tokens)
 
@@ -176,7 +173,7 @@ class TaskRunner:
             if of_data and (problem := _attempt(session.check)) is not None:
                 outcome = replace(problem, kind="broken") if problem.kind == "data" else problem
             seconds, figures = time.perf_counter() - started, session.figures()
-            self._send(WorkEnded(self._worker, task, outcome, seconds, halvings, figures))
+            self.send(WorkEnded(self.worker, task, outcome, seconds, halvings, figures))
 
         if overlaps and not isinstance(write, WorkFailure):
             self._writing = self._writer.submit(finish)

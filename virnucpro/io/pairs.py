@@ -57,26 +57,28 @@ class InputFiles:
         return PairedRecords(self, readings[0], readings[-1]) if self.paired else readings[0]
 
 
+@dataclass
 class PairedRecords:
     """The pairs of two files that are read in step, or of one that is read in twos.
 
     The record of a pair is the first mate, with the second one as its ``mate``. Both have the id of
-    the pair (:func:`pair_id`); their headers are unchanged.
+    the pair (:func:`pair_id`); their headers are unchanged. ``first`` and ``second`` are the same
+    where the input is interleaved.
     """
 
-    def __init__(self, files: InputFiles, first: Records, second: Records) -> None:
-        """Read from ``first`` and ``second``; they are the same where the input is interleaved."""
-        self._files, self._first, self._second = files, first, second
+    files: InputFiles
+    first: Records
+    second: Records
 
     @property
     def uracil(self) -> bool:
         """Whether a ``U`` was read as ``T`` so far."""
-        return self._first.uracil or self._second.uracil
+        return self.first.uracil or self.second.uracil
 
     def __iter__(self) -> Generator[Record, None, None]:
         """Yield the pairs in the order of the files."""
-        firsts = iter(self._first)
-        seconds = firsts if self._second is self._first else iter(self._second)
+        firsts = iter(self.first)
+        seconds = firsts if self.second is self.first else iter(self.second)
         with closing(firsts), closing(seconds):
             number = equal = 0  # pairs, and those with the same bases in both mates
             for number, (first, second) in enumerate(zip_longest(firsts, seconds), 1):
@@ -96,9 +98,9 @@ class PairedRecords:
                 raise self._error("the first mates are there again, where the second ones belong")
 
     def _error(self, what: str) -> UsageError:
-        tool = "seqtk mergepe" if self._files.interleaved else "seqkit pair"
+        tool = "seqtk mergepe" if self.files.interleaved else "seqkit pair"
         return UsageError(
-            f"{self._files} do not hold pairs: {what}; give the mates of one sample in one order "
+            f"{self.files} do not hold pairs: {what}; give the mates of one sample in one order "
             f"({tool} restores it), or single reads without --interleaved and --input2"
         )
 

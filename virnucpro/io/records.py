@@ -11,6 +11,7 @@ import re
 import string
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain, repeat
 from pathlib import Path
 from typing import NamedTuple
@@ -87,6 +88,7 @@ class Record(NamedTuple):
         return (len(self.sequence), *mate)
 
 
+@dataclass
 class Records:
     """The records of a file: FASTA or FASTQ, plain or compressed; none of a blank file.
 
@@ -95,17 +97,17 @@ class Records:
     :class:`InputError` for content that is not usable; it names file, line and record.
     """
 
-    def __init__(
-        self, path: Path, *, limit: int | None = None, molecule: Molecule = "nucleotide"
-    ) -> None:
-        self.uracil = False  # whether a U was read as T so far
-        self._path, self._limit, self._molecule = path, limit, molecule
-        self._line = 1  # of the text that is looked at next
+    path: Path
+    _: KW_ONLY
+    limit: int | None = None
+    molecule: Molecule = "nucleotide"
+    uracil: bool = field(default=False, init=False)  # whether a U was read as T so far
+    _line: int = field(default=1, init=False)  # of the text that is looked at next
 
     def __iter__(self) -> Generator[Record, None, None]:
         """Yield the records in the order of the file, and close it at the end."""
         self._line = 1
-        with closing(text_blocks(self._path, limit=self._limit)) as blocks:
+        with closing(text_blocks(self.path, limit=self.limit)) as blocks:
             for block in blocks:
                 start = block.lstrip(BLANK)
                 self._line += block.count("\n", 0, len(block) - len(start))
@@ -194,8 +196,8 @@ class Records:
         """Return records, checked many at a time; ``sizes`` are their numbers of lines."""
         words = "\n".join(heads).replace("\t", " ").split("\n")
         ids = [word.lstrip(" ").partition(" ")[0] for word in words]
-        text, is_protein = ">".join(lines_of), self._molecule == "protein"
-        letters = text.encode("ascii", "replace").translate(_TABLES[self._molecule], BLANK.encode())
+        text, is_protein = ">".join(lines_of), self.molecule == "protein"
+        letters = text.encode("ascii", "replace").translate(_TABLES[self.molecule], BLANK.encode())
         sequences = letters.decode("ascii").split(">")
         wrong = len(sequences) != len(lines_of) or not all(ids)
         wrong |= is_protein and any(map(_are_nucleotides, sequences))
@@ -218,7 +220,7 @@ class Records:
             message = "the header is longer than 1 MiB; are the line ends missing?"
         elif match := WRONG_SIGN.search(head):
             place, message = match.start(), "there is a control character in the header; remove it"
-        elif wrong := describe_illegal_letter(lines, self._molecule):
+        elif wrong := describe_illegal_letter(lines, self.molecule):
             place, message = len(head) + 1 + wrong[0], wrong[1]
         text = f"{head}\n{lines}\n"
         if "\udc80" <= text[place] <= "\udcff":
@@ -229,7 +231,7 @@ class Records:
     def _error(self, down: int, head: str, message: str) -> InputError:
         word = first_word(head[:1000])
         named = f", record '{shortened(word)}'" if word else ""
-        return InputError(f"{self._path}: line {self._line + down}{named}: {message}")
+        return InputError(f"{self.path}: line {self._line + down}{named}: {message}")
 
 
 def holds_qualities(path: Path) -> bool:

@@ -137,7 +137,7 @@ def _called(
         ) from error
     sweep(run)
     progress.begin(f"calling {layout.stem}", figures.records)
-    carry_out_stage([run], 0, Executor(LocalPool(Device("cpu")), 1), emit)
+    carry_out_stage([run], 0, Executor(LocalPool([Device("cpu")]), 1), emit)
     figures = run.ledger.figures(layout.receipt("output"))
     assert isinstance(figures, OutputFigures)
     if before.get("cuts") != asdict(cuts) or INCOMPLETE in record or run.computed:

@@ -9,7 +9,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,18 +97,18 @@ def _refuse_without_workers(pool: RayPool) -> None:
         )
 
 
+@dataclass
 class WorkerTable:
     """Takes note of what workers report, on the way from the engine to whoever shows it.
 
     A batch budget that was measured is kept in the state of each of the runs.
     """
 
-    def __init__(self, runs: Sequence[Run], emit: Emit) -> None:
-        self._runs = runs
-        self._emit = emit
-        # A row per worker and stage: how it was opened last, and what it did in all.
-        self.rows: dict[tuple[int, str], dict[str, Json]] = {}
-        self._warnings: set[str] = set()
+    _runs: Sequence[Run]
+    _emit: Emit
+    # A row per worker and stage: how it was opened last, and what it did in all.
+    rows: dict[tuple[int, str], dict[str, Json]] = field(default_factory=dict)
+    _warnings: set[str] = field(default_factory=set)
 
     def show(self, event: Event) -> None:
         """Take note of ``event`` and pass it on."""

@@ -87,12 +87,14 @@ def locked(
         stale = read_owner(path)
         owner = LockOwner(host_name(), os.getpid(), int(time.time()), work)
         with explain_write_errors(path):
-            _rewrite(stream, json.dumps(asdict(owner)))
+            stream.truncate(0)
+            stream.write(json.dumps(asdict(owner)))
+            stream.flush()
         try:
             yield stale
         finally:
             with explain_write_errors(path):
-                _rewrite(stream, "")
+                stream.truncate(0)
 
 
 def refuse_held(path: Path) -> None:
@@ -121,10 +123,3 @@ def _acquire(stream: TextIO, path: Path, work: str, wait: bool) -> None:
         f"it to finish, or choose another output (where that process is gone and the file system "
         f"has no locks, delete {path})"
     ) from None
-
-
-def _rewrite(stream: TextIO, text: str) -> None:
-    stream.seek(0)
-    stream.truncate()
-    stream.write(text)
-    stream.flush()

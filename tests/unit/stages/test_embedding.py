@@ -79,7 +79,7 @@ def test_a_kernel_that_gives_nan_is_told_from_a_wrong_sequence(
         return rows
 
     monkeypatch.setattr(ToyEncoder, "encode", wrong)
-    executor = Executor(LocalPool(Device("cpu")), 1)
+    executor = Executor(LocalPool([Device("cpu")]), 1)
     events: list[Event] = []
     outcomes = executor.run(stage, [task], events.append)
     if everything:

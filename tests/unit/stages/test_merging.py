@@ -91,7 +91,7 @@ class Full(MergingStage):
 
 EXECUTORS = pytest.mark.parametrize(
     "executor",
-    [Executor(LocalPool(Device("cpu")), host_threads=threads) for threads in (1, 3)],
+    [Executor(LocalPool([Device("cpu")]), host_threads=threads) for threads in (1, 3)],
     ids=["one thread", "three"],
 )
 

@@ -15,7 +15,7 @@ def test_failed_frames_are_left_out_and_tried_again(tmp_path):
     dataset = make_dataset(tmp_path, genomes=(2, 1, 1), codons=600, shard=15)
     layout = dataset.layout("train")
     poison = [row.frame for row in dataset.frames("train")][3]
-    executor = PoisonedExecutor(LocalPool(Device("cpu")), [poison])
+    executor = PoisonedExecutor(LocalPool([Device("cpu")]), [poison])
     assert embed_toy(dataset, executor) == 1
     assert poison in (dataset.root / "failed_files.txt").read_text()
     assert poison not in load_features(layout.merged(1), "merged").ids
