@@ -160,10 +160,17 @@ class Session:
     """A stage opened on the device of a worker, which carries out its tasks.
 
     A stage without a model takes this class with a function; a model derives from it.
+
+    Attributes:
+        facts: what it computes with, for the log and the run's record: plain JSON values. ``found``
+            says where the batch ``budget`` comes from: ``measured``, ``default``, ``given`` by the
+            user, or ``kept`` from an earlier start.
     """
 
+    facts: Mapping[str, Json]
+
     def __init__(self, run: Callable[[Task, ReportProgress], TaskResult]) -> None:
-        self._run = run
+        self._run, self.facts = run, {}
 
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
         """Carry out ``task`` except for writing it, and return what writes it.
@@ -175,14 +182,6 @@ class Session:
 
     def prepare(self, task: Task) -> None:
         """Begin to read a task that will be computed next. Returns at once and raises nothing."""
-
-    def facts(self) -> Mapping[str, Json]:
-        """Return what it computes with, for the log and the run's record: plain JSON values.
-
-        ``found`` says where the batch ``budget`` comes from: ``measured``, ``default``, ``given``
-        by the user, or ``kept`` from an earlier start.
-        """
-        return {}
 
     def check(self) -> None:
         """Compute a sequence that is known to be good, also in a second thread.

@@ -28,7 +28,7 @@ from virnucpro.run.sample_list import (
 from virnucpro.run.samples import predict_samples
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EmbeddingStage
-from virnucpro.store.disk import host_name
+from virnucpro.store.disk import HOST_NAME
 from virnucpro.store.documents import sealed
 from virnucpro.store.lock import LockOwner
 from virnucpro.tables import SAMPLES
@@ -210,7 +210,7 @@ def test_a_sample_of_a_newer_version_stops_no_other(
     (home / "state").mkdir(parents=True)
     (home / "state/run.json").write_bytes(sealed({"schema": 99, "producer": "virnucpro 9.9"}))
     if is_worked_on:
-        owner = LockOwner(host_name(), os.getppid(), 1)  # a process that lives
+        owner = LockOwner(HOST_NAME, os.getppid(), 1)  # a process that lives
         (home / "lock").write_text(json.dumps(asdict(owner)))
     assert _predict("in/a.fa", "in/b.fa", "in/c.fa", "-q") == 2
     rows = _rows(folder / "out")
@@ -379,7 +379,7 @@ def test_temporary_files_of_a_killed_process_are_removed(folder: Path) -> None:
     assert _predict("in/a.fa", "in/b.fa", "-q") == 0
     names = ("samples_summary.tsv", "samples_overview.html", "a/a_run.json", "b/b_report.html")
     left = [
-        path.with_name(f".{path.name}.{host_name()}.{2**22 + 1}.tmp")
+        path.with_name(f".{path.name}.{HOST_NAME}.{2**22 + 1}.tmp")
         for path in (folder / "out" / name for name in names)
     ]
     for command in (["call", "out", "-q"], ["predict", "in/a.fa", "in/b.fa", "-o", "out", *TOY]):

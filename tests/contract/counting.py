@@ -18,7 +18,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,6 @@ from typing import ClassVar, Literal
 from virnucpro.contracts import (
     Device,
     FailedSequences,
-    Json,
     Receipts,
     ReportProgress,
     Session,
@@ -104,9 +103,7 @@ class CountingSession(Session):
         self._batch = stage.batch
         self._reader = ThreadPoolExecutor(1)
         self._prepared: tuple[Task, Future[list[tuple[str, str]]]] | None = None
-
-    def facts(self) -> Mapping[str, Json]:
-        return {"budget": self._batch, "unit": "sequences"}
+        self.facts = {"budget": self._batch, "unit": "sequences"}
 
     def shrink(self) -> bool:
         if self._batch == 1:

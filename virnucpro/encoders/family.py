@@ -16,7 +16,7 @@ from virnucpro.contracts import Encoder, Json, ReportProgress
 from virnucpro.errors import ModelError
 from virnucpro.layout import Molecule
 from virnucpro.precision import PRECISIONS
-from virnucpro.store.disk import HashedFile, host_name
+from virnucpro.store.disk import HOST_NAME, HashedFile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,7 +62,7 @@ class EncoderSource:
 def refuse_changed_model(file: HashedFile) -> None:
     """Raise ModelError where a model file is gone or has other content."""
     if file.changed:
-        raise ModelError(f"{file.path} on {host_name()} is not the file that the run began with")
+        raise ModelError(f"{file.path} on {HOST_NAME} is not the file that the run began with")
 
 
 @dataclass(frozen=True)

@@ -125,8 +125,7 @@ class TaskRunner:
             self.send(WorkEnded(self.worker, None, session, seconds))
             return
         self._session = session
-        facts = session.facts()
-        self.send(WorkerReady(self.worker, self.device, work.name, seconds, facts))
+        self.send(WorkerReady(self.worker, self.device, work.name, seconds, session.facts))
 
     def _run(self, task: Task) -> None:
         """Compute ``task``; while memory runs out, halve the batches and try again."""

@@ -82,7 +82,7 @@ class ResidueSession(EmbeddingSession):
             self._source.refuse_changed()
             if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
                 raise ArithmeticError(f"features of {task.name} are not finite")
-            content = save(tensors, {KEY: f"{self._source.sha256} {self._facts['precision']}"})
+            content = save(tensors, {KEY: f"{self._source.sha256} {self.facts['precision']}"})
             output = self._disk.save(task.outputs[0], content, len(tensors))
             return TaskResult(task, (output,))
 

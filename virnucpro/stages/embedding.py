@@ -182,7 +182,7 @@ class EmbeddingSession(Session):
     _molecule: Molecule
     _disk: Disk
     _device: Device
-    _facts: Mapping[str, Json]
+    facts: Mapping[str, Json]
     _prepared: tuple[Task, Future[FileBatches]] | None = None
 
     def __post_init__(self) -> None:
@@ -274,10 +274,6 @@ class EmbeddingSession(Session):
             data = self._encoder.encode([frame] * CHECKED_FRAMES, lambda sequences, tokens: None)
         if not all_finite(data):
             raise ArithmeticError("its embedding is not finite")
-
-    def facts(self) -> Mapping[str, Json]:
-        """Return what was known when it was opened."""
-        return self._facts
 
     def shrink(self) -> bool:
         """Halve the batches; False where the last task already went one sequence at a time."""

@@ -15,7 +15,6 @@ import socket
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,14 +25,9 @@ from virnucpro.layout import state_folders
 GZIP_LEVEL = 4  # of 9: half of the time of the usual 6 for some percent more bytes
 BUFFER = 1 << 20  # bytes gathered before a write: large enough that the system call costs nothing
 AGAIN = "run the same command again, without --force"  # once the cause of a failure is gone
+HOST_NAME = socket.gethostname().replace(".", "-")  # as lock and temporary files have it
 Bytes = bytes | bytearray | memoryview
 _TEMPORARY = re.compile(r"^\.(?P<name>.+)\.(?P<host>[^.]*)\.(?P<pid>\d+)\.tmp$")
-
-
-@cache
-def host_name() -> str:
-    """Return the name of this machine without dots, as lock and temporary files have it."""
-    return socket.gethostname().replace(".", "-")
 
 
 @dataclass
@@ -164,7 +158,7 @@ class Disk:
             ResumeRefusedError: the checkpoint folder or a folder in it is a symbolic link.
         """
         _refuse(state_folders(path))
-        temporary = path.with_name(f".{path.name}.{host_name()}.{os.getpid()}.tmp")
+        temporary = path.with_name(f".{path.name}.{HOST_NAME}.{os.getpid()}.tmp")
         self.make_folder(path.parent)
         with explain_write_errors(path):
             if os.path.lexists(temporary):  # of an earlier life of this process number
@@ -223,7 +217,7 @@ class Disk:
             match = _TEMPORARY.match(path.name)
             if not match or (names is not None and match["name"] not in names):
                 continue
-            if match["host"] != host_name() or not is_running(int(match["pid"])):
+            if match["host"] != HOST_NAME or not is_running(int(match["pid"])):
                 self.remove(path)
 
 

@@ -18,8 +18,8 @@ import msgspec
 from virnucpro.errors import LockedError
 from virnucpro.layout import state_folders
 from virnucpro.store.disk import (
+    HOST_NAME,
     explain_write_errors,
-    host_name,
     is_running,
     open_without_links,
     refuse_links,
@@ -52,7 +52,7 @@ class LockOwner:
     @property
     def is_dead(self) -> bool:
         """Whether it was a process of this machine that has certainly ended, or is this one."""
-        return self.host == host_name() and not is_running(self.pid)
+        return self.host == HOST_NAME and not is_running(self.pid)
 
 
 def read_owner(path: Path) -> LockOwner | None:
@@ -85,7 +85,7 @@ def locked(
     with stream:
         _acquire(stream, path, work, wait)
         stale = read_owner(path)
-        owner = LockOwner(host_name(), os.getpid(), int(time.time()), work)
+        owner = LockOwner(HOST_NAME, os.getpid(), int(time.time()), work)
         with explain_write_errors(path):
             stream.truncate(0)
             stream.write(json.dumps(asdict(owner)))

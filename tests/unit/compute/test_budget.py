@@ -133,12 +133,12 @@ def test_a_kept_budget_is_used_for_its_kind_of_device_only(tmp_path, models):
         budget_key("protein_embeddings", cpu): 1024,
         budget_key("nucleotide_embeddings", cpu): 3,
     }
-    opened = _stage(tmp_path, models["protein"], kept).open(cpu).facts()
+    opened = _stage(tmp_path, models["protein"], kept).open(cpu).facts
     assert (opened["budget"], opened["found"]) == (1024, "kept")
-    given = _stage(tmp_path, models["protein"], kept, budget=64).open(cpu).facts()
+    given = _stage(tmp_path, models["protein"], kept, budget=64).open(cpu).facts
     assert (given["budget"], given["found"]) == (64, "given")
     other = Device("cpu", name="another")
-    assert _stage(tmp_path, models["protein"], kept).open(other).facts()["budget"] == 512
+    assert _stage(tmp_path, models["protein"], kept).open(other).facts["budget"] == 512
 
 
 GPU = Device("cuda", 0, "GPU A", "GPU-1", 24 * GIB)

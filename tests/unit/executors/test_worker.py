@@ -38,7 +38,7 @@ class RecordingSession(Session):
     """Tasks are known by the number of their first sequence."""
 
     def __init__(self, stage: Recording) -> None:
-        self._stage = stage
+        self._stage, self.facts = stage, {}
 
     def prepare(self, task: Task) -> None:
         self._stage.log.append(f"prepare {_number(task)}")

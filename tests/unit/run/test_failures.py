@@ -41,7 +41,7 @@ def test_a_run_that_begins_on_another_host_leaves_the_table_alone_that_is_writte
 ) -> None:
     class Shared(Disk):
         def rename(self, old: Path, new: Path) -> None:
-            monkeypatch.setattr(disk, "host_name", lambda: "elsewhere")
+            monkeypatch.setattr(disk, "HOST_NAME", "elsewhere")
             sweep(Run(Layout(tmp_path, "t", 500), Disk(), [], RunState("t.fa", {})))
             super().rename(old, new)
 

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from virnucpro.errors import OutputError, ResumeRefusedError
-from virnucpro.store.disk import BUFFER, Bytes, Disk, hashed, host_name, is_running, sha256_of
+from virnucpro.store.disk import BUFFER, HOST_NAME, Bytes, Disk, hashed, is_running, sha256_of
 
 
 class Noting(Disk):
@@ -103,10 +103,10 @@ def test_an_exception_in_the_block_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_sweep_removes_what_dead_processes_left(tmp_path: Path) -> None:
-    dead = tmp_path / f".a.{host_name()}.999999999.tmp"
-    living = tmp_path / f".a.{host_name()}.{os.getppid()}.tmp"
+    dead = tmp_path / f".a.{HOST_NAME}.999999999.tmp"
+    living = tmp_path / f".a.{HOST_NAME}.{os.getppid()}.tmp"
     elsewhere = tmp_path / ".a.otherhost.1.tmp"
-    theirs = tmp_path / f".b.{host_name()}.999999999.tmp"
+    theirs = tmp_path / f".b.{HOST_NAME}.999999999.tmp"
     users = tmp_path / "notes.tmp"
     for path in (dead, living, elsewhere, theirs, users):
         path.touch()

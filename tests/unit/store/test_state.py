@@ -15,7 +15,7 @@ import pytest
 from virnucpro.errors import LockedError, ResumeRefusedError, UsageError
 from virnucpro.events import Event, Notice
 from virnucpro.layout import Layout
-from virnucpro.store.disk import Disk, host_name
+from virnucpro.store.disk import HOST_NAME, Disk
 from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.lock import LockOwner, locked, read_owner
 from virnucpro.store.work import RunState, check_run, write_state
@@ -104,7 +104,7 @@ def test_who_did_not_leave_a_lock_is_named(
     """Where the file system has no locks, the name in the file counts."""
     if not locks:
         monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, "no locks")))
-    for host, is_dead in (("elsewhere", False), (host_name(), True)):
+    for host, is_dead in (("elsewhere", False), (HOST_NAME, True)):
         path, owner = tmp_path / host, LockOwner(host, 999_999_999, 1)
         assert owner.is_dead is is_dead
         path.write_text(json.dumps(asdict(owner)))
