@@ -170,8 +170,7 @@ def tiles_section(content: Content) -> Iterator[str]:
         remark = f"{share(records, content.records)} of the {noun}s"
         if kind == "region":
             total = content.counts["regions"]
-            regions = counted(content.counts["more_regions"], "region")
-            remark = f"not classified as viral; bases of their {regions}"
+            remark = "not classified as viral; bases of their regions only"
         yield (
             f'<button type="button" class="tile {kind}" data-kind="{kind}" data-total="{total}">'
             f'<span>{name}</span><span class="number"><b>{records:,}</b> '
