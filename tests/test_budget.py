@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "virnucpro"
 # Lines of Python in each folder; "." are the modules at the top.
 LINES = {
-    ".": 2825,
+    ".": 2826,
     "classifier": 457,
     "cli": 2270,
     "compute": 898,
@@ -29,7 +29,7 @@ LINES = {
     "metrics": 234,
     "models": 665,
     "rcl": 2934,
-    "report": 1164,
+    "report": 1165,
     "run": 2137,
     "stages": 2101,
     "store": 1504,
@@ -37,8 +37,8 @@ LINES = {
     "ui": 968,
 }
 # Of the whole package; code is without docstrings, comments and blank lines.
-WHOLE = {"files": 169, "lines": 26_843, "code": 18_394, "functions": 1293, "classes": 291}
-OUTSIDE = {"tests": 23_050, "benchmarks and tools": 3_621, "words of docs": 26_640}
+WHOLE = {"files": 169, "lines": 26_845, "code": 18_396, "functions": 1293, "classes": 291}
+OUTSIDE = {"tests": 23_051, "benchmarks and tools": 3_621, "words of docs": 26_640}
 # Words of the two pages at the top.
 PAGES = {"README.md": 840, "GPU_OPTIMIZATION.md": 4_438}
 # Of `predict X -m lite` on one contig: own functions entered, their modules and calls, and what it

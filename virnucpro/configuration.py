@@ -87,8 +87,9 @@ def load_configuration(path: Path) -> Configuration:
         elif any(name == key or name.startswith(key + ".") for key in OBSOLETE_KEYS):
             obsolete.append(name)
         else:
-            known = {*KEYS, *(key.rpartition(".")[0] for key in KEYS)} - {name}
-            close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
+            known = sorted({*KEYS, *(key.rpartition(".")[0] for key in KEYS)} - {name})
+            same = [key for key in known if key.endswith("." + name.rpartition(".")[2])]
+            close = difflib.get_close_matches(name, same or known, n=1, cutoff=0 if same else 0.5)
             advice = f"did you mean {close[0]}?" if close else "see virnucpro utils generate-config"
             raise ConfigError(f"{path}: unknown key {name}; {advice}")
     text = f"{path}: these keys no longer have an effect: {', '.join(obsolete)}"

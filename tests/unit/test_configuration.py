@@ -76,6 +76,7 @@ def test_obsolete_keys_give_one_warning(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("prediction: {batch_sise: 9}", "unknown key prediction.batch_sise; did you mean prediction.batch_size"),
+        ("predictoin: {min_score: 1}", "unknown key predictoin.min_score; did you mean calls.min_score?"),
         ("predictoin: {}", "unknown key predictoin; did you mean prediction?"),
         ("prediction: {batch_size: many}", "prediction.batch_size: 'many' is not accepted: Expected `int`, got `str`"),
         ("prediction: {batch_size: 0}", "0 is not accepted"),
