@@ -122,7 +122,7 @@ def model_named(name: str) -> Model:
     if _HUB_NAME.fullmatch(name) and ".." not in name:
         return HubModel(name, "from the hub")
     near = difflib.get_close_matches(name, [model.name for model in KNOWN], n=1)
-    hint = f"did you mean {near[0]}?" if near else "see virnucpro models list (type lite needs none)"
+    hint = f"did you mean {near[0]}?" if near else "see virnucpro models list; lite needs none"
     raise ModelError(f"no model is called {name!r}; {hint}")
 
 
