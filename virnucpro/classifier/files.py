@@ -34,7 +34,7 @@ from torch import nn
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.compute.threads import one_thread
-from virnucpro.encoders.family import refuse_changed_model
+from virnucpro.encoders.family import refuse_changed_models
 from virnucpro.encoders.weights import (
     as_type,
     load_weights,
@@ -158,7 +158,7 @@ def inspect_classifier(path: Path) -> ClassifierInfo:
     check_file(path)
     file = hashed(path)
     state, said = _read(path)
-    refuse_changed_model(file)
+    refuse_changed_models(file)
     model = build_classifier(state, said, path)
     facts = {"file": file, "input_width": model.input_width, "hidden": model.hidden}
     return ClassifierInfo(**asdict(said) | facts, model=model)

@@ -50,19 +50,15 @@ class EncoderSource:
         assert self.path is not None, f"{self.family} has no weights"
         return self.path
 
-    def refuse_changed(self) -> None:
-        """Raise ModelError where a file is not the one that was hashed any more.
 
-        What was loaded is what was hashed if this passes afterwards.
-        """
-        for file in self.files:
-            refuse_changed_model(file)
+def refuse_changed_models(*files: HashedFile) -> None:
+    """Raise ModelError where a model file is gone or has other content.
 
-
-def refuse_changed_model(file: HashedFile) -> None:
-    """Raise ModelError where a model file is gone or has other content."""
-    if file.changed:
-        raise ModelError(f"{file.path} on {HOST_NAME} is not the file that the run began with")
+    What was loaded is what was hashed if this passes afterwards.
+    """
+    for file in files:
+        if file.changed:
+            raise ModelError(f"{file.path} on {HOST_NAME} is not the file that the run began with")
 
 
 @dataclass(frozen=True)

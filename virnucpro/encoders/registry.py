@@ -14,7 +14,12 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from virnucpro.contracts import Encoder
-from virnucpro.encoders.family import EncoderFamily, EncoderSource, OpenOptions
+from virnucpro.encoders.family import (
+    EncoderFamily,
+    EncoderSource,
+    OpenOptions,
+    refuse_changed_models,
+)
 from virnucpro.errors import ModelError
 from virnucpro.layout import Molecule
 from virnucpro.models.store import check_digest, check_file, find_model
@@ -137,5 +142,5 @@ def open_encoder(
     """
     options = OpenOptions(device, precision, budget, truncation)
     encoder = family_named(source.family).open(source, options)
-    source.refuse_changed()
+    refuse_changed_models(*source.files)
     return encoder

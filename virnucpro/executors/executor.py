@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from virnucpro.contracts import Device, ReportProgress, Stage, Task, TaskResult
 from virnucpro.events import Emit, Progressed, TaskFinished, TaskStarted
@@ -63,30 +63,23 @@ def open_executor(
         return Executor(LocalPool(devices), devices[0].threads)
     pool = ProcessPool(devices, machine.tokenizer_threads)
     host_threads = machine.threads or sum(device.threads for device in devices)
-    return Executor(pool, host_threads, interruption)
+    return Executor(pool, host_threads, interruption or Interruption())
 
 
+@dataclass
 class Executor:
-    """Carries out the tasks of one stage after the other."""
+    """Carries out the tasks of one stage after the other; ``host_threads`` are for host stages.
 
-    def __init__(
-        self,
-        pool: WorkerPool,
-        host_threads: int,
-        interruption: Interruption | None = None,
-        limits: TimeLimits | None = None,
-    ) -> None:
-        """``host_threads`` are for host stages.
+    With an ``interruption`` that catches signals, tasks in flight may finish after one. Without,
+    which is right for a pool in this process, a signal that is caught elsewhere raises its error
+    in the middle of a task; every write is atomic.
+    """
 
-        With an ``interruption``, tasks in flight may finish after a signal. Without one, which is
-        right for a pool in this process, a signal that is caught elsewhere raises its error in
-        the middle of a task; every write is atomic.
-        """
-        self._pool = pool
-        self._host_threads = host_threads
-        self._interruption = interruption or Interruption()
-        self._limits = limits or TimeLimits()
-        self._busy: set[int] = set()  # workers that an earlier stage has left at work
+    pool: WorkerPool
+    host_threads: int
+    interruption: Interruption = field(default_factory=Interruption)
+    limits: TimeLimits = field(default_factory=TimeLimits)
+    _busy: set[int] = field(default_factory=set)  # workers that an earlier stage has left at work
 
     def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
         """Carry out ``tasks``; results of a worker stage come in the order of completion.
@@ -99,16 +92,16 @@ class Executor:
             VirNucProError: an error that concerns the whole run.
         """
         if stage.runs_on == "host":
-            yield from run_host_stage(stage, tasks, emit, self._host_threads)
+            yield from run_host_stage(stage, tasks, emit, self.host_threads)
             return
         stale_tasks = list(tasks)
         if stale_tasks:
             scheduler = Scheduler(
-                stage, stale_tasks, self._pool, emit, self._interruption, self._limits
+                stage, stale_tasks, self.pool, emit, self.interruption, self.limits
             )
-            with self._interruption.held():
-                for worker in self._busy & self._pool.workers.keys():
-                    self._pool.restart(worker)
+            with self.interruption.held():
+                for worker in self._busy & self.pool.workers.keys():
+                    self.pool.restart(worker)
                 try:
                     yield from scheduler.outcomes()
                 finally:
@@ -116,8 +109,8 @@ class Executor:
 
     def close(self) -> None:
         """End the workers; those that are at work are not waited for."""
-        with self._interruption.held():
-            self._pool.close()
+        with self.interruption.held():
+            self.pool.close()
 
 
 def run_host_stage(

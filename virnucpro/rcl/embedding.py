@@ -17,7 +17,7 @@ from safetensors.torch import save
 from virnucpro.contracts import Device, ReportProgress, Task, TaskResult
 from virnucpro.devices import choose_devices
 from virnucpro.encoders.esm2 import Esm2Encoder
-from virnucpro.encoders.family import EncoderSource
+from virnucpro.encoders.family import EncoderSource, refuse_changed_models
 from virnucpro.encoders.registry import open_encoder
 from virnucpro.events import Emit
 from virnucpro.executors.executor import open_executor
@@ -79,7 +79,7 @@ class ResidueSession(EmbeddingSession):
         tensors = {k: row.half().contiguous() for k, row in zip(keys, rows, strict=True)}
 
         def write() -> TaskResult:
-            self._source.refuse_changed()
+            refuse_changed_models(*self._source.files)
             if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
                 raise ArithmeticError(f"features of {task.name} are not finite")
             content = save(tensors, {KEY: f"{self._source.sha256} {self.facts['precision']}"})

@@ -82,7 +82,9 @@ def opened_workers(
             named = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items()))
             emit(Notice("info", f"workers: {named}"))
             devices = tuple(replace(device, index=n) for n, device in enumerate(pool.devices))
-            executor = Executor(pool, machine.threads or host_threads(), interruption)
+            executor = Executor(
+                pool, machine.threads or host_threads(), interruption or Interruption()
+            )
             workers = Workers(devices, executor, pool)
         stack.callback(workers.executor.close)
         yield workers

@@ -27,7 +27,7 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.encoders.batched import BatchedEncoder, PreparedBatches
-from virnucpro.encoders.family import LETTERS_PER_FRAME, EncoderSource
+from virnucpro.encoders.family import LETTERS_PER_FRAME, EncoderSource, refuse_changed_models
 from virnucpro.encoders.registry import family_named, open_encoder
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout, Molecule, receipt_beside
@@ -252,7 +252,7 @@ class EmbeddingSession(Session):
 
         def write() -> TaskResult:
             # Weights may be read from their file as they are used.
-            self._source.refuse_changed()
+            refuse_changed_models(*self._source.files)
             if not all_finite(data):
                 raise ArithmeticError(f"embedding of {task.name} is not finite")
             if task.trial is not None:

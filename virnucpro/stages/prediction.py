@@ -19,7 +19,7 @@ import torch
 from virnucpro.classifier.files import Classifier, ClassifierInfo
 from virnucpro.compute.threads import CoreThreads
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
-from virnucpro.encoders.family import refuse_changed_model
+from virnucpro.encoders.family import refuse_changed_models
 from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.io.frames import chunk_of
@@ -107,7 +107,7 @@ class ScoringStage(HostStage):
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Score one file; ModelError where the classifier was replaced since the run began."""
         scores = scores_of(self.classifier.model, task.inputs[0])
-        refuse_changed_model(self.classifier.file)
+        refuse_changed_models(self.classifier.file)
         output = self.disk.save(task.outputs[0], encode_features(scores, "scores"), len(scores.ids))
         report(len(scores.ids), 0)
         return TaskResult(task, (output,))
@@ -176,7 +176,7 @@ class PredictionStage(HostStage):
             with closing(work) as scored:
                 for _, scores in scored:
                     yield scores.ids, scores.data.numpy()
-            refuse_changed_model(self.classifier.file)
+            refuse_changed_models(self.classifier.file)
 
 
 def with_copies(

@@ -11,6 +11,7 @@ import torch
 
 from tests.unit.encoders.small import fair_model, hub_model, make_dnabert, save_fair, save_hub
 from virnucpro.contracts import Device
+from virnucpro.encoders.family import refuse_changed_models
 from virnucpro.encoders.registry import locate, open_encoder
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.run.prepare import checked_precision
@@ -87,12 +88,12 @@ def test_a_model_of_another_host_is_known_by_its_content(tmp_path):
     here = locate(str(path), "protein")
     (file,) = here.files
     sent = replace(here, files=(replace(file, stamp=(-1, *file.stamp[1:])),))
-    sent.refuse_changed()
+    refuse_changed_models(*sent.files)
     assert sent.files[0].stamp == file.stamp  # it was read once
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(ModelError, match="not the file that the run began with"):
-        sent.refuse_changed()
+        refuse_changed_models(*sent.files)
     path.unlink()
     with pytest.raises(ModelError, match="not the file that the run began with"):
-        sent.refuse_changed()
+        refuse_changed_models(*sent.files)
