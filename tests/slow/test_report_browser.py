@@ -16,6 +16,7 @@ from virnucpro.results import open_run
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.usefixtures("drawn"),
     pytest.mark.skipif(not AVAILABLE, reason="chromium and chromedriver are not installed"),
 ]
 HOSTILE = "</script><img/src=x/onerror=alert(1)>"
