@@ -12,6 +12,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from tests.unit.encoders.small import open_path, quiet, sequences
+from virnucpro.encoders.dnabert_s import Dnabert, DnabertSizes
+from virnucpro.encoders.esm2 import Esm2, Esm2Sizes
 from virnucpro.encoders.lite import PACKAGED, lite_to_bytes, read_lite
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
 from virnucpro.encoders.registry import locate
@@ -176,7 +178,10 @@ def test_a_truncated_file(file, tmp_path):
             locate(str(path), "nucleotide")
 
 
-def test_opening_it_does_not_import_the_compiler_of_torch(monkeypatch):
+def test_opening_an_encoder_does_not_import_the_compiler_of_torch(monkeypatch):
     """That takes longer than all else before the first record."""
     monkeypatch.setitem(sys.modules, "torch._dynamo", None)  # an import fails
     assert read_lite(PACKAGED / "lite_encoder.safetensors").shape.dim == 256
+    with torch.device("meta"):
+        assert Esm2(Esm2Sizes(1, 8, 2, 16, 1e-5, True)).embed.weight.is_meta
+        assert Dnabert(DnabertSizes(1, 8, 2, 16, 1e-12, 9, 2)).token_type.weight.is_meta
