@@ -6,11 +6,12 @@
 
 What follows ``--`` are options of ``predict``; without them, the toy model type is used. All starts
 are forked from this process, which has imported what they import, so that a start costs a fraction
-of a second and not several. An undisturbed run is measured first. Four of five kills come after a start has proved new work, so
-that each of these starts gets on, and so much later that all of them together do about 70 % of the
-run; the fifth comes while the program still starts. Where a run is finished before it was killed
-often enough, it is compared and another one is begun. The program prints what happened, and exits
-with 1 if a result file differs, or if a run was too short to be killed at all.
+of a second and not several. An undisturbed run is measured first. Four of five kills come after a
+start has proved new work, so that each of these starts gets on, and so much later that all of them
+together do about 70 % of the run; the fifth comes while the program still starts. Where a run is
+finished before it was killed often enough, it is compared and another one is begun. The program
+prints what happened, and exits with 1 if a result file differs, or if a run was too short to be
+killed at all.
 """
 
 from __future__ import annotations
@@ -22,11 +23,10 @@ import random
 import shutil
 import sys
 import time
-from contextlib import suppress
-from importlib import import_module
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import tests.preloaded  # noqa: F401
 from tests.faults.processes import files_under
 from tools.fault_sweep import RESULTS as RESULTS_OF_IN
 from virnucpro.cli import run
@@ -48,38 +48,18 @@ def make_reads(path: Path, count: int, length: int = 100) -> None:
             out.write(f">r{n}\n{genome[start : start + length]}\n")
 
 
-def carry_out(arguments: list[str], modules: Path | None) -> None:
-    """Run a command line in a session of its own, and write the names of all imported modules."""
+def carry_out(arguments: list[str]) -> None:
+    """Run a command line in a session of its own."""
     os.setsid()
-    code = run(arguments)
-    if modules is not None:
-        modules.write_text("\n".join(sys.modules))
-    sys.exit(code)
+    sys.exit(run(arguments))
 
 
-def start(
-    source: Path, out: Path, predict_options: list[str], modules: Path | None = None
-) -> BaseProcess:
+def start(source: Path, out: Path, predict_options: list[str]) -> BaseProcess:
     """Start or resume a run."""
     arguments = ["predict", str(source), "-o", str(out), *predict_options, "-q", "--resume"]
-    process = multiprocessing.get_context("fork").Process(
-        target=carry_out, args=(arguments, modules)
-    )
+    process = multiprocessing.get_context("fork").Process(target=carry_out, args=(arguments,))
     process.start()
     return process
-
-
-def import_what_runs_import(folder: Path, predict_options: list[str]) -> None:
-    """Import into this process what a run of a few reads imports."""
-    source, modules = folder / "few.fa", folder / "modules.txt"
-    make_reads(source, 10, length=600)
-    out = folder / "few"
-    shutil.rmtree(out, ignore_errors=True)
-    start(source, out, predict_options, modules).join()
-    for name in modules.read_text().splitlines():
-        if not name.startswith("__"):
-            with suppress(ImportError):  # some packages make modules without a file
-                import_module(name)
 
 
 def proved_work(out: Path) -> set[tuple[Path, int]]:
@@ -129,7 +109,6 @@ def main() -> int:
     for out in (undisturbed, killed):
         shutil.rmtree(out, ignore_errors=True)
     make_reads(source, options.reads, options.length)
-    import_what_runs_import(options.folder, predict_options)
 
     started_at = time.monotonic()
     process = start(source, undisturbed, predict_options)
