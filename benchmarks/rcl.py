@@ -4,10 +4,10 @@
 
 RCL-identifier pads every protein to 1,024 residues, in batches of 8 or 32. The same network, with
 random weights, is applied to the same proteins and trained on them in that way, and as this program
-does it. The proteins are those of the table that are nearest to the median length. Each round measures every way once, in one process and on one thread; processor seconds
-count, which other programs on the machine disturb less. The table has the median of the rounds, in
-proteins per second, and how many times as fast as the padded batch of that size it is, with the
-range over the rounds.
+does it. The proteins are those of the table that are nearest to the median length. Each round
+measures every way once, in one process and on one thread; processor seconds count, which other
+programs disturb less. The table has the median of the rounds, in proteins per second, and how many
+times as fast as the padded batch of that size it is, with the range over the rounds.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ The sleep is proportional to the tokens.
 
     python -m benchmarks.scheduling [--workers 1,2,4,8] [--seconds 24] [--frames 10000] [--slow 0]
 
-``gain`` is the device time of all tasks divided by the time from the first task to the last commit. It
-says how many times faster the workers are than one worker that never waits. The split files are as
-large as those of a run, and receipts are written as there. ``idle`` is the share of the workers' time without a task, from their
-reports. ``--slow`` workers have half the speed.
+``gain`` is the device time of all tasks divided by the time from the first task to the last commit:
+how many times faster the workers are than one worker that never waits. The split files are as large
+as those of a run, and receipts are written as there. ``idle`` is the share of the workers' time
+without a task, from their reports. ``--slow`` workers have half the speed.
 """
 
 from __future__ import annotations

@@ -115,9 +115,9 @@ def make_input(path: Path, records: int = 900) -> None:
 
 
 def run_once(source: Path, out: Path, disk: Disk, *, poisoned: bool, report: int = -1) -> int:
-    """Run in a child process and return its exit code.
+    """Run in a child process, which writes its operations to ``report``, and return its exit code.
 
-    ``poisoned`` lets the encoder fail on a frame. The child writes its number of operations to the file descriptor ``report``.
+    ``poisoned`` lets the encoder fail on a frame; ``report`` is a file descriptor.
     """
     child = os.fork()
     if child:

@@ -1,9 +1,9 @@
 """DNABERT-S: nucleotide sequences to the mean of their tokens in the last layer.
 
-Zhou et al. 2024, https://arxiv.org/abs/2402.08777: BERT with ALiBi (https://arxiv.org/abs/2108.12409)
-and a gated MLP. The code that comes with the released weights does not run with current
-transformers and would have to be trusted; this needs the weights, the tokenizer and the sizes. In
-this order: the network, its tokens and batches, its files, and the family.
+Zhou et al. 2024, https://arxiv.org/abs/2402.08777: BERT with ALiBi
+(https://arxiv.org/abs/2108.12409) and a gated MLP. The code of the released weights does not run
+with current transformers and would have to be trusted; this needs the weights, the tokenizer and
+the sizes. In this order: the network, its tokens and batches, its files, and the family.
 Shapes: B sequences, T tokens, D width, H heads, d = D / H, I width of the MLP.
 """
 
