@@ -71,6 +71,8 @@ def test_the_tables_are_those_of_a_run_with_these_cuts(
     of_new = json.loads((anew / "a_run.json").read_bytes())
     assert record["settings"]["cuts"] == of_new["settings"]["cuts"]
     assert record["counts"] == of_new["counts"]
+    assert run(_predict(finished, anew, "a", "--min-score", "-0.501", *cuts[2:])) == 0
+    assert json.loads((anew / "a_run.json").read_bytes())["settings"]["cuts"]["min_score"] < -0.5
     status = json.loads(call("status", home / "out", "--json").out)
     assert [row["state"] for row in status["runs"]] == ["finished", "finished"]
     stamp = (home / "out/a_contigs.tsv").stat().st_mtime_ns
@@ -131,10 +133,11 @@ def test_an_unfinished_run_is_refused_where_it_is_named_or_alone(call: Calling, 
 
 
 def test_scores_that_were_changed_are_refused(call: Calling, home: Path) -> None:
-    scores = home / "out/a_merged/prediction_results_highestscore.csv"
-    text = scores.read_text()
-    scores.write_text(text.replace("\t0.", "\t1.", 1))
-    assert call("call", home / "out", "--stem", "a", "--min-score", "0").code == 64
+    """Also where another run is called, or none that is named."""
+    for name, stems in (("a", ("--stem", "a", "--stem", "b")), ("b", ())):
+        scores = home / f"out/{name}_merged/prediction_results_highestscore.csv"
+        scores.write_text(scores.read_text().replace("\t0.", "\t1.", 1))
+        assert call("call", home / "out", *stems, "--min-score", "0").code == 64
 
 
 def test_tables_that_are_missing_are_written_again(call: Calling, home: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tests.report_data import Shown, write_run
 from virnucpro.results import open_run
 from virnucpro.tables import DESCRIBED, REGIONS, VIRUS
 
-LINEAGE = "Viruses;Duplodnaviria;Heunggongvirae;Uroviricota;Caudoviricetes;;"
+LINEAGE = "Viruses;Duplodnaviria;Heunggongvirae;Uroviricota;Caudo&viricetes;;"
 START = f"""#!{sys.executable}
 import os, pathlib, sys, time
 with open(os.environ["CALLED"], "a") as called:
@@ -64,7 +65,7 @@ with open(folder + "/quality_summary.tsv", "w") as out:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a run of odd names in ``a b``, both programs, and a database of each."""
     records = [
-        Shown('gi|1|"a"', "virus", [0.9, 0.8, 0.7], 0.01),
+        Shown('gi|1|"a"', "virus", [0.9, 0.8, 0.7], 0.01, [(0, 1)]),
         Shown("x\u00a0y", "virus", [0.9, 0.9], 0.02),
         Shown("host", "nonvirus", [0.1, 0.9, 0.1], 0.6, [(1, 1)]),
     ]
@@ -107,13 +108,16 @@ def test_the_table_joins_what_both_say(call: Callable, home: Path) -> None:
     assert column(home, "completeness_method") == ["DTR (high-confidence)", "NA", "NA"]
     assert column(home, "checkv_quality") == ["Complete", "Not-determined", "Not-determined"]
     assert column(home, "contamination") == ["1.50", "0.00", "0.00"]
-    cells = f'<td title="{LINEAGE}">Caudoviricetes</td><td class="n">100.0</td></tr>'
+    cells = f'<td title="{escape(LINEAGE)}">Caudo&amp;viricetes</td><td class="n">100.0</td></tr>'
     assert (before.count(cells), report.read_text().count(cells)) == (0, 1)
     content = described.read_bytes()
     described.unlink()
     assert (call("report", home / "a b").code, report.read_text()) == (0, before)
     described.write_bytes(content)
-    for more, calls in (([], 2), (["-f"], 4)):  # a second command runs nothing
+    whole, score = table.read_text(), rows[0][VIRUS.names.index("score")]
+    # A second command runs nothing, but where a score is another one.
+    for new, calls, more in ((score, 2, ()), ("0.1", 4, ()), (score, 6, ()), (score, 8, ["-f"])):
+        table.write_text(whole.replace(score, new, 1))
         assert call(*words_of(home), *more).code == 0
         assert len((home / "called").read_text().split()) == calls
     assert described.read_bytes() == content

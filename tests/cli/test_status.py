@@ -102,6 +102,8 @@ def test_an_interrupted_run(call: Callable, folder: Path) -> None:
     embedded, total = nucleotide["sequences"] + done, nucleotide["sequences"] + esm["sequences"]
     assert f"in: interrupted, {100 * embedded // total} % of the embedding is kept" in text
     assert not re.search("receipt|_ESM|DNABERT", text)
+    _slow(folder / "cut", 0)  # as of features that an earlier version left
+    assert _run(call, folder / "cut")["resume"]["seconds"] is None
 
 
 def test_it_writes_and_locks_nothing(call: Callable, folder: Path) -> None:

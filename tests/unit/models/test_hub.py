@@ -76,6 +76,10 @@ def test_the_recorded_commit_stays_until_another_one_is_asked_for(site, model):
     assert fetch_model(model, update=True)[0].name == NEW
     assert read_model_records()[NAME].revision == NEW
     assert verify_model(model) == "verified"
+    shutil.rmtree(path.parents[1])
+    publish(site, NEW, b"six" * 1000)  # other weights in the recorded commit
+    with pytest.raises(ModelError, match="checksum differs"):
+        fetch_model(model)
 
 
 def test_a_damaged_file_is_replaced(model):
@@ -104,7 +108,7 @@ def test_no_network_no_repository_and_offline(site, model, monkeypatch):
     with pytest.raises(ModelError, match="cannot fetch someone/else"):
         fetch_model(HubModel("someone/else", "a test", endpoint=site.address))
     asked = len(site.asked)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "on")
     with pytest.raises(ModelError, match="HF_HUB_OFFLINE is set"):
         fetch_model(model)
     assert len(site.asked) == asked

@@ -111,9 +111,8 @@ def test_a_recorded_revision_then_main_then_the_first_by_name_is_taken(cache):
 def test_an_incomplete_snapshot_does_not_count(cache):
     files = dnabert_files()
     snapshot = hub_snapshot(cache / "huggingface/hub", DNABERT, OLD, files, main=True)
-    (
-        snapshot / "tokenizer.json"
-    ).resolve().unlink()  # a link to nothing stays, as after an interruption
+    blob = (snapshot / "tokenizer.json").resolve()
+    blob.unlink()  # a link to nothing stays, as after an interruption
     with pytest.raises(ModelError, match="not on this machine"):
         find_model(DNABERT)
 
@@ -171,10 +170,11 @@ def test_a_tokenizer_file_added_later_is_no_damage_but_other_weights_are(cache):
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
         (b"<!DOCTYPE html><html>log in</html>", "web page"),
         (checkpoint()[:-100], "cut short"),
+        (b"", "is empty"),
     ],
 )
 def test_what_is_plainly_no_model_is_never_recorded(cache, data, match):
-    put(cache / "virnucpro/models/500_model.pth", data)
+    put(cache / "virnucpro/models/500_model.pth").write_bytes(data)
     with pytest.raises(ModelError, match=match):
         verify_model(model_named("500_model.pth"))
     assert read_model_records() == {}

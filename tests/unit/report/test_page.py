@@ -72,10 +72,12 @@ def test_sections_tiles_and_rows_are_in_order(page: Page) -> None:
         "&lt;b&gt;s.fa",
         '<span class="number"><b>40</b> records</span><span class="number">80,000 bases</span>',
         '<td class="n" title="0.000000">&lt;0.001</td>',
-        '<td class="n">0.039</td>',
+        '<span class="number"><b>1</b> record</span><span class="number">5,000 bases</span>',
+        '<td class="n">0.001</td>',
         "host|region_10001_15000",
         "bases 10,001-15,000; score beside it -0.80",
         "Viral regions: bases 10,001 to 15,000.",
+        "Hollow dots are weak evidence, 9 records:",
     ):
         assert words in page.text, words
     calls = ["virus", "region", "undecided", "nonvirus", "unscored"]
@@ -91,7 +93,16 @@ def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(
     records = [Shown(name, "nonvirus", [0.1] * 3, 0.5) for name in ("first", "second", "third")]
     records.append(Shown("long", "nonvirus", [0.1] * 8, 0.5))
     records.append(Shown("host", "nonvirus", [0.1] * 3 + [0.9] * 2, 0.6, [(3, 4)]))
+    records.append(Shown("few", "undecided", [0.9, 0.9, *[None] * 7], 0.5, length=1000))
+    records += [Shown("one", "undecided", [0.6], 0.5), Shown("none", "unscored", [None])]
     page = page_of(tmp_path, records)
+    assert dict(re.findall(r'tabindex="-1">([^<]+)<.*class="remark">([^<]+)<', page.text)) == {
+        "host|region_1501_2500": "bases 1,501-2,500; score beside it -0.80",
+        "host": "viral regions: 1",
+        "one": "one chunk",
+        "few": "little scored",
+        "none": "no open frame",
+    }
     names = ["host", "long", "first", "second", "third"]
     assert page.texts["h3"][:5] == names
     assert [cell for cell in page.texts["td"] if cell in names] == names
@@ -151,7 +162,8 @@ def test_an_id_is_only_text(tmp_path: Path, name: str) -> None:
 
 
 def test_warnings_say_what_to_be_careful_about(tmp_path: Path) -> None:
-    records = [Shown("a", "virus", [0.9] * 4), Shown("b", "unscored", [None], length=100)]
+    records = [Shown(name, "virus", [0.9] * 4) for name in "acdefghij"]
+    records.append(Shown("b", "unscored", [None], length=100))
     text = page_of(tmp_path / "a", records, notice="model type lite: small").text
     for words in (
         "Model type lite: small.",
@@ -161,9 +173,15 @@ def test_warnings_say_what_to_be_careful_about(tmp_path: Path) -> None:
     ):
         assert words in text, words
     assert 'id="fdr"' not in text
-    calm = page_of(tmp_path / "b", [Shown("a", "virus", [0.9], 0.01, length=300)])
+    calm = page_of(tmp_path / "b", [Shown("a", "virus", [0.9], r, [], 300) for r in (0.01, None)])
     assert "warnings" not in calm.values("class")
-    assert "Figures are drawn from 10 scored records on; this run has 1." in calm.text
+    assert "Figures are drawn from 10 scored records on; this run has 2." in calm.text
+    doubtful = page_of(tmp_path / "d", [Shown("a", "virus", [0.9], 0.3, length=300)])
+    assert "warnings" in doubtful.values("class")
+    settings = {"analysis": {"model_type": "500", "chunk_length": 500}}
+    settings["cuts"] = {"max_fdr": 0.05, "min_length": 1000}
+    strict = page_of(tmp_path / "e", [Shown("a", "virus", [0.9])], settings=settings).text
+    assert "<dd>virus score above 0.3, fdr of at most 0.05, at least 1,000 bases</dd>" in strict
     empty = page_of(tmp_path / "c", [])
     assert "so there are no calls" in empty.text
     assert empty.values("id", "section") == SECTIONS
@@ -173,7 +191,7 @@ def test_a_large_run_has_a_small_page(tmp_path: Path) -> None:
     many = [Shown(f"n{n}", "nonvirus", [0.1], 0.5) for n in range(5000)]
     scores = [(i * 7919) % 1000 / 1000 for i in range(9000)]
     wide = [Shown(f"w{n}", "undecided", scores, 0.4) for n in range(7)]
-    page = page_of(tmp_path, [*many, *wide])
+    page = page_of(tmp_path, [*many, *wide, Shown("small", "undecided", [0.5] * 3)])
     assert len(page.text.encode()) < 5_000_000
     assert page.of_tracks().count(None) == 1
     assert "<image " in page.text, "so many dots are an image"

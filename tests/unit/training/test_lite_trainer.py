@@ -101,6 +101,8 @@ def test_a_training_can_start_from_an_earlier_encoder(plan, genomes):
     begun = finished(loop_of(plan(replace(SETTINGS, seed=1), "more", start))).encoder
     bases = torch.from_numpy(genomes.windows(np.arange(8), np.arange(8), 300)).long()
     assert torch.equal(begun(bases), start(bases))
+    with pytest.raises(InputError, match="smaller learning rate"):
+        trained(plan(replace(SETTINGS, learning_rate=1e30)))
     with pytest.raises(ModelError, match="encoder to start from has other sizes"):
         loop_of(plan(start=LiteNetwork(replace(SHAPE, dim=16))))
 

@@ -39,3 +39,6 @@ def test_dropout():
     assert torch.allclose(none, network.output_layer.bias.expand(2000, 2))
     normal = F.batch_norm(network.hidden_layer(x), None, None, training=True)
     assert torch.allclose(kept, network.output_layer(F.relu(normal) * 2), atol=1e-5)
+    own, norm = type(network.bn1)(6), torch.nn.BatchNorm1d(6)
+    assert torch.allclose(own(x[:4, :, None], torch.ones(4, 1, 1))[..., 0], norm(x[:4]), atol=1e-5)
+    assert torch.allclose(own.running_var, norm.running_var)
