@@ -40,6 +40,7 @@ def test_stopped_anywhere_and_gone_on_with(plan):
     expected, found = load_savepoint(whole.savepoint), load_savepoint(pieces.savepoint)
     same(expected.network, found.network)
     same(expected.best, found.best)
+    assert {row["rate"] for row in expected.history} == {SMALL.learning_rate}
     times = {"seconds": 0}
     assert [r | times for r in found.history] == [r | times for r in expected.history]
 
