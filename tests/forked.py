@@ -72,6 +72,9 @@ def _carry_out(
         os.close(stream)
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, "rww"[number]) for number in range(3))
     sys.argv = words
+    for name, value in UNDRAWN.items():
+        holder, _, constant = name.rpartition(".")
+        setattr(import_module(holder), constant, value)
     # On the CPU, workers may be forked, and they need not import torch either.
     processes.START = ForkedStart(multiprocessing.get_context("fork"))  # type: ignore[assignment]
     module = import_module("virnucpro.__main__" if words[0] == "virnucpro" else words[0])

@@ -3,7 +3,6 @@
 # ruff: noqa: F401
 
 import os
-import sys
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: threads do not survive a fork
 
@@ -20,8 +19,3 @@ import virnucpro.encoders.toy
 import virnucpro.report.page
 import virnucpro.run.predict
 import virnucpro.ui.dashboard
-from tests.forked import UNDRAWN
-
-for name, value in UNDRAWN.items():
-    module, _, constant = name.rpartition(".")
-    setattr(sys.modules[module], constant, value)
