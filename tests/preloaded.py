@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401
 
+import gc
 import os
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: threads do not survive a fork
@@ -19,3 +20,6 @@ import virnucpro.encoders.toy
 import virnucpro.report.page
 import virnucpro.run.predict
 import virnucpro.ui.dashboard
+
+gc.collect()
+gc.freeze()  # what is imported is never garbage, and to look at it copies it into each process

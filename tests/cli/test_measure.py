@@ -54,7 +54,7 @@ def in_this_process(part: Part, work: Path, *_: object) -> dict[str, Any]:
     ("command", "names"),
     [
         ("facts", ["machine", "esm2", "breakdown-esm2", "esm2-fp8", "breakdown-dnabert-s-fp8"]),
-        ("decisions", ["variants", "budgets"]),
+        pytest.param("decisions", ["variants", "budgets"], marks=pytest.mark.slow),
     ],
 )
 def test_a_rehearsal(
