@@ -188,7 +188,7 @@ def test_an_interrupted_list_is_continued(folder: Path) -> None:
     _check_all(folder)
 
 
-def test_a_table_of_the_user_is_not_overwritten(folder: Path) -> None:
+def test_a_table_of_the_user_is_not_overwritten(folder: Path, capsys) -> None:
     table, overview = (folder / f"out/samples_{end}" for end in ("summary.tsv", "overview.html"))
     table.parent.mkdir()
     table.write_text("mine")
@@ -201,7 +201,8 @@ def test_a_table_of_the_user_is_not_overwritten(folder: Path) -> None:
     )
     assert [path.read_text() for path in kept] == ["mine"]
     overview.write_text("mine")
-    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
+    assert _predict("in/a.fa", "in/b.fa", "in/b.fa") == 0
+    assert "named twice" in capsys.readouterr().err
     assert overview.read_text() == "mine"
 
 
