@@ -67,8 +67,7 @@ def _run(call: Callable, out: Path) -> dict:
     done = call("status", out, "--json")
     assert done.code == 0, done.err
     document = json.loads(done.out)
-    assert document["checked"] == "size"
-    assert len(document["runs"]) == 1
+    assert (document["checked"], len(document["runs"])) == ("size", 1)
     return document["runs"][0]
 
 
@@ -90,12 +89,10 @@ def test_an_interrupted_run(call: Callable, folder: Path) -> None:
     assert nucleotide["files_done"] == nucleotide["files"]
     esm = _stage(run, "protein_embeddings")
     # The second file, which is the heaviest, is done; the first one has features and is not finished.
-    assert (esm["files_done"], esm["files"]) == (1, 3)
-    done = esm["sequences_done"]
-    assert done == 25
+    done = 25
+    assert (esm["files_done"], esm["files"], esm["sequences_done"]) == (1, 3, done)
     assert esm["missing"] == [f"output_{n}_ESM.pt: not finished" for n in (1, 3)]
-    later = ["protein_embeddings", "merging", "prediction", "consensus", "output"]
-    assert run["resume"]["stages"] == later
+    assert run["resume"]["stages"] == list(STAGES[4:])
     left = esm["sequences"] - done
     assert run["resume"]["seconds"] == pytest.approx(left * 50 / done, rel=0.02)
     text = call("status", folder / "cut").out
@@ -117,10 +114,16 @@ def test_before_the_split_nobody_knows_how_much_there_is(call: Callable, tmp_pat
     with pytest.raises(Stopped):
         predict(tmp_path / "in.fa", tmp_path / "out", Stopping("in_protein.faa"))
     run = _run(call, tmp_path / "out")
-    assert run["state"] == "interrupted"
-    assert _stage(run, "chunking")["files_done"] == 1
+    assert (run["state"], _stage(run, "chunking")["files_done"]) == ("interrupted", 1)
     assert _stage(run, "protein_embeddings")["files"] is None
     assert "not begun" in call("status", tmp_path / "out").out
+
+
+def test_what_ended_the_last_start(call: Callable, tmp_path: Path) -> None:
+    (tmp_path / "in.fa").write_text(">a\nACGT\n>b\nMKLV\n")
+    call("predict", tmp_path / "in.fa", "-o", tmp_path / "out", "-m", "toy", "--device", "cpu")
+    assert _run(call, tmp_path / "out")["ended"].startswith("InputError: ")
+    assert "in.fa: line 4, record 'b'" in call("status", tmp_path / "out").out
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -134,11 +137,8 @@ def test_a_finished_run(call: Callable, folder: Path, kept: bool) -> None:
     assert run["state"] == "finished"
     assert [stage["stage"] for stage in run["stages"]] == list(STAGES)
     assert not any(stage["missing"] for stage in run["stages"])
-    assert run["resume"] == {
-        "stages": [],
-        "seconds": 0.0,
-        "text": "predict would do: nothing",
-    }
+    text = "predict would do: nothing"
+    assert run["resume"] == {"stages": [], "seconds": 0.0, "text": text}
 
 
 def _config(folder: Path) -> Path:
@@ -179,10 +179,8 @@ def test_a_removed_file_that_is_needed_again(call: Callable, folder: Path) -> No
     (out / "in_contigs.tsv").unlink()
     assert _run(call, out)["resume"]["stages"] == ["output"]
     (out / "in_merged/prediction_results.txt").unlink()
-    run = _run(call, out)
-    assert {"chunking", "nucleotide_embeddings", "protein_embeddings", "prediction"} <= set(
-        run["resume"]["stages"]
-    )
+    needed = {"chunking", "nucleotide_embeddings", "protein_embeddings", "prediction"}
+    assert needed <= set(_run(call, out)["resume"]["stages"])
 
 
 def test_a_run_at_work_is_named_with_its_process(call: Callable, folder: Path) -> None:

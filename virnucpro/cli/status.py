@@ -85,6 +85,8 @@ def _lines(run: Json) -> Iterator[str]:
         yield f"failed: {count}: {failure['error']}: {failure['message']}"
     if run["failed"]:
         yield "all that failed: failed_files.txt"
+    if run["ended"]:
+        yield f"the last start was ended by {run['ended']}"
     yield run["resume"]["text"]
 
 

@@ -8,6 +8,7 @@ has written down. Imports neither torch nor numpy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,9 +28,7 @@ def statuses(root: Path) -> list[dict[str, Json]]:
     These are the documents that ``virnucpro status --json`` prints; None stands for unknown.
     """
     folder = OutputFolder(root)
-    names = set(legacy.legacy_stems(folder))
-    if folder.runs.is_dir():
-        names |= {path.name for path in folder.runs.iterdir()}
+    names = {*legacy.legacy_stems(folder), *(path.name for path in folder.runs.glob("*"))}
     return [status for name in sorted(names) if (status := _run_status(Layout(root, name)))]
 
 
@@ -42,6 +41,7 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
         "state": "running",
         "input": None,
         "owner": owner and asdict(owner),
+        "ended": None,
         "stages": [],
         "failed": [],
         "legacy_feature_files": 0,
@@ -76,15 +76,16 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
         is_partial = failed and all(row["embeds"] for row in todo)
         state = "interrupted" if todo or not stages else "finished"
         status["state"] = "partial" if is_partial else state
+        with suppress(OSError):  # the last line of the log says what ended the last start
+            *_, last = layout.log.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
+            status["ended"] = last.partition(" ended by ")[2] or None
     status |= {"input": earlier and earlier.source, "stages": stages, "failed": failed}
     known = [row["seconds_left"] for row in stages if row["embeds"]]
     seconds = sum(known) if known and None not in known else None
     if stages:
-        status["resume"] = {
-            "stages": [row["stage"] for row in todo],
-            "seconds": None if seconds is None else round(seconds, 1),
-            "text": _resume_text(todo, seconds, "" if owner else listed["command"]),
-        }
+        text = _resume_text(todo, seconds, "" if owner else listed["command"])
+        names, left = [row["stage"] for row in todo], None if seconds is None else round(seconds, 1)
+        status["resume"] = {"stages": names, "seconds": left, "text": text}
     return status
 
 
@@ -92,8 +93,7 @@ def _stages(
     layout: Layout, ledger: Ledger, listed: Sequence[Json]
 ) -> tuple[list[dict[str, Json]], list[dict[str, Json]], list[dict[str, Json]]]:
     """Return how far each stage of a run is, those that are not done, and what failed in all."""
-    stages: list[dict[str, Json]] = []
-    failed: list[dict[str, Json]] = []
+    stages, failed = list[dict[str, Json]](), list[dict[str, Json]]()
     splitting = _receipt(ledger, layout.receipt(SPLITTING))
     for stage in listed:
         row: dict[str, Json] = {"stage": stage["name"], "title": stage["title"]}
@@ -111,8 +111,7 @@ def _stages(
                 receipt_beside(output.with_name(output.name.replace("{number}", str(n)))): count
                 for n, count in enumerate(rows, 1)
             }
-        done = timed = 0
-        seconds = 0.0
+        done, timed, seconds = 0, 0, 0.0
         for path, count in tasks.items():
             receipt, name = _receipt(ledger, path), path.name.removesuffix(".done")
             if isinstance(receipt, str):
