@@ -107,6 +107,8 @@ class RunScreen(ProgressScreen):
         seconds, complete = progress.run_remaining
         if seconds is None:
             parts.append(f"{clock_time(self.clock() - progress.started)} so far")
+            if progress.share == 1 and progress.stage.number == progress.stage.stages:
+                parts.append("writing the report and the last files")
         else:
             parts.append(f"{'' if complete else 'at least '}{clock_time(seconds)} left")
         if progress.failed:

@@ -294,11 +294,9 @@ def worker_warnings(workers: Sequence[WorkerProgress], now: float) -> list[str]:
                 f"{name} has made no progress for {clock_time(silence)} on {work}{habit}"
             )
     moving = [worker for worker in workers if worker.state == "busy" and not worker.stalled]
-    rates = [(worker, worker.rate.per_second(now)) for worker in moving]
-    speeds = [(worker, rate.weight) for worker, rate in rates if rate is not None]
+    speeds = [(w, rate.weight) for w in moving if (rate := w.rate.per_second(now)) is not None]
     for worker, speed in speeds:
-        name = worker.device.name
-        others = [s for w, s in speeds if w is not worker and w.device.name == name]
+        others = [s for w, s in speeds if w is not worker and w.device.name == worker.device.name]
         median = statistics.median(others) if others else 0.0
         if speed >= SLOW_SHARE * median:
             worker.slow_since = None

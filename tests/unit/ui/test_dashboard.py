@@ -120,6 +120,8 @@ def test_a_host_stage_is_a_single_bar() -> None:
     assert first == "[2/9] Translation  0:20 left"
     assert second.startswith("━━━━━")
     assert second.rstrip().endswith(" 50.0 %    500 of 1,000     25/s")
+    stage.update(host_stage("Output", 9, sequences=1), Progressed(0, 1, 0))
+    assert lines_of(board)[0].endswith("writing the report and the last files")
 
 
 def test_many_workers_are_shown_as_one_row_per_node() -> None:
