@@ -76,6 +76,4 @@ def example_fasta() -> str:
         if chance.random() < 0.5:
             read = read[::-1].translate(COMPLEMENT)
         made.append(f">read_{number}_{label} {accession}:{start + 1}\n{read}\n")
-    for number in range(1, 4):
-        made.append(f">noncoding_{number} stops in every frame\n{'TTAGTTAGTTAACTAACTAA' * 40}\n")
     return "".join([*made, f">unknown_bases\n{'N' * 600}\n", ">two_bases\nAC\n"])
