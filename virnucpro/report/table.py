@@ -19,7 +19,8 @@ HEADS = {
     "kind": "what the record is classified as; a region is the viral part of a record",
     "length": "in bases",
     "score": "from -1 (not viral) to 1 (viral)",
-    "fdr": "estimated share of errors among this record and all more certain ones",
+    "fdr": "estimated share of errors among this record and all more certain ones; it is large "
+    "beside a high score where many records that are not viral score as high, as short reads do",
     "tier": "high where the score is clear, at least two chunks were scored, and fdr is small",
     "chunks scored": "the pieces of the record that have a score",
     "share scored": "the part of the record with a score, from 0 to 1",
@@ -67,8 +68,7 @@ def table_section(content: Content) -> Iterator[str]:
             f'<p class="muted">This page has {counted(len(rows), "row")}: the most certain '
             f"viruses, regions, and some of the other records. It holds at most {MOST_ROWS:,}.</p>"
         )
-    name = escape(f"{stem}_rows.tsv")
-    yield _CONTROLS.format(name=name, fdr=_FDR if content.calibrated else "")
+    yield _CONTROLS.format(name=escape(f"{stem}_rows.tsv"), fdr=_FDR if content.calibrated else "")
     legend = (f"<b>{head}</b>: {HEADS[head]}" for head in _EXPLAINED)
     yield f'<p class="muted">{"; ".join(legend)}.</p>'
     yield '<div class="wide long" tabindex="0" role="region" aria-label="Table">'
