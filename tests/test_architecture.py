@@ -1,4 +1,4 @@
-"""The house rules that a machine can check: layers, cycles, unique names, light imports."""
+"""The rules that a machine can check: layers, cycles, unique names, light imports."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def list_models(as_json: bool) -> None:
 def fetch(names: tuple[str, ...], update: bool) -> None:
     """Fetch the models that predict needs.
 
-    A NAME is that of a model, or a model type, 300 or 500, for all models that it needs. A download
+    NAME is a model, or a model type, 300 or 500, for all models that it needs. A download
     that was interrupted is continued. Files that exist are compared with the checksum that was
     recorded when they were first fetched; a damaged file is replaced.
 

@@ -53,7 +53,7 @@ def predict(proteins: str, model: str, **options: Any) -> None:
 
     PROTEINS is FASTA or FASTQ, compressed or not; - is standard input. Every protein has a row
     in STEM_rcl.tsv, with its reactive center loop (RCL) or the reason why none was found. All
-    visible GPUs compute, or those of --gpus. The results do not depend on how many there are.
+    visible GPUs compute, or those named with --gpus. The results do not depend on their number.
 
     Examples:
       virnucpro rcl predict proteins.fa --output-dir results
@@ -376,8 +376,8 @@ def profile(table: Path, output: Path, force: bool) -> None:
     """Make a profile (HMM) from annotated serpins.
 
     TABLE is CSV with the columns id, Sequence, rcl_start and rcl_end. The serpins of 300 to 700
-    residues are aligned; the columns that most annotated RCLs begin and end in are those of the
-    RCL. The shipped model hmm was made in this way.
+    residues are aligned; the columns in which most annotated RCLs begin and end are the ends
+    of its RCL. The shipped model hmm was made in this way.
 
     Examples:
       virnucpro rcl profile serpins.csv --output my_serpins.hmm

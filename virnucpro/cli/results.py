@@ -28,10 +28,9 @@ FOLDERS = argument("folders", FOLDER, nargs=-1, required=True, metavar="DIR...")
 def call(folders: tuple[Path, ...], **options: Any) -> None:
     """Write the tables of finished runs with other thresholds.
 
-    In every finished run in DIR, which may be that of several inputs, it is decided again which
-    records are classified as viral. The scores stay as they are and nothing is computed: tables,
-    regions and sequences are written again in seconds. Without options, the thresholds are those of
-    predict.
+    For every finished run in DIR, it is decided again which records are classified as viral. DIR
+    may have the runs of several inputs. The scores stay as they are: tables, regions and sequences
+    are written again in seconds. Without options, the thresholds are the defaults of predict.
 
     Examples:
       virnucpro call results --min-score 0.6

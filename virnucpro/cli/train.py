@@ -289,10 +289,10 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
 def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
     """Train a small encoder and its classifier, on the CPU.
 
-    They are like those of model type lite. DATASET holds whole records (train prepare --content
-    records). Encoder and classifier are trained together on pieces drawn from them, of all chunk
-    lengths of DATASET. The validation part calibrates the scores. The same command continues an
-    interrupted training.
+    They are of the same kind as the model type lite. DATASET holds whole records (train prepare
+    --content records). Encoder and classifier are trained together on pieces drawn from them, of
+    all chunk lengths of DATASET. The validation part calibrates the scores. The same command
+    continues an interrupted training.
 
     Examples:
       virnucpro train prepare genomes.tsv -o data --content records -e 500,300,150

@@ -90,7 +90,7 @@ def warnings(content: Content) -> Iterator[str]:
             f"most are viruses, or their hosts are of an unknown kind."
         )
     if highest_rate > DOUBTFUL:
-        advice = " Take those of the tier high, or those with a small fdr."
+        advice = " Rely on the tier high, or on a small fdr."
         yield (
             f"About {percent(highest_rate)} of the {content.noun}s classified as viral are "
             f"probably not viruses.{advice if content.counts['sure'] else ''}"

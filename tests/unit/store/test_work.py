@@ -104,9 +104,9 @@ def test_force_keeps_the_latest_own_work(own: ExistingWork) -> None:
     for content in ("first", "second"):
         (own.place / "s_protein").mkdir(exist_ok=True)
         (own.place / "s_contigs.tsv").write_text(content)
-        admission = _check(own, force=True)
-        assert admission.decision == "start"
-        assert str(own.previous) in str(admission.notice)
+        found = _check(own, force=True)
+        assert found.decision == "start"
+        assert str(own.previous) in str(found.notice)
     assert [path.name for path in own.previous.parent.iterdir()] == [own.previous.name]
     assert (own.previous / "s_contigs.tsv").read_text() == "second"
     assert not (own.place / "s_contigs.tsv").exists()
