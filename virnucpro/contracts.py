@@ -148,7 +148,7 @@ ReportProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class SessionFigures:
+class Measurements:
     """What a session on a device has measured since it was opened."""
 
     peak_memory: int = 0  # the most bytes of device memory that it has held; 0 on a CPU
@@ -196,9 +196,9 @@ class Session:
         """
         return False
 
-    def figures(self) -> SessionFigures:
+    def figures(self) -> Measurements:
         """Return what it has measured so far; asked for after every task."""
-        return SessionFigures()
+        return Measurements()
 
 
 class Receipts(Protocol):

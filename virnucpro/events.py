@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from virnucpro.contracts import Device, FailedSequences, Json, SessionFigures, Task
+from virnucpro.contracts import Device, FailedSequences, Json, Measurements, Task
 
 
 class Event:
@@ -132,7 +132,7 @@ class WorkerReport(Event):
     busy: float
     idle: float
     tasks: int
-    figures: SessionFigures = field(default_factory=SessionFigures)
+    figures: Measurements = field(default_factory=Measurements)
 
 
 @dataclass(frozen=True)

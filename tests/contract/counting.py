@@ -27,10 +27,10 @@ from typing import ClassVar, Literal
 from virnucpro.contracts import (
     Device,
     FailedSequences,
+    Measurements,
     Receipts,
     ReportProgress,
     Session,
-    SessionFigures,
     Stage,
     Task,
     TaskFigures,
@@ -111,8 +111,8 @@ class CountingSession(Session):
         self._batch //= 2
         return True
 
-    def figures(self) -> SessionFigures:
-        return SessionFigures(1000 * self._batch)
+    def figures(self) -> Measurements:
+        return Measurements(1000 * self._batch)
 
     def check(self) -> None:
         if self._device.index == self._stage.wrong:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from virnucpro.contracts import Device, SessionFigures, Stage, Task, TaskResult
+from virnucpro.contracts import Device, Measurements, Stage, Task, TaskResult
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
 
 Work = Stage | Task
@@ -54,7 +54,7 @@ class WorkEnded:
     outcome: TaskResult | WorkFailure
     seconds: float
     halvings: int = 0
-    figures: SessionFigures = field(default_factory=SessionFigures)
+    figures: Measurements = field(default_factory=Measurements)
 
 
 PoolEvent = WorkerReady | Progressed | WorkEnded | WorkerDied

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import virnucpro.errors as errors
-from virnucpro.contracts import Device, FailedRow, SessionFigures, Stage, Task, TaskResult
+from virnucpro.contracts import Device, FailedRow, Measurements, Stage, Task, TaskResult
 from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
     Emit,
@@ -73,7 +73,7 @@ class WorkerState:
     silence: float = 0.0
     busy_seconds: float = 0.0
     finished_tasks: int = 0
-    figures: SessionFigures = field(default_factory=SessionFigures)
+    figures: Measurements = field(default_factory=Measurements)
 
     @property
     def title(self) -> str:

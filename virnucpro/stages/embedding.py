@@ -17,10 +17,10 @@ from virnucpro.contracts import (
     Encoder,
     FailedSequences,
     Json,
+    Measurements,
     Receipts,
     ReportProgress,
     Session,
-    SessionFigures,
     Stage,
     Task,
     TaskFigures,
@@ -279,10 +279,10 @@ class EmbeddingSession(Session):
         """Halve the batches; False where the last task already went one sequence at a time."""
         return self._encoder.shrink()
 
-    def figures(self) -> SessionFigures:
+    def figures(self) -> Measurements:
         """Return the most bytes of tensors (torch holds more), and the calls of blocks."""
         peak = torch.cuda.max_memory_allocated() if self._device.kind == "cuda" else 0
         if not isinstance(self._encoder, BatchedEncoder):
-            return SessionFigures(peak)
+            return Measurements(peak)
         calls = self._encoder.block_calls
-        return SessionFigures(peak, calls.compiled, calls.uncompiled)
+        return Measurements(peak, calls.compiled, calls.uncompiled)

@@ -17,7 +17,7 @@ from tests.unit.encoders.small import (
     sequences,
 )
 from virnucpro.compute.budget import Bounds, Budget, find_budget
-from virnucpro.contracts import Device, SessionFigures
+from virnucpro.contracts import Device, Measurements
 from virnucpro.encoders.registry import locate
 from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
 from virnucpro.layout import Layout
@@ -164,7 +164,7 @@ def test_measured_budgets_are_kept_one_a_kind_of_device(tmp_path):
     workers.show(_ready(2, LARGE, 32768))
     workers.show(_ready(2, LARGE, 64, "given"))
     assert read_state(run.layout).budgets == {small: 4096, large: 32768} == run.state.budgets
-    figures = SessionFigures(5 * GIB, 72, 36)
+    figures = Measurements(5 * GIB, 72, 36)
     workers.show(WorkerReport(2, LARGE, "protein_embeddings", 9.0, 1.0, 4, figures))
     workers.show(WorkerReady(3, GPU, "counting", 0.1))
     workers.show(WorkerReport(2, LARGE, "protein_embeddings", 9.0, 1.0, 4))
