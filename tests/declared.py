@@ -18,5 +18,5 @@ def line_of(table: ResultTable, **cells: object) -> str:
 
 def cells_of(table: ResultTable, path: Path) -> Iterator[dict[str, str]]:
     """Yield the rows of a file, with their cells by the names of the columns."""
-    for row in table.read(path, *table.names):
-        yield dict(zip(table.names, row, strict=True))
+    for row in table.read(path, *table.row._fields):
+        yield dict(zip(table.row._fields, row, strict=True))

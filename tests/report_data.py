@@ -68,7 +68,7 @@ def write_run(folder: Path, records: Sequence[Shown], stem: str = "s", **changes
             lines[table].append(line_of(table, **cells))
     folder.mkdir(parents=True, exist_ok=True)
     for table, texts in lines.items():
-        path = folder / table.place(stem)
+        path = folder / table.path.format(stem=stem)
         path.write_text("".join(texts), encoding="utf-8", newline="\n")
     calls = [record.call for record in records]
     document = {

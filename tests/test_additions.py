@@ -78,7 +78,7 @@ from virnucpro.tables import CONTIGS
 class ViralListStage(HostStage):
     """Writes the ids of the records classified as viral, one per line."""
 
-    name = "viral_list"
+    name, title = "viral_list", "Viral list"
     reads_intermediate = False
 
     def plan(self, receipts):

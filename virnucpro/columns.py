@@ -45,15 +45,6 @@ class ResultTable:
     row: type[NamedTuple]
     has_header: bool = True
 
-    def place(self, stem: str) -> str:
-        """Return the path of the table below the output directory for the run ``stem``."""
-        return self.path.format(stem=stem)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The names of the columns from left to right."""
-        return self.row._fields
-
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """The columns from left to right."""
@@ -68,7 +59,7 @@ class ResultTable:
     @cached_property
     def header(self) -> str:
         """The first line of the file, with its line feed; empty where there is none."""
-        return "\t".join(self.names) + "\n" if self.has_header else ""
+        return "\t".join(self.row._fields) + "\n" if self.has_header else ""
 
     def line(self, **values: object) -> str:
         """Format one row, with its line feed, from a value for each column.
@@ -90,7 +81,7 @@ class ResultTable:
             ValueError: a column of the table is not among ``names``.
         """
         formats = ("" if column.optional else column.format for column in self.columns)
-        places = (names.index(name) for name in self.names)
+        places = (names.index(name) for name in self.row._fields)
         cells = (f"{{{at}:{form}}}" for at, form in zip(places, formats, strict=True))
         return ("\t".join(cells) + "\n").format
 
@@ -104,18 +95,18 @@ class ResultTable:
             InputError: the first line is not the header of this table.
             OSError: the file cannot be read.
         """
-        places = [self.names.index(name) for name in names]
+        places = [self.row._fields.index(name) for name in names]
         # newline="\n" so that only a line feed ends a line: ids may hold any other character
         opened = gzip.open if path.suffix == ".gz" else open
         with opened(path, "rt", encoding="utf-8", newline="\n") as stream:
             if self.has_header and (header := next(stream, "")) != self.header:
                 raise InputError(
                     f"{path} begins with {header[:80]!r} instead of the columns "
-                    f"{', '.join(self.names)}; make the table again"
+                    f"{', '.join(self.row._fields)}; make the table again"
                 )
             for line in stream:
                 cells = line.rstrip("\n").split("\t")
-                yield cells if names == self.names else [cells[place] for place in places]
+                yield cells if names == self.row._fields else [cells[place] for place in places]
 
 
 def table_rows(

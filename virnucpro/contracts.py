@@ -239,20 +239,14 @@ class Stage(ABC):
     # task that cannot be computed ends the run.
     divisible: ClassVar[bool] = False
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Unique in a run; part of every fingerprint and of the names of receipts."""
-
-    @property
-    def title(self) -> str:
-        """The name for people."""
-        return self.name.replace("_", " ").capitalize()
-
-    @property
-    def file_pattern(self) -> Path | None:
-        """The output for split file ``{number}``, by which receipts are found; None without."""
-        return None
+    # Unique in a run; part of every fingerprint and of the names of receipts. The other one is for
+    # people.
+    name: str
+    title: str
+    # The features that it writes, a file for each split file; None without.
+    kind: Literal["nucleotide", "protein", "merged"] | None = None
+    # What the outputs take on the disk, where that may be more than it holds.
+    bytes_per_frame: int = 0
 
     @abstractmethod
     def plan(self, receipts: Receipts) -> list[Task]:
@@ -268,16 +262,11 @@ class Stage(ABC):
 
     def by_file(self) -> Stage | None:
         """Return the stage with a task per split file whose features exist, if it has one."""
-        return self if self.file_pattern is not None else None
+        return self if self.kind is not None else None
 
     def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> Stage:
         """Return the stage for so many sequences in all and the batch budgets that are known."""
         return self
-
-    @property
-    def bytes_per_frame(self) -> int:
-        """What the outputs take on the disk, where that may be more than it holds."""
-        return 0
 
     def take_over(self) -> Sequence[str]:
         """Write receipts of what version 1 of the program left; returns sentences for the user."""

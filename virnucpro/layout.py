@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -12,7 +12,8 @@ import virnucpro.tables as tables
 
 Molecule = Literal["nucleotide", "protein"]
 MOLECULES: tuple[Molecule, Molecule] = ("nucleotide", "protein")
-FEATURE_SUFFIX: dict[Molecule, str] = {"nucleotide": "DNABERT_S", "protein": "ESM"}
+FeatureKind = Literal[Molecule, "merged", "scores"]
+FEATURE_SUFFIX: dict[str, str] = {"nucleotide": "DNABERT_S", "protein": "ESM"}
 # The result files of a run beside its tables: STEM_virus.fna and so on. A file that a new stage
 # writes into the output directory is named here, so that it never replaces a file of the user, and
 # --force moves it aside with the others.
@@ -32,16 +33,11 @@ RESULT_SUFFIXES = (
     "failed_sequences.fa",
 )
 STDIN = "-"
-CHECKPOINTS = ".checkpoints"
+CHECKPOINTS = ".checkpoints"  # the folder beside results with states, locks and earlier results
 _COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
 _SEQUENCE_OF_VERSION_1 = (".fa", ".fasta", ".fna", ".fq", ".fastq")
 _LONGEST_PICTURE_NAME = 180  # bytes of a file name that are taken from an id
 _SEQUENCE = (*_SEQUENCE_OF_VERSION_1, ".fas", ".ffn", ".fsa")
-
-
-def checkpoint_folder(root: Path) -> Path:
-    """Return the folder beside results in ``root`` that keeps states, locks and earlier results."""
-    return root / CHECKPOINTS
 
 
 def state_folders(path: Path) -> Sequence[Path]:
@@ -62,7 +58,7 @@ def lock_file(root: Path, name: str) -> Path:
 
     A run has a lock of its own (``Layout.lock``).
     """
-    return checkpoint_folder(root) / f"{name}.lock"
+    return root / CHECKPOINTS / f"{name}.lock"
 
 
 def stem_of(source: str, *, version_1: bool = False) -> str:
@@ -99,8 +95,8 @@ class OutputFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.failed_table = root / tables.FAILURES.place("")
-        self.checkpoints = checkpoint_folder(root)
+        self.failed_table = root / tables.FAILURES.path
+        self.checkpoints = root / CHECKPOINTS
         self.runs = self.checkpoints / "runs"  # a folder for each run, with its STEM as name
         self.failed_lock = lock_file(root, self.failed_table.name)
         self.legacy_state = self.checkpoints / "pipeline_state.json"  # of version 1
@@ -111,7 +107,7 @@ class SamplesFolder(OutputFolder):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.summary_table = root / tables.SAMPLES.place("")
+        self.summary_table = root / tables.SAMPLES.path
         self.overview = root / "samples_overview.html"  # with links to the reports of all samples
         # Held by the command, and there since the first one with several inputs.
         self.lock = lock_file(root, self.summary_table.name)
@@ -134,14 +130,16 @@ class Layout(OutputFolder):
         # All open frames, and the folders of split files and features, by molecule.
         files = {"nucleotide": f"{stem}_nucleotide.fa", "protein": f"{stem}_protein.faa"}
         self.frames = {molecule: root / files[molecule] for molecule in MOLECULES}
-        self.folders = {molecule: root / f"{stem}_{molecule}" for molecule in MOLECULES}
+        self.folders: Mapping[str, Path] = {
+            molecule: root / f"{stem}_{molecule}" for molecule in MOLECULES
+        }
         self.merged_folder = root / f"{stem}_merged"  # merged features and predictions
-        self.predictions = root / tables.PREDICTIONS.place(stem)
-        self.consensus = root / tables.CONSENSUS.place(stem)
-        self.chunks_table = root / tables.CHUNKS.place(stem)
-        self.contigs_table = root / tables.CONTIGS.place(stem)
-        self.virus_table = root / tables.VIRUS.place(stem)
-        self.described_table = root / tables.DESCRIBED.place(stem)
+        self.predictions = root / tables.PREDICTIONS.path.format(stem=stem)
+        self.consensus = root / tables.CONSENSUS.path.format(stem=stem)
+        self.chunks_table = root / tables.CHUNKS.path.format(stem=stem)
+        self.contigs_table = root / tables.CONTIGS.path.format(stem=stem)
+        self.virus_table = root / tables.VIRUS.path.format(stem=stem)
+        self.described_table = root / tables.DESCRIBED.path.format(stem=stem)
         self._results = {suffix: root / f"{stem}_{suffix}" for suffix in RESULT_SUFFIXES}
         result = self._results
         # The records classified as viral, and the viral regions of others; the input decides which.
@@ -151,7 +149,7 @@ class Layout(OutputFolder):
         self.virus_mates_fasta = result["virus_1.fna"], result["virus_2.fna"]
         self.virus_reads = (self.virus_fastq, *self.virus_mates_fastq, *self.virus_mates_fasta)
         self.virus_genes = result["virus_genes.gff3"], result["virus_genes.faa"]
-        self.regions_table = root / tables.REGIONS.place(stem)
+        self.regions_table = root / tables.REGIONS.path.format(stem=stem)
         self.regions_bed = result["regions.bed"]
         self.regions_gff3 = result["regions.gff3"]
         self.run_json = result["run.json"]
@@ -170,9 +168,9 @@ class Layout(OutputFolder):
         self.run_state = self.state / "run.json"  # everything that decides the results
         self.stage_list = self.state / "stages.json"  # for ``status``
         self.log = self.state / "run.log"
-        self.records_table = root / tables.RECORDS.place(stem)
-        self.frames_table = root / tables.FRAMES.place(stem)
-        self.copies_table = root / tables.COPIES.place(stem)
+        self.records_table = root / tables.RECORDS.path.format(stem=stem)
+        self.frames_table = root / tables.FRAMES.path.format(stem=stem)
+        self.copies_table = root / tables.COPIES.path.format(stem=stem)
         # Receipts of stages with one task and of removed files: two files with the same content.
         self.receipt_files = self.state / "receipts.json", self.state / "receipts.copy.json"
 
@@ -180,17 +178,13 @@ class Layout(OutputFolder):
         """The ``number``-th (from 1) split file."""
         return self.folders[molecule] / f"output_{number}.fa"
 
-    def features(self, molecule: Molecule, number: int | str) -> Path:
-        """Embeddings of a split file; ``number`` may be a placeholder."""
-        return self.folders[molecule] / f"output_{number}_{FEATURE_SUFFIX[molecule]}.pt"
+    def features(self, kind: FeatureKind, number: int | str) -> Path:
+        """The embeddings of a split file, both side by side, or its scores in a run without them.
 
-    def merged(self, number: int | str) -> Path:
-        """Both embeddings of a split file side by side; ``number`` may be a placeholder."""
-        return self.merged_folder / f"output_{number}_merged.pt"
-
-    def scores(self, number: int) -> Path:
-        """Scores of a split file, in a run that does not keep features."""
-        return self.merged_folder / f"output_{number}_scores.pt"
+        ``number`` may be a placeholder.
+        """
+        folder = self.folders.get(kind, self.merged_folder)
+        return folder / f"output_{number}_{FEATURE_SUFFIX.get(kind, kind)}.pt"
 
     def has_scores(self) -> bool:
         """Return whether there is such a file; there is none after the end of a run."""
@@ -248,8 +242,8 @@ class ShardLayout(Layout):
         """Features, merged features and state that exist; never the split files themselves."""
         features = [
             path
-            for molecule, suffix in FEATURE_SUFFIX.items()
-            for path in sorted(self.folders[molecule].glob(f"output_*_{suffix}.*"))
+            for molecule, folder in self.folders.items()
+            for path in sorted(folder.glob(f"output_*_{FEATURE_SUFFIX[molecule]}.*"))
         ]
         return existing_paths(*features, self.merged_folder, self.run_json, self.state)
 

@@ -56,7 +56,7 @@ class Rows(Iterable[Row], Generic[Row]):
         optional = [column.optional for column in self.table.columns]
         line = 1  # the header
         try:
-            for cells in self.table.read(self.path, *self.table.names):
+            for cells in self.table.read(self.path, *self.table.row._fields):
                 line += 1
                 values = [
                     None if cell == MISSING and may_miss else cell
@@ -78,7 +78,7 @@ class Rows(Iterable[Row], Generic[Row]):
         import pandas
 
         types = {str: "string", int: "Int64", float: "float64", bool: "boolean"}
-        frame: pandas.DataFrame = pandas.DataFrame(list(self), columns=self.table.names)
+        frame: pandas.DataFrame = pandas.DataFrame(list(self), columns=self.table.row._fields)
         return frame.astype({column.name: types[column.type] for column in self.table.columns})
 
 
@@ -130,7 +130,7 @@ class RunResults:
 
     def _rows(self, table: ResultTable, *, empty: bool = False) -> Rows[Any]:
         self._check_complete()
-        return Rows(self.folder / table.place(self.stem), table, empty=empty)
+        return Rows(self.folder / table.path.format(stem=self.stem), table, empty=empty)
 
     def _check_complete(self) -> None:
         """Raise InputError if a command was stopped while it replaced the tables."""
@@ -187,7 +187,7 @@ class PredictionRun(RunResults):
 
     def undescribed(self) -> str:
         """Return a sentence if the table of ``describe`` lacks viral records, as after ``call``."""
-        if not (self.folder / tables.DESCRIBED.place(self.stem)).exists():
+        if not (self.folder / tables.DESCRIBED.path.format(stem=self.stem)).exists():
             return ""
         viral, known = ({row.record for row in rows} for rows in (self.virus(), self.described()))
         new = {*viral, *(row.region for row in self.regions() if row.record not in viral)} - known

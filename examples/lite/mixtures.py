@@ -48,7 +48,7 @@ def read_scores(record: Path, labels: Path) -> tuple[Scores, ContigModel | None]
         for name, label, group in table[["label", "group"]].itertuples()
     }
     names = ("record", "status", "max_score_0", "max_score_1")
-    rows = CHUNKS.read(run.folder / CHUNKS.place(run.stem), *names)
+    rows = CHUNKS.read(run.folder / CHUNKS.path.format(stem=run.stem), *names)
     scores = []
     for name, own in groupby(rows, key=itemgetter(0)):
         pairs = [

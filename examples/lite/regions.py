@@ -184,7 +184,7 @@ def predict(path: Path, options: Sequence[str]) -> dict[str, list[Chunk]]:
         sys.exit(ended.returncode)  # predict has said why
     found: dict[str, list[Chunk]] = defaultdict(list)
     for record, name, start, end, status, frames, others, virus in CHUNKS.read(
-        folder / f"{path.stem}_chunks.tsv", *CHUNKS.names
+        folder / f"{path.stem}_chunks.tsv", *CHUNKS.row._fields
     ):
         chunk = Chunk(name, int(start) - 1, int(end), status, int(frames), others, virus)
         found[record].append(chunk)

@@ -99,8 +99,9 @@ def test_the_table_joins_what_both_say(call: Callable, home: Path) -> None:
     before = report.read_text()
     assert call(*words_of(home)).code == 0
     described = home / "a b" / "s;t_virus_described.tsv"
-    rows = [row[: len(VIRUS.names)] for row in DESCRIBED.read(described, *DESCRIBED.names)]
-    assert rows[:2] == list(VIRUS.read(table, *VIRUS.names))
+    columns = VIRUS.row._fields
+    rows = list(DESCRIBED.read(described, *columns))
+    assert rows[:2] == list(VIRUS.read(table, *columns))
     assert column(home, "record")[2:] == ["host|region_501_1000"]
     assert column(home, "taxonomy") == [LINEAGE, LINEAGE, "Unclassified"]
     assert column(home, "taxonomy_agreement") == ["0.8333", "0.8333", "NA"]
@@ -114,7 +115,7 @@ def test_the_table_joins_what_both_say(call: Callable, home: Path) -> None:
     described.unlink()
     assert (call("report", home / "a b").code, report.read_text()) == (0, before)
     described.write_bytes(content)
-    whole, score = table.read_text(), rows[0][VIRUS.names.index("score")]
+    whole, score = table.read_text(), rows[0][columns.index("score")]
     # A second command runs nothing, but where a score is another one.
     for new, calls, more in ((score, 2, ()), ("0.1", 4, ()), (score, 6, ()), (score, 8, ["-f"])):
         table.write_text(whole.replace(score, new, 1))

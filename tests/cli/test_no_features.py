@@ -234,7 +234,7 @@ def test_of_a_damaged_file_only_that_is_done_again(
     _stopped_in(request, "nucleotide_embeddings", 2)
     layout = request.layout
     files = len(list(layout.folders["protein"].glob("output_*.fa")))
-    scores = layout.scores(2)
+    scores = layout.features("scores", 2)
     paths: dict[str, tuple[Path, ...]] = {
         "scores": (scores,),
         "receipt": (scores.with_name(f"{scores.name}.done"),),

@@ -102,7 +102,8 @@ def test_a_pair_has_one_call_from_the_chunks_of_both_mates(finished: tuple[Path,
     assert f"s_R1.fq and s_R2.fq.gz: {PAIRS_IN_ALL} pairs" in report
     assert 'href="./s_R1_virus_2.fastq.gz"' in report
     table = out / ".checkpoints/runs/s_R1/state/records.tsv"
-    assert list(PAIRS.read(table, *PAIRS.names))[:2] == [["p0", "78", "78"], ["p1", "60", "60"]]
+    pairs = list(PAIRS.read(table, *PAIRS.row._fields))
+    assert pairs[:2] == [["p0", "78", "78"], ["p1", "60", "60"]]
 
 
 def test_both_mates_come_out_also_where_only_the_second_is_viral(

@@ -19,13 +19,7 @@ from virnucpro.events import Emit, Event, StageStarted
 from virnucpro.layout import SamplesFolder
 from virnucpro.run import samples as samples_module
 from virnucpro.run.request import PredictionRequest
-from virnucpro.run.sample_list import (
-    Sample,
-    mates_among,
-    named_files,
-    read_sample_list,
-    samples_of,
-)
+from virnucpro.run.sample_list import Sample, mates_among, named_files, read_sample_list, samples_of
 from virnucpro.run.samples import predict_samples
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EmbeddingStage
@@ -61,7 +55,7 @@ def _predict(*arguments: object) -> int:
 
 
 def _rows(root: Path) -> dict[str, dict[str, str]]:
-    names = SAMPLES.names
+    names = SAMPLES.row._fields
     rows = SAMPLES.read(root / "samples_summary.tsv", *names)
     return {row[0]: dict(zip(names, row, strict=True)) for row in rows}
 

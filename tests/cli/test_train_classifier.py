@@ -83,7 +83,8 @@ def test_the_card_says_what_is_so(train, dataset, tmp_path):
     classifier = inspect_classifier(output).model
     layout = dataset.layout("test")
     features = [
-        load_features(layout.merged(n + 1), "merged").data for n in range(dataset.shards("test"))
+        load_features(layout.features("merged", n + 1), "merged").data
+        for n in range(dataset.shards("test"))
     ]
     called = classifier.scores(torch.cat(features)).argmax(1).tolist()
     labels = [int(row.label == "virus") for row in dataset.frames("test")]

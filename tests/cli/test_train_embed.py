@@ -28,7 +28,8 @@ def test_features_of_every_frame(call, dataset):
         layout = dataset.layout(part)
         names = [row.frame for row in dataset.frames(part)]
         merged = [
-            load_features(layout.merged(n + 1), "merged") for n in range(dataset.shards(part))
+            load_features(layout.features("merged", n), "merged")
+            for n in range(1, dataset.shards(part) + 1)
         ]
         assert [name for features in merged for name in features.ids] == names
         sequences = [s for _, s in read_fasta(layout.split("protein", 1))]
@@ -46,7 +47,7 @@ def test_features_of_every_frame(call, dataset):
 def test_status(call, dataset):
     assert call("train", "embed", dataset.root, *TOY).code == 0
     assert "train: finished" in call("status", dataset.root).out
-    dataset.layout("train").merged(1).unlink()
+    dataset.layout("train").features("merged", 1).unlink()
     out = call("status", dataset.root).out
     assert "train: interrupted" in out
     assert "train embed would do: Merging; nothing to embed" in out
@@ -57,11 +58,12 @@ def test_other_models_are_refused(call, dataset, reference):
     assert call("train", "embed", dataset.root, *TOY).code == 0
     other = ("--protein-model", reference / "models" / "esm2_t3_tiny_UR50D.pt")
     assert call("train", "embed", dataset.root, *TOY, *other).code == 3
-    assert load_features(dataset.layout("train").merged(1), "merged").data.shape[1] == 32
+    merged = dataset.layout("train").features("merged", 1)
+    assert load_features(merged, "merged").data.shape[1] == 32
     forced = call("train", "embed", dataset.root, *TOY, *other, "--force")
     assert forced.code == 0, forced.err
     assert "moved" in forced.err or "is now in" in forced.err
-    assert load_features(dataset.layout("train").merged(1), "merged").data.shape[1] == 16 + 64
+    assert load_features(merged, "merged").data.shape[1] == 16 + 64
     assert (dataset.layout("train").previous / "output_1_ESM.pt").is_file()
     assert dataset.layout("train").split("protein", 1).is_file()  # shards are nobody's to move
 

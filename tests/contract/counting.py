@@ -63,7 +63,7 @@ class Counting(Stage):
     batch: int = 8
     disk: Disk = field(default_factory=Disk)
 
-    name: ClassVar[str] = "counting"
+    name, title = "counting", "Counting"
     version = 1
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
     divisible = True

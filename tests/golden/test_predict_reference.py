@@ -19,7 +19,8 @@ from tests.golden.comparison import (
     read_table,
 )
 from virnucpro.io.fasta import read_fasta
-from virnucpro.store.features import Kind, load_features
+from virnucpro.layout import FeatureKind as Kind
+from virnucpro.store.features import load_features
 
 RESULTS = (
     "sample_merged/prediction_results.txt",

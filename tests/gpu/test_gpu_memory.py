@@ -126,7 +126,8 @@ def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tm
     exact = models.open("esm2", size, "cpu", "fp32").encode(proteins, quiet)
     source = locate(str(models.path("esm2", size)), "protein")
     layout = Layout(tmp_path, "x", 500)
-    stage = Tight(layout, Disk(), "protein", source, "fp32", 1024, 32768, spare=128 * MIB)
+    place = ("protein_embeddings", "", layout, Disk())
+    stage = Tight(*place, "protein", source, "fp32", 1024, 32768, spare=128 * MIB)
     where = visible_gpus()[0] if device == "cuda" else Device("cpu")
     events: list[Event] = []
     pool = Executor(ProcessPool([where], tokenizer_threads=1), host_threads=1)

@@ -106,5 +106,6 @@ def test_an_unscored_record_has_a_reason(statuses: list[str], status: str) -> No
     verdict = call_record(100, [_unscored(s) for s in statuses])
     assert (verdict.call, verdict.status) == ("unscored", status)
     assert verdict.chunks == len(statuses)
-    cells = dict(zip(CONTIGS.names, line_of(CONTIGS, **verdict._asdict()).split("\t"), strict=True))
+    values = line_of(CONTIGS, **verdict._asdict()).split("\t")
+    cells = dict(zip(CONTIGS.row._fields, values, strict=True))
     assert (cells["virus_score"], cells["tier"]) == ("NA", "NA")

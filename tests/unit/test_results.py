@@ -33,7 +33,7 @@ def write_run(folder: Path, stem: str, ids: list[str] = IDS, **changes: object) 
     gaps = {column.name: None for column in CONTIGS.columns if column.optional}
     lines = [line_of(CONTIGS, record=ids[0], call="virus", **gaps)]
     lines += [line_of(CONTIGS, record=name, call="virus") for name in ids[1:]]
-    path = folder / CONTIGS.place(stem)
+    path = folder / CONTIGS.path.format(stem=stem)
     path.write_text(CONTIGS.header + "".join(lines), encoding="utf-8", newline="\n")
 
 
@@ -52,7 +52,7 @@ def test_rows_are_typed_and_come_one_after_the_other(tmp_path: Path) -> None:
 def test_a_data_frame_has_every_row_as_it_is_in_the_table(tmp_path: Path) -> None:
     write_run(tmp_path, "s")
     frame = virnucpro.open_run(tmp_path).contigs().to_pandas()
-    assert list(frame.columns) == list(CONTIGS.names)
+    assert list(frame.columns) == list(CONTIGS.row._fields)
     assert list(frame["record"]) == IDS
     assert frame["length"].sum() == 5 * len(IDS)
     assert list(frame["tier"].isna()) == [True] + [False] * (len(IDS) - 1)
@@ -97,14 +97,14 @@ def test_a_missing_table_and_a_changed_record_are_named(tmp_path: Path) -> None:
 def test_a_compressed_table_is_read(tmp_path: Path) -> None:
     (tmp_path / "p_rcl_run.json").write_text(json.dumps({"statuses": {"found": 1}}))
     line = RCL_RESIDUES.line(accession="P", position=1, residue="G", probability=0.5)
-    with gzip.open(tmp_path / RCL_RESIDUES.place("p"), "wt") as file:
+    with gzip.open(tmp_path / RCL_RESIDUES.path.format(stem="p"), "wt") as file:
         file.write(RCL_RESIDUES.header + line)
     run = virnucpro.open_rcl_run(tmp_path)
     assert list(run.residues()) == [RclResidueRow("P", 1, "G", 0.5)]
-    with gzip.open(tmp_path / RCL_RESIDUES.place("p"), "rb") as file:
+    with gzip.open(tmp_path / RCL_RESIDUES.path.format(stem="p"), "rb") as file:
         whole = file.read()
     cut = gzip.compress(whole)[:-9]
-    (tmp_path / RCL_RESIDUES.place("p")).write_bytes(cut)
+    (tmp_path / RCL_RESIDUES.path.format(stem="p")).write_bytes(cut)
     with pytest.raises(InputError, match="changed or cut off"):
         list(run.residues())
 

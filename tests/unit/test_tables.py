@@ -54,7 +54,7 @@ def test_columns_are_read_by_name(tmp_path: Path) -> None:
     # a line separator of Unicode is part of a name
     path.write_text(TABLE.header + "a\u2028b\t1\tNA\nc\t2\t0.50\n", encoding="utf-8")
     assert list(TABLE.read(path, "share", "name")) == [["NA", "a\u2028b"], ["0.50", "c"]]
-    assert list(TABLE.read(path, *TABLE.names))[1] == ["c", "2", "0.50"]
+    assert list(TABLE.read(path, *TABLE.row._fields))[1] == ["c", "2", "0.50"]
     with pytest.raises(ValueError, match="not in tuple"):
         list(TABLE.read(path, "part"))
 
@@ -75,10 +75,10 @@ def test_a_table_without_a_header_is_read_from_its_first_line(tmp_path: Path) ->
 def test_the_documentation_has_every_column_with_a_right_example() -> None:
     text = (ROOT / "docs/files.md").read_text(encoding="utf-8")
     for table in (table for table in ALL_TABLES if not table.path.startswith(".checkpoints")):
-        place = table.place("PART" if table.path == "{stem}_frames.tsv" else "STEM")
+        place = table.path.format(stem="PART" if table.path == "{stem}_frames.tsv" else "STEM")
         part = text[text.index(f"<!-- columns of {place} -->") :].split("<!-- end -->")[0]
         rows = re.findall(r"^\| `(\w+)` \| (?:`(.*?)`)? \| .*\. \|$", part, re.MULTILINE)
-        assert [name for name, _ in rows] == list(table.names), place
+        assert [name for name, _ in rows] == list(table.row._fields), place
         check_cells(table, [example for _, example in rows])
 
 
@@ -107,13 +107,13 @@ def test_the_files_of_a_run_are_as_declared(tmp_path: Path) -> None:
     run_prediction(request, lambda _: None)
     root = request.layout.root
     for table in RUN_TABLES:
-        path = root / table.place("in")
+        path = root / table.path.format(stem="in")
         assert path.exists() == (table is not FAILURES), path
         if table is FAILURES:
             continue
         lines = path.read_text(encoding="utf-8").splitlines()
         if table.has_header:
-            assert lines.pop(0).split("\t") == list(table.names)
+            assert lines.pop(0).split("\t") == list(table.row._fields)
         assert lines or table is REGIONS  # whose rows tests/unit/stages/test_region_files.py checks
         for line in lines:
             check_cells(table, line.split("\t"))

@@ -7,8 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import click
+
 import virnucpro.cli.shared as shared
-from virnucpro.cli.shared import FOLDER, argument, command
+from virnucpro.cli.shared import FOLDER, command
 from virnucpro.formatting import aligned
 from virnucpro.tables import CONTIGS
 
@@ -23,7 +25,7 @@ ROWS = 12  # of the table that are printed
 
 
 @command(
-    argument("folder", FOLDER, metavar="[DIR]", default=Path("virnucpro_demo")),
+    click.Argument(["folder"], type=FOLDER, metavar="[DIR]", default=Path("virnucpro_demo")),
     common="device gpus threads no_progress",
 )
 def demo(folder: Path, **options: Any) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.cli.shared import argument, command, option
+from virnucpro.cli.shared import command, option
 from virnucpro.errors import UsageError
 from virnucpro.formatting import aligned, byte_size
 from virnucpro.models.catalogue import KNOWN, SETS, HubModel, model_named, models_for
@@ -54,7 +54,7 @@ def list_models(as_json: bool) -> None:
 
 
 @command(
-    argument("names", nargs=-1, required=True, metavar="NAME..."),
+    click.Argument(["names"], nargs=-1, required=True, metavar="NAME..."),
     option("--update", bool, "Fetch the newest version and record its checksum."),
 )
 def fetch(names: tuple[str, ...], update: bool) -> None:
@@ -76,7 +76,7 @@ def fetch(names: tuple[str, ...], update: bool) -> None:
         click.echo(f"{model.name}: {outcome}, and its checksum is right: {path}")
 
 
-@command(argument("name"))
+@command(click.Argument(["name"]))
 def path(name: str) -> None:
     """Print where a model is on this machine.
 
@@ -91,7 +91,7 @@ def path(name: str) -> None:
 
 
 @command(
-    argument("names", nargs=-1, metavar="[NAME...]"),
+    click.Argument(["names"], nargs=-1, metavar="[NAME...]"),
     option("--renew", bool, "Record the present files as the right version."),
 )
 def verify(names: tuple[str, ...], renew: bool) -> None:

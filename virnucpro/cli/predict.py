@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import click
+
 import virnucpro.cli.shared as shared
-from virnucpro.cli.shared import FILE, FOLDER, INPUT, argument, command, option
+from virnucpro.cli.shared import FILE, FOLDER, INPUT, command, option
 from virnucpro.cli.summary import outcome_text, samples_text
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
 from virnucpro.formatting import counted
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @command(
-    argument("sources", INPUT, nargs=-1, metavar="[INPUT]..."),
+    click.Argument(["sources"], type=INPUT, nargs=-1, metavar="[INPUT]..."),
     option("--input FILE named_source", INPUT, "FASTA or FASTQ file; - is standard input."),
     option("--input2 FILE mates", INPUT, "Second mates of paired reads; each pair gets one call."),
     option("--interleaved", bool, "INPUT has both mates of paired reads, one after the other."),

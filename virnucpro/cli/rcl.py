@@ -10,7 +10,7 @@ import click
 import msgspec
 
 import virnucpro.cli.shared as shared
-from virnucpro.cli.shared import FILE, FOLDER, argument, command, option
+from virnucpro.cli.shared import FILE, FOLDER, command, option
 from virnucpro.cli.train import TRAINING_DEVICES, training_machine
 from virnucpro.errors import EXIT_OK, InputError, UsageError
 from virnucpro.formatting import counted, printable
@@ -34,7 +34,7 @@ SHORTEST = option("--min-rcl-length", Count, "Residues of the shortest RCL.", de
 
 
 @command(
-    argument("proteins", metavar="PROTEINS"),
+    click.Argument(["proteins"], metavar="PROTEINS"),
     option("-o --output-dir", FOLDER, "Folder of the results.  [default: STEM_rcl]"),
     option("-m --model MODEL", str, "Shipped model, model file or training.", default="hmm"),
     ESM_OPTION,
@@ -83,8 +83,8 @@ def predict(proteins: str, model: str, **options: Any) -> None:
 
 
 @command(
-    argument("results", FOLDER, metavar="RESULTS"),
-    argument("ids", nargs=-1, metavar="[ID]..."),
+    click.Argument(["results"], type=FOLDER, metavar="RESULTS"),
+    click.Argument(["ids"], nargs=-1, metavar="[ID]..."),
     option("-o --output-dir", FOLDER, "Folder of the pictures.  [default: STEM_plots]"),
     option("--format suffix", ("png", "svg", "pdf"), "Format.", default="png"),
     option("--most", Count, "Draw at most so many proteins.", default=100),
@@ -348,7 +348,7 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
     )
 
 
-@command(argument("tables", FILE, nargs=-1, required=True, metavar="TABLE..."))
+@command(click.Argument(["tables"], type=FILE, nargs=-1, required=True, metavar="TABLE..."))
 def validate(tables: tuple[Path, ...]) -> int:
     """Check tables of annotated proteins.
 
@@ -368,7 +368,7 @@ def validate(tables: tuple[Path, ...]) -> int:
 
 
 @command(
-    argument("table", FILE, metavar="TABLE"),
+    click.Argument(["table"], type=FILE, metavar="TABLE"),
     option("--output", FILE, "File of the profile, with the suffix .hmm.", required=True),
     common="force",
 )

@@ -8,15 +8,17 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import click
+
 import virnucpro.cli.shared as shared
-from virnucpro.cli.shared import FILE, FOLDER, argument, command, option
+from virnucpro.cli.shared import FILE, FOLDER, command, option
 from virnucpro.cli.summary import call_lines
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
 from virnucpro.formatting import counted, printable
 from virnucpro.layout import SamplesFolder
 from virnucpro.settings import Share
 
-FOLDERS = argument("folders", FOLDER, nargs=-1, required=True, metavar="DIR...")
+FOLDERS = click.Argument(["folders"], type=FOLDER, nargs=-1, required=True, metavar="DIR...")
 
 
 @command(
@@ -101,7 +103,7 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
 
 
 @command(
-    argument("folder", FOLDER, metavar="DIR"),
+    click.Argument(["folder"], type=FOLDER, metavar="DIR"),
     option("--record ID", str, "The record to draw.", required=True),
     option("--stem STEM", str, "The run, where DIR holds several."),
     option("-o --output", FILE, "The picture, .png or .svg.  [default: STEM_plots/ID.png]"),
@@ -131,7 +133,7 @@ def plot(folder: Path, record: str, output: Path | None, **options: Any) -> None
 
 
 @command(
-    argument("folder", FOLDER, metavar="DIR"),
+    click.Argument(["folder"], type=FOLDER, metavar="DIR"),
     option("--stem STEM", str, "The run, where DIR holds several."),
     option("--genomad-db genomad", FOLDER, "Database of geNomad, which gives the taxonomy."),
     option("--checkv-db checkv", FOLDER, "Database of CheckV, which gives the completeness."),
@@ -179,7 +181,7 @@ def describe(folder: Path, **options: Any) -> int:
 
 
 @command(
-    argument("predictions", FILE, metavar="PREDICTIONS"),
+    click.Argument(["predictions"], type=FILE, metavar="PREDICTIONS"),
     option("--labels", FILE, "Table of what the records are.", required=True),
     option("-o --output-dir", FOLDER, "Folder of the results.  [default: beside the predictions]"),
     option("--level", ("frame", "chunk", "contig"), "Unit that is measured.  [default: chunk]"),

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
@@ -53,21 +54,22 @@ class NamedPath(click.Path):
         return super().convert(value, param, ctx)
 
 
+@dataclass
 class NumberType(click.ParamType[Any]):
-    """The values that an annotation accepts; help texts show them as N or X, without its limits."""
+    """The values that an annotation accepts."""
 
-    def __init__(self, declared: Any) -> None:
-        self.declared, self.kind = declared, get_args(declared)[0]
-        self.name = "n" if self.kind is int else "x"
+    declared: Any
+    name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
+        kind, limits = get_args(self.declared)
         try:
-            return msgspec.convert(self.kind(value), self.declared)
+            return msgspec.convert(kind(value), self.declared)
         except ValueError:
-            accepted = "whole number" if self.kind is int else "number"
+            accepted = "whole number" if kind is int else "number"
             for words, name in (("of at least", "ge"), ("above", "gt"), ("and at most", "le")):
-                limit = getattr(get_args(self.declared)[1], name)
+                limit = getattr(limits, name)
                 accepted += f" {words} {limit:,}" if limit not in (None, MOST) else ""
             self.fail(f"{value!r} is not accepted: give a {accepted}", param, ctx)
 
@@ -110,14 +112,10 @@ def option(words: str, kind: Any, text: str, **more: Any) -> click.Option:
         more["is_flag"] = True
     elif get_origin(kind) is Annotated:
         more["type"] = NumberType(kind)
+        more.setdefault("metavar", "N" if get_args(kind)[0] is int else "X")
     else:
         more["type"] = click.Choice(kind) if isinstance(kind, tuple) else kind
     return click.Option(names, help=text, **more)
-
-
-def argument(name: str, kind: Any = str, **more: Any) -> click.Argument:
-    """Return an argument of a command; ``more`` are those of ``click.Argument``."""
-    return click.Argument([name], type=kind, **more)
 
 
 def _setting_option(name: str) -> click.Option:
@@ -195,20 +193,15 @@ def shown_path(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def _shared_values() -> dict[str, Any]:
-    values: dict[str, Any] = click.get_current_context().ensure_object(dict)
-    return values
-
-
 def say(text: str) -> None:
     """Print a line on standard error, unless only warnings are to be shown."""
-    if not _shared_values().get("quiet"):
+    if not click.get_current_context().obj.get("quiet"):
         click.echo(printable(text), err=True)
 
 
 def tell(*lines: str) -> None:
     """Print the lines of a result on standard output, unless only warnings are to be shown."""
-    if _shared_values().get("quiet"):
+    if click.get_current_context().obj.get("quiet"):
         return
     try:
         click.echo("\n".join(lines))
@@ -218,7 +211,8 @@ def tell(*lines: str) -> None:
 
 def configuration_file() -> Path | None:
     """Return the file that ``--config`` names."""
-    return _shared_values().get("config")
+    path: Path | None = click.get_current_context().obj.get("config")
+    return path
 
 
 def configuration(
@@ -233,7 +227,7 @@ def configuration(
         ConfigError: the configuration file is missing or wrong (exit 64).
         UsageError: a value is out of its range (exit 64).
     """
-    shared = _shared_values()
+    shared: dict[str, Any] = click.get_current_context().obj
     path = shared.get("config") if read_file else None
     values = {name: value for name, value in (options or {}).items() if value is not None}
     if shared.get("log_file"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from virnucpro.cli.shared import FOLDER, argument, command
+from virnucpro.cli.shared import FOLDER, command
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.formatting import counted, part_of, printable
@@ -20,7 +20,7 @@ from virnucpro.store.lock import LockOwner
 SHOWN = 3  # failures that are named
 
 
-@command(argument("output_dir", FOLDER, metavar="OUTPUT_DIR"), common="json")
+@command(click.Argument(["output_dir"], type=FOLDER, metavar="OUTPUT_DIR"), common="json")
 def status(output_dir: Path, as_json: bool) -> None:
     """Show how far the runs in an output directory are.
 

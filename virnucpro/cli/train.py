@@ -12,7 +12,7 @@ import click
 from msgspec import Meta
 
 import virnucpro.cli.shared as shared
-from virnucpro.cli.shared import FILE, FOLDER, ListType, NumberType, argument, command, option
+from virnucpro.cli.shared import FILE, FOLDER, ListType, NumberType, command, option
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, OutputError, UsageError
 from virnucpro.formatting import counted
 from virnucpro.settings import MOST, Bases, Count, MachineSettings, Share
@@ -22,7 +22,7 @@ Batch = Annotated[int, Meta(ge=2, le=MOST)]
 WORDS = ListType(click.STRING)
 LENGTHS = ListType(NumberType(Bases))
 REFSEQ = "https://ftp.ncbi.nlm.nih.gov/refseq/release"
-DATASET = argument("dataset", FOLDER, metavar="DATASET")
+DATASET = click.Argument(["dataset"], type=FOLDER, metavar="DATASET")
 ALREADY = "Nothing to do: it was already trained with these data and settings."
 TRAINING_DEVICES = (
     option("--multi-gpu", bool, "Train on every visible GPU instead of one.", default=None),
@@ -123,7 +123,7 @@ def download(
 
 
 @command(
-    argument("table", FILE, metavar="TABLE"),
+    click.Argument(["table"], type=FILE, metavar="TABLE"),
     option("-o --output-dir DATASET", FOLDER, "Folder of the data set.", required=True),
     option("--genomes", FOLDER, "Where the paths in TABLE start.  [default: the folder of TABLE]"),
     option("--content", ("frames", "records"), "Open frames, or whole records.", default="frames"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.cli.shared import FILE, FOLDER, argument, command, option
+from virnucpro.cli.shared import FILE, FOLDER, command, option
 from virnucpro.contracts import Json
 from virnucpro.errors import UsageError
 from virnucpro.formatting import counted, memory_size
@@ -58,7 +58,7 @@ def list_devices(as_json: bool) -> None:
 
 
 @command(
-    argument("source", FILE, metavar="INPUT"),
+    click.Argument(["source"], type=FILE, metavar="INPUT"),
     option("--input2 mates", FILE, "File of the second mates of pairs."),
     option("--interleaved", bool, "INPUT has both mates of pairs, one after the other."),
     common="model_type classifier chunk_length",
@@ -114,7 +114,7 @@ def generate_config(output: Path | None, force: bool) -> None:
 
 
 @command(
-    argument("folders", FOLDER, nargs=-1, required=True, metavar="DIR..."),
+    click.Argument(["folders"], type=FOLDER, nargs=-1, required=True, metavar="DIR..."),
     option("-o --output-dir", FOLDER, "Folder of the files to write.", required=True),
 )
 def multiqc(folders: tuple[Path, ...], output_dir: Path) -> None:

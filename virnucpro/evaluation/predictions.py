@@ -12,7 +12,6 @@ import numpy as np
 from virnucpro.columns import MISSING
 from virnucpro.errors import InputError, UsageError
 from virnucpro.layout import Layout
-from virnucpro.tables import CHUNKS
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -110,7 +109,7 @@ def find_predictions(path: Path, level: Level | None) -> Predictions:
 
 def _only_run(folder: Path) -> str:
     stems = {path.name.removesuffix("_merged") for path in folder.glob("*_merged") if path.is_dir()}
-    stems |= {path.name.removesuffix(CHUNKS.place("")) for path in folder.glob(CHUNKS.place("*"))}
+    stems |= {path.name.removesuffix("_chunks.tsv") for path in folder.glob("*_chunks.tsv")}
     if len(stems) != 1:
         found = f"several runs ({', '.join(sorted(stems)[:5])})" if stems else "no finished run"
         raise UsageError(f"{folder} holds {found}: name another folder, or one of its tables")

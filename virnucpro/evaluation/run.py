@@ -16,7 +16,7 @@ from virnucpro.evaluation.plots import PLOTS, draw_plots
 from virnucpro.evaluation.predictions import Level, find_predictions
 from virnucpro.evaluation.report import as_json, as_markdown, as_terminal, as_tsv
 from virnucpro.formatting import counted
-from virnucpro.layout import checkpoint_folder, existing_paths, lock_file
+from virnucpro.layout import CHECKPOINTS, existing_paths, lock_file
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
@@ -118,7 +118,7 @@ def evaluation_folder(
     with locked(lock_file(folder, report.name), "this evaluation"):
         disk.sweep(folder, files)
         there = existing_paths(*(folder / name for name in files))
-        place = (folder, checkpoint_folder(folder) / previous)
+        place = (folder, folder / CHECKPOINTS / previous)
         try:
             earlier = WorkIdentity(label, dict(settings_of(parse_json(report.read_bytes()))))
             existing = ExistingWork(*place, own_files=there, identity=earlier)

@@ -58,7 +58,7 @@ class BlockLayout(Layout):
 class ReadingStage(HostStage):
     """Writes the proteins as FASTA files, in blocks; ``params`` and ``source`` decide them."""
 
-    name: ClassVar[str] = "reading_proteins"
+    name, title = "reading_proteins", "Reading proteins"
     intermediate: ClassVar[bool] = True
 
     layout: BlockLayout

@@ -47,7 +47,7 @@ class ResidueStage(BlockStage):
     budget: int | None  # tokens per batch; None measures
     kept: Mapping[str, int]  # budgets that an earlier start found
 
-    name = "residue_features"
+    name, title = "residue_features", "Residue features"
     suffix = "safetensors"
 
     def open(self, device: Device) -> ResidueSession:

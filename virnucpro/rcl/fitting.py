@@ -14,7 +14,7 @@ from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice, StepProgress
 from virnucpro.executors.signals import Interruption
-from virnucpro.layout import checkpoint_folder, lock_file
+from virnucpro.layout import CHECKPOINTS, lock_file
 from virnucpro.rcl.features import ProteinFeatures, StoredFeatures
 from virnucpro.rcl.models import RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
@@ -93,7 +93,7 @@ def fit_rcl(
 
 def savepoint_file(folder: Path) -> Path:
     """Return the file of a training from which it goes on; there is none after its end."""
-    return checkpoint_folder(folder) / "training.pt"
+    return folder / CHECKPOINTS / "training.pt"
 
 
 def run_folder(

@@ -113,9 +113,9 @@ class RclRequest:
             "positions": f"{named}_RCL_predictions_{threshold}.tsv",
             "sequences": f"{named}_with_RCL_{threshold}.fasta",
             "loops": f"{named}_RCL_only_{threshold}.fasta",
-            "regions": RCL_REGIONS.place(self.stem),
+            "regions": RCL_REGIONS.path.format(stem=self.stem),
             "gff": f"{self.stem}_rcl.gff3",
-            "residues": RCL_RESIDUES.place(self.stem),
+            "residues": RCL_RESIDUES.path.format(stem=self.stem),
         }
         wanted = {kind: name for kind, name in names.items() if getattr(self, kind, True)}
         return BlockLayout(self.root, f"{self.stem}_rcl", wanted, kept=False)
@@ -131,8 +131,7 @@ class FindingStage(BlockStage):
     finder: RclFinder
     kinds: Sequence[str]
 
-    name = "finding_RCLs"
-    title = "Finding RCLs"
+    name, title = "finding_RCLs", "Finding RCLs"
     suffix = "msgpack"
     intermediate: ClassVar[bool] = True
 
@@ -166,7 +165,7 @@ class FindingStage(BlockStage):
         """Yield what the result files say of a protein."""
         region, label = result.region, self.finder.label
         if "residues" in self.kinds:
-            row = RCL_RESIDUES.row_format(*RCL_RESIDUES.names)
+            row = RCL_RESIDUES.row_format(*RCL_RESIDUES.row._fields)
             values = enumerate(zip(sequence, result.probabilities.tolist(), strict=True), 1)
             yield "residues", "".join(row(accession, n, *value) for n, value in values)
         loop = sequence[region.start - 1 : region.end] if region else None
@@ -208,7 +207,7 @@ class RclResultsStage(HostStage):
     ``facts``, names of ``devices``, and the time since it ``began`` stand in the record.
     """
 
-    name: ClassVar[str] = "results"
+    name, title = "results", "Results"
 
     layout: BlockLayout
     facts: Mapping[str, Json]

@@ -55,11 +55,9 @@ _FDR = """\
 def table_section(content: Content) -> Iterator[str]:
     """Yield the table with its controls, which the script shows."""
     stem = content.run.stem
-    virus, regions = file_link(VIRUS.place(stem)), file_link(REGIONS.place(stem))
-    yield (
-        f"<p>The whole tables are {virus}, {regions} and, with every record, "
-        f"{file_link(CONTIGS.place(stem))}.</p>"
-    )
+    names = (table.path.format(stem=stem) for table in (VIRUS, REGIONS, CONTIGS))
+    virus, regions, contigs = map(file_link, names)
+    yield f"<p>The whole tables are {virus}, {regions} and, with every record, {contigs}.</p>"
     rows = sorted(_rows(content), key=lambda row: -2 if row[3] is None else row[3], reverse=True)
     if not rows:
         yield "<p>There are no records.</p>"
@@ -98,7 +96,7 @@ def table_section(content: Content) -> Iterator[str]:
 
 def _described(content: Content) -> Iterator[tuple[str, str]]:
     """Yield the ids of the table of ``virnucpro describe``, where there is one, and two cells."""
-    if not (content.run.folder / DESCRIBED.place(content.run.stem)).exists():
+    if not (content.run.folder / DESCRIBED.path.format(stem=content.run.stem)).exists():
         return
     for row in content.run.described():
         lineage = row.taxonomy or ""

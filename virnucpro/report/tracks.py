@@ -75,7 +75,7 @@ def read_tracks(run: PredictionRun, records: Sequence[ContigRow]) -> list[Track]
     for region in run.regions() if any(row.regions for row in records) else ():
         if region.record in tracks:
             tracks[region.record].regions.append(region)
-    path = run.folder / CHUNKS.place(run.stem)
+    path = run.folder / CHUNKS.path.format(stem=run.stem)
     names = ("record", "start", "end", "max_score_0", "max_score_1")
     left = sum(row.chunks for row in records)
     try:

@@ -130,7 +130,7 @@ def describe(
 
 def _rows(run: PredictionRun) -> Rows:
     """Return a row for each sequence of ``STEM_virus.fna``: records, then regions of others."""
-    nothing = dict.fromkeys(DESCRIBED.names)
+    nothing = dict.fromkeys(DESCRIBED.row._fields)
     rows: Rows = {row.record: nothing | row._asdict() for row in run.virus()}
     viral = set(rows)
     for region in run.regions():

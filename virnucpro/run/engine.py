@@ -46,26 +46,28 @@ def execute(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
 def begin(run: Run, executor: Executor, emit: Emit) -> None:
     """Bring the stages before the embedding up to date."""
     sweep(run)
-    root, ledger = run.layout.root, run.ledger
+    layout, ledger = run.layout, run.ledger
+    kinds = (stage.kind for stage in run.stages if stage.kind)
+    files = {kind: layout.features(kind, "{number}").relative_to(layout.root) for kind in kinds}
     rows = [
         {
             "name": stage.name,
             "title": stage.title,
             "embeds": stage.runs_on == "worker",
             "reads_intermediate": stage.reads_intermediate,
-            "file_pattern": stage.file_pattern and stage.file_pattern.relative_to(root).as_posix(),
+            "file_pattern": stage.kind and files[stage.kind].as_posix(),
         }
         for stage in run.stages
     ]
     listed = sealed({"command": run.command, "stages": rows})  # for ``virnucpro status``
-    run.disk.save(run.layout.stage_list, listed, durable=False)
-    if is_new_legacy_run(run.layout):
+    run.disk.save(layout.stage_list, listed, durable=False)
+    if is_new_legacy_run(layout):
         for stage in run.stages:
             for text in stage.take_over():
                 emit(Notice("warning", text))
         ledger.store()  # from here on it is a run of this version
     # Features are gone before all files have scores.
-    if ledger.removed and not run.layout.has_scores() and (reason := _distrusted(run)):
+    if ledger.removed and not layout.has_scores() and (reason := _distrusted(run)):
         text = "the intermediate files of the finished run, since removed, are needed again"
         emit(Notice("warning", f"{text}: {reason}"))
         ledger.forget_removed()
@@ -82,13 +84,12 @@ def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
     if not runs:
         return
     workers = WorkerTable(runs, emit)
-    stages = runs[0].stages
     for run in runs:
         run.unscored = files_to_score(run, emit)
     if kept := [run for run in runs if run.unscored is None]:
         for position in runs[0].embedding:
             carry_out_stage(kept, position, executor, workers.show)
-    by_file = [n for n, stage in enumerate(stages) if stage.by_file() is not None]
+    by_file = [n for n, stage in enumerate(runs[0].stages) if stage.by_file() is not None]
     while window := next_window(runs):
         for position in by_file:
             carry_out_stage(list(window), position, executor, workers.show, window)
@@ -159,7 +160,6 @@ def carry_out_stage(
     if stage.runs_on == "worker":
         budgets = {name: n for run in runs for name, n in run.state.budgets.items()}
         stage = stage.opened_for(sequences, budgets)
-    first = runs[0]
     emit(
         StageStarted(
             stage.name,
@@ -170,7 +170,7 @@ def carry_out_stage(
             sum(task.weight for task in todo),
             tuple(f"{reason} ({count}x)" for reason, count in reasons.most_common(3)),
             title=stage.title,
-            stages=len(first.stages),
+            stages=len(runs[0].stages),
             on_workers=stage.runs_on == "worker",
             ahead=tuple(each for run in runs for each in stages_ahead(run, position, files)),
         )
@@ -322,4 +322,4 @@ def drop_features(run: Run, files: Sequence[int]) -> None:
 
 def _features(layout: Layout, number: int) -> list[Path]:
     """Return the feature files of a split file, whether they exist or not."""
-    return [*(layout.features(molecule, number) for molecule in MOLECULES), layout.merged(number)]
+    return [layout.features(kind, number) for kind in (*MOLECULES, "merged")]

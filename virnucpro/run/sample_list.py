@@ -192,7 +192,7 @@ def write_table(folder: SamplesFolder, disk: Disk, named: Iterable[Sample] = ())
 
 def _rows(folder: SamplesFolder, sample: Sample) -> list[dict[str, Json]]:
     """Return the rows of the finished runs of a sample, or one that says that there is none."""
-    row: dict[str, Json] = dict.fromkeys(SAMPLES.names)
+    row: dict[str, Json] = dict.fromkeys(SAMPLES.row._fields)
     state = "failed" if sample.state == "failed" else "unfinished"
     row |= {"sample": sample.name, "file": sample.file, "state": state, "message": sample.message}
     try:

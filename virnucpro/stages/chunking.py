@@ -35,7 +35,7 @@ class ChunkingStage(HostStage):
     changed. ``lengths`` are the chunks that the classifier was made for, in bases.
     """
 
-    name: ClassVar[str] = "chunking"
+    name, title = "chunking", "Chunking"
     intermediate: ClassVar[bool] = True
     durable: ClassVar[bool] = False
 
@@ -83,7 +83,7 @@ class ChunkingStage(HostStage):
     ) -> Iterator[tuple[str, str]]:
         """Yield chunk id and bases of all chunks, and write the rows of their records."""
         declared = PAIRS if self.source.paired else RECORDS
-        row_of = declared.row_format(*declared.names)
+        row_of = declared.row_format(*declared.row._fields)
         for record in records:
             lengths = record.lengths
             table.write(row_of(record.id, *lengths).encode(), rows=1)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from threading import Lock
 from typing import ClassVar, Literal
 
@@ -55,9 +54,11 @@ class EmbeddingStage(Stage):
     the whole run, done or not, so that a resumed run computes as it began.
     """
 
+    name: str
+    title: str
     layout: Layout
     disk: Disk
-    molecule: Molecule
+    kind: Molecule = field()  # without the default of other stages
     source: EncoderSource
     precision: str
     truncation: int
@@ -65,38 +66,24 @@ class EmbeddingStage(Stage):
     compile: CompileMode = "auto"
     kept: Mapping[str, int] = field(default_factory=dict)
     sequences: int = 0
+    bytes_per_frame: int = 0
 
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
     intermediate: ClassVar[bool] = True
     divisible: ClassVar[bool] = True
     version = 1
 
-    @property
-    def name(self) -> str:
-        """``nucleotide_embeddings`` or ``protein_embeddings``."""
-        return f"{self.molecule}_embeddings"
-
-    @property
-    def title(self) -> str:
-        """What is embedded, and by which kind of encoder."""
-        return f"{self.molecule.capitalize()} embeddings ({family_named(self.source.family).title})"
-
-    @property
-    def file_pattern(self) -> Path:
-        """The feature file of a split file."""
-        return self.layout.features(self.molecule, "{number}")
-
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task per split file."""
-        files = split_files(receipts, self.layout, self.molecule)
+        files = split_files(receipts, self.layout, self.kind)
         return [
             replace(self._task(number), weight=file.bytes, count=file.rows)
             for number, file in enumerate(files, 1)
         ]
 
     def _task(self, number: int) -> Task:
-        split = self.layout.split(self.molecule, number)
-        output = self.layout.features(self.molecule, number)
+        split = self.layout.split(self.kind, number)
+        output = self.layout.features(self.kind, number)
         params = {
             "encoder": self.source.sha256,
             "family": self.source.family,
@@ -109,15 +96,10 @@ class EmbeddingStage(Stage):
         """Return the stage as it is opened where it embeds so many sequences in all."""
         return replace(self, sequences=sequences, kept=budgets)
 
-    @property
-    def bytes_per_frame(self) -> int:
-        """What an embedding takes, in feature files and in the merged ones."""
-        return COPIES * (self.source.dim * BYTES_PER_NUMBER + BYTES_PER_ID)
-
     def take_over(self) -> Sequence[str]:
         """Write the receipts of feature files of a run of version 1."""
         dim = self.source.dim
-        return legacy.take_over(self.layout, self.disk, self._task, self.molecule, dim)
+        return legacy.take_over(self.layout, self.disk, self._task, self.kind, dim)
 
     def open(self, device: Device) -> Session:
         """Load the model. Called in the worker, where a GPU is the only one visible."""
@@ -133,7 +115,7 @@ class EmbeddingStage(Stage):
         facts = {**encoder.facts(), "precision": self.precision}
         if kept:
             facts["found"] = "kept"
-        return EmbeddingSession(encoder, self.source, self.molecule, self.disk, device, facts)
+        return EmbeddingSession(encoder, self.source, self.kind, self.disk, device, facts)
 
 
 def budget_key(stage: str, device: Device) -> str:
@@ -152,9 +134,20 @@ class EncoderSetup:
     def stages(self, layout: Layout, disk: Disk, machine: MachineSettings) -> list[Stage]:
         """Return a stage per encoder."""
         budgets = {"nucleotide": machine.nucleotide_batch, "protein": machine.protein_batch}
-        how = self.precision, self.truncation
         return [
-            EmbeddingStage(layout, disk, each, source, *how, budgets[each], machine.compile)
+            EmbeddingStage(
+                f"{each}_embeddings",
+                f"{each.capitalize()} embeddings ({family_named(source.family).title})",
+                layout,
+                disk,
+                each,
+                source,
+                self.precision,
+                self.truncation,
+                budgets[each],
+                machine.compile,
+                bytes_per_frame=COPIES * (source.dim * BYTES_PER_NUMBER + BYTES_PER_ID),
+            )
             for each, source in self.sources.items()
         ]
 

@@ -307,7 +307,7 @@ class OutputStage(HostStage):
     original program. ``cuts`` say what a record needs to be classified as viral.
     """
 
-    name: ClassVar[str] = "output"
+    name, title = "output", "Output"
     reads_intermediate: ClassVar[bool] = False
     # 2: column fdr; 3: STEM_virus.tsv, regions, other tiers; 4: the share that contig models
     # assume; 5: STEM_virus.fastq.gz; 7: rates from the tail of others, and that share again;
@@ -416,7 +416,7 @@ class OutputStage(HostStage):
         frames = FRAMES.read(self.layout.frames_table, "chunk", "frames", "status")
         scores = CONSENSUS.read(self.layout.consensus, "Modified_ID", "max_score_0", "max_score_1")
         score = next(scores, None)
-        for name, *cells in PAIRS.read(self.layout.records_table, *PAIRS.names):
+        for name, *cells in PAIRS.read(self.layout.records_table, *PAIRS.row._fields):
             lengths = tuple(map(int, cells))
             chunks = []
             for start, stop in record_spans(lengths, self.layout.chunk_length):

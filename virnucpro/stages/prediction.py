@@ -42,15 +42,10 @@ class MergingStage(HostStage):
     With one of the ``molecules`` alone, a row is its embedding.
     """
 
-    name: ClassVar[str] = "merging"
+    name, title, kind = "merging", "Merging", "merged"
     intermediate: ClassVar[bool] = True
 
     molecules: tuple[Molecule, ...] = MOLECULES
-
-    @property
-    def file_pattern(self) -> Path:
-        """The merged features of a split file."""
-        return self.layout.merged("{number}")
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task per split file; what failed in any molecule is left out."""
@@ -58,7 +53,7 @@ class MergingStage(HostStage):
         for number, split in enumerate(split_files(receipts, self.layout, "nucleotide"), 1):
             halves = [self.layout.features(molecule, number) for molecule in self.molecules]
             failed = {n for path in halves for n in receipts.figures(receipt_beside(path)).failed}
-            output, params = self.layout.merged(number), {"failed": sorted(failed)}
+            output, params = self.layout.features("merged", number), {"failed": sorted(failed)}
             files = (*halves, split.path), (output,)
             tasks.append(self.whole(*files, params, receipt_beside(output)))
         return tasks
@@ -90,7 +85,7 @@ class ScoringStage(HostStage):
     and the place of that in the file, so they are the same to the bit.
     """
 
-    name: ClassVar[str] = "scoring"
+    name, title = "scoring", "Scoring"
     intermediate: ClassVar[bool] = True
 
     classifier: ClassifierInfo
@@ -100,7 +95,8 @@ class ScoringStage(HostStage):
         params = {"classifier": self.classifier.file.sha256}
         tasks = []
         for number in range(1, len(split_files(receipts, self.layout, "nucleotide")) + 1):
-            merged, output = self.layout.merged(number), self.layout.scores(number)
+            merged = self.layout.features("merged", number)
+            output = self.layout.features("scores", number)
             tasks.append(self.whole((merged,), (output,), params, receipt_beside(output)))
         return tasks
 
@@ -126,7 +122,7 @@ class PredictionStage(HostStage):
     With ``dedup``, a frame that is the same as an earlier one gets the scores of that one.
     """
 
-    name: ClassVar[str] = "prediction"
+    name, title = "prediction", "Prediction"
 
     classifier: ClassifierInfo
     dedup: bool = False
@@ -216,7 +212,7 @@ def with_copies(
 class ConsensusStage(HostStage):
     """Writes one row per chunk that has a prediction, in input order."""
 
-    name: ClassVar[str] = "consensus"
+    name, title = "consensus", "Consensus"
     reads_intermediate: ClassVar[bool] = False
 
     def plan(self, receipts: Receipts) -> list[Task]:

@@ -78,7 +78,7 @@ class SplittingStage(HostStage):
     table of copies says which one.
     """
 
-    name: ClassVar[str] = SPLITTING
+    name, title = SPLITTING, "Splitting"
     intermediate: ClassVar[bool] = True
     durable: ClassVar[bool] = False
 
@@ -144,7 +144,7 @@ class ShardsStage(HostStage):
     longer proves it, all are checked again, and what was embedded from that file is done again.
     """
 
-    name: ClassVar[str] = SPLITTING
+    name, title = SPLITTING, "Splitting"
 
     files: int
     frames: int

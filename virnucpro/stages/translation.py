@@ -25,7 +25,7 @@ class TranslationStage(HostStage):
     Where the encoders read whole chunks, the chunks are kept as they are.
     """
 
-    name: ClassVar[str] = "translation"
+    name, title = "translation", "Translation"
     intermediate: ClassVar[bool] = True
     durable: ClassVar[bool] = False
 

@@ -27,14 +27,11 @@ from typing import Any, Literal
 
 import torch
 
+from virnucpro.layout import FeatureKind
+
 SCHEMA = 1
-Kind = Literal["nucleotide", "protein", "merged", "scores"]
-_ID_KEY: dict[Kind, str] = {
-    "nucleotide": "nucleotide",
-    "protein": "proteins",
-    "merged": "ids",
-    "scores": "ids",
-}
+_ID_KEY: dict[FeatureKind, str]
+_ID_KEY = {"nucleotide": "nucleotide", "protein": "proteins", "merged": "ids", "scores": "ids"}
 
 
 # What torch.load raises on damaged files; the second line was found by fuzzing.
@@ -71,7 +68,7 @@ class Features:
     data: torch.Tensor
 
 
-def encode_features(features: Features, kind: Kind) -> bytes:
+def encode_features(features: Features, kind: FeatureKind) -> bytes:
     """Return the bytes of a feature file. The same features give the same bytes.
 
     Nothing is written here: ``torch.save`` onto a full disk fails without saying so.
@@ -93,7 +90,7 @@ def all_finite(data: torch.Tensor) -> bool:
     return bool(torch.isfinite(data.sum())) or bool(torch.isfinite(data).all())
 
 
-def load_features(path: Path, kind: Kind, *, mapped: bool = False) -> Features:
+def load_features(path: Path, kind: FeatureKind, *, mapped: bool = False) -> Features:
     """Read a feature file of either format, without running anything that is pickled in it.
 
     ``mapped`` leaves the numbers on the disk: a row is read when it is asked for, once it has

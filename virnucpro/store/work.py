@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice
-from virnucpro.layout import Layout, checkpoint_folder, existing_paths
+from virnucpro.layout import CHECKPOINTS, Layout, existing_paths
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, is_own_file, refuse_links
 from virnucpro.store.documents import parse_json, read_kept, sealed, stamped
@@ -194,7 +194,7 @@ def make_way(
     path: Path, disk: Disk, *, force: bool = True, option: str = "--output-dir"
 ) -> Decision:
     """Move a file aside that is not the program's own; without ``force``, refuse to replace it."""
-    previous = checkpoint_folder(path.absolute().parent) / f"{path.name}.previous"
+    previous = path.absolute().parent / CHECKPOINTS / f"{path.name}.previous"
     existing = ExistingWork(path.parent, previous, (), existing_paths(path), option=option)
     return check_work(WorkIdentity("the file", {}), existing, disk, force=force)
 

@@ -123,7 +123,8 @@ def test_samples_are_batches_of_about_the_budget(models, molecule):
 def _stage(tmp_path: Path, path: Path, kept=None, budget=None) -> EmbeddingStage:
     source = locate(str(path), "protein")
     layout = Layout(tmp_path, "sample", 500)
-    stage = EmbeddingStage(layout, Disk(), "protein", source, "fp32", 1024, budget)
+    place = ("protein_embeddings", "", layout, Disk())
+    stage = EmbeddingStage(*place, "protein", source, "fp32", 1024, budget)
     return replace(stage, kept=kept or {})
 
 

@@ -71,5 +71,5 @@ def test_viruses_without_a_score_are_counted_as_missed(files: tuple[Path, Path])
     }
     assert "the 2 without one" in as_terminal(evaluation, None, Path())
     header, overall, *_ = (line.split("\t") for line in as_tsv(evaluation).splitlines())
-    assert tuple(header) == EVALUATION.names
+    assert tuple(header) == EVALUATION.row._fields
     assert overall[header.index("recall_all")] == "0.400000"

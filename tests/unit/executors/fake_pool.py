@@ -25,10 +25,7 @@ class FakeStage(Stage):
 
     runs_on = "worker"
     divisible = True
-
-    @property
-    def name(self) -> str:
-        return "fake"
+    name, title = "fake", "Fake"
 
     def task(self, start: int, stop: int, weight: int = 0) -> Task:
         """Return the task for the sequences from ``start`` to before ``stop``."""

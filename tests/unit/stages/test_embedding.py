@@ -27,7 +27,8 @@ COUNT = 620
 def stage(tmp_path: Path) -> EmbeddingStage:
     layout = Layout(tmp_path, "in", 500)
     source = locate("toy", "protein")
-    return EmbeddingStage(layout, Disk(), "protein", source, "fp32", 1024, None)
+    place = ("protein_embeddings", "", layout, Disk())
+    return EmbeddingStage(*place, "protein", source, "fp32", 1024, None)
 
 
 @pytest.fixture

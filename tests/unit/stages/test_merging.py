@@ -34,7 +34,7 @@ def _file(layout: Layout, number: int, nucleotide: list[str], protein: list[str]
         layout.features("protein", number),
         layout.split("nucleotide", number),
     )
-    merged = layout.merged(number)
+    merged = layout.features("merged", number)
     return Task("merging", 1, inputs, (merged,), merged.with_suffix(".done"), {"failed": []})
 
 
@@ -84,7 +84,7 @@ class Full(MergingStage):
     number: int = 0
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        if task.outputs[0] == self.layout.merged(self.number):
+        if task.outputs[0] == self.layout.features("merged", self.number):
             raise OutputError("the disk is full")
         return super().run(task, report)
 

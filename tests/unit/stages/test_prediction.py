@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from virnucpro.classifier.files import (
-    INNER_BATCH,
-    classifier_to_bytes,
-    inspect_classifier,
-)
+from virnucpro.classifier.files import INNER_BATCH, classifier_to_bytes, inspect_classifier
 from virnucpro.contracts import Task
 from virnucpro.errors import OutputError
 from virnucpro.layout import Layout
@@ -29,7 +25,8 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     for number, count in enumerate(ROWS, 1):
         rows = torch.randn(count, WIDTH, generator=random)
         ids = [f"f{number}r{n}" for n in range(count)]
-        Disk().save(layout.merged(number), encode_features(Features(ids, rows), "merged"))
+        content = encode_features(Features(ids, rows), "merged")
+        Disk().save(layout.features("merged", number), content)
     shapes = {
         "hidden_layer.weight": (32, WIDTH), "hidden_layer.bias": (32,), "bn1.weight": (32,),
         "bn1.bias": (32,), "bn1.running_mean": (32,), "bn1.running_var": (32,),
@@ -42,7 +39,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 
 
 def _predicted(layout: Layout, threads: int) -> bytes:
-    files = tuple(layout.merged(number) for number in range(1, len(ROWS) + 1))
+    files = tuple(layout.features("merged", number) for number in range(1, len(ROWS) + 1))
     classifier = layout.root / "c.safetensors"
     stage = PredictionStage(layout, Disk(), inspect_classifier(classifier))
     out = layout.root / "scores.txt"
@@ -62,7 +59,7 @@ def test_the_same_bytes_on_any_number_of_threads(layout: Layout) -> None:
     names = [f"f{f}r{n}" for f, count in enumerate(ROWS, 1) for n in range(count)]
     assert [line[0] for line in lines[1:]] == names
     classifier = inspect_classifier(layout.root / "c.safetensors").model
-    last = torch.load(layout.merged(4))["data"]
+    last = torch.load(layout.features("merged", 4))["data"]
     scores = classifier.scores(last).tolist()
     assert [[float(line[2]), float(line[3])] for line in lines[-700:]] == [
         [pytest.approx(a, rel=1e-6), pytest.approx(b, rel=1e-6)] for a, b in scores
@@ -71,7 +68,7 @@ def test_the_same_bytes_on_any_number_of_threads(layout: Layout) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_damaged_file_ends_it_and_leaves_nothing(layout: Layout, threads: int) -> None:
-    path = layout.merged(3)
+    path = layout.features("merged", 3)
     good = path.read_bytes()
     (layout.root / "scores.txt").unlink(missing_ok=True)
     path.write_bytes(good[:-100])
@@ -87,7 +84,7 @@ def test_a_tie_is_others_of_a_frame_and_virus_of_a_chunk(layout: Layout) -> None
     """As text, 9.9e-05 would be more than 0.5."""
     rows = torch.tensor([[9.9e-5, 0.5], [0.5, 9.9e-5], [0.5, 0.5]])
     scores = Features(["a_chunk_1F1", "a_chunk_1R1", "a_chunk_2F1"], rows)
-    part = Disk().save(layout.scores(1), encode_features(scores, "scores"))
+    part = Disk().save(layout.features("scores", 1), encode_features(scores, "scores"))
     stage = PredictionStage(layout, Disk(), inspect_classifier(layout.root / "c.safetensors"))
     task = Task("s", 1, (), (layout.predictions,), layout.receipt("s"), parts=(part,))
     stage.run(task, lambda n, t: None)
@@ -96,6 +93,6 @@ def test_a_tie_is_others_of_a_frame_and_virus_of_a_chunk(layout: Layout) -> None
     ConsensusStage(layout, Disk()).run(chunks, lambda n, t: None)
     rows_of_chunks = layout.consensus.read_text().splitlines()[1:]
     assert rows_of_chunks == [f"a_chunk_{number}\tTrue\t0.5\t0.5" for number in (1, 2)]
-    Disk().save(layout.scores(1), b"changed meanwhile")
+    Disk().save(layout.features("scores", 1), b"changed meanwhile")
     with pytest.raises(OutputError, match="other content"):
         stage.run(task, lambda n, t: None)

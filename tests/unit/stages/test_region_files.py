@@ -52,7 +52,7 @@ def written(tmp_path: Path) -> dict[str, Path]:
 
 
 def test_the_table_counts_from_one_and_includes_the_last_base(written: dict[str, Path]) -> None:
-    rows = list(REGIONS.read(written["tsv"], *REGIONS.names))
+    rows = list(REGIONS.read(written["tsv"], *REGIONS.row._fields))
     assert [row[1] for row in rows[: 2 * len(HOSTILE) : 2]] == HOSTILE
     assert rows[0][2:] == ["100", "5099", "5000", "11", "9", "0.987654", "-0.250000", "False"]
     assert rows[1][2:] == ["6001", "12000", "6000", "13", "13", "0.400000", "NA", "True"]

@@ -18,10 +18,10 @@ def test_failed_frames_are_left_out_and_tried_again(tmp_path):
     executor = PoisonedExecutor(LocalPool([Device("cpu")]), [poison])
     assert embed_toy(dataset, executor) == 1
     assert poison in (dataset.root / "failed_files.txt").read_text()
-    assert poison not in load_features(layout.merged(1), "merged").ids
+    assert poison not in load_features(layout.features("merged", 1), "merged").ids
     assert json.loads(layout.run_json.read_text())["counts"]["failed"] == 1
 
     assert embed_toy(dataset) == 0
-    assert load_features(layout.merged(1), "merged").ids[3] == poison
+    assert load_features(layout.features("merged", 1), "merged").ids[3] == poison
     assert json.loads(layout.run_json.read_text())["counts"]["failed"] == 0
     assert not (dataset.root / "failed_files.txt").exists()

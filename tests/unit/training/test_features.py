@@ -27,7 +27,7 @@ def copied(embedded, tmp_path):
 
 
 def whole(dataset, part):
-    files = [dataset.layout(part).merged(n + 1) for n in range(dataset.shards(part))]
+    files = [dataset.layout(part).features("merged", n + 1) for n in range(dataset.shards(part))]
     return torch.cat([load_features(path, "merged").data for path in files])
 
 
@@ -44,7 +44,7 @@ def test_rows_and_labels(embedded):
 
 
 def test_failed_frames_are_counted(copied):
-    path = copied.layout("train").merged(1)
+    path = copied.layout("train").features("merged", 1)
     features = load_features(path, "merged")
     less = Features(
         features.ids[1:5] + features.ids[7:], features.data[[*range(1, 5), *range(7, 40)]]
@@ -58,15 +58,16 @@ def test_failed_frames_are_counted(copied):
 
 def test_what_does_not_belong_is_refused(copied):
     layout = copied.layout("train")
-    first, second = layout.merged(1).read_bytes(), layout.merged(2).read_bytes()
-    layout.merged(1).write_bytes(second)
-    layout.merged(2).write_bytes(first)
+    paths = [layout.features("merged", number) for number in (1, 2)]
+    first, second = (path.read_bytes() for path in paths)
+    paths[0].write_bytes(second)
+    paths[1].write_bytes(first)
     with pytest.raises(InputError, match=r"not those of train: embed the data again"):
         find_features(copied, "train")
-    layout.merged(1).write_bytes(first[: len(first) // 2])
+    paths[0].write_bytes(first[: len(first) // 2])
     with pytest.raises(InputError, match=r"cannot be read.*virnucpro train embed"):
         find_features(copied, "train")
-    layout.merged(1).unlink()
+    paths[0].unlink()
     with pytest.raises(InputError, match="embed the data again"):
         find_features(copied, "train")
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
-from virnucpro.layout import checkpoint_folder, lock_file
+from virnucpro.layout import CHECKPOINTS, lock_file
 from virnucpro.store.disk import Disk
 from virnucpro.training.run import TrainingFiles, begin_training
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
@@ -17,7 +17,7 @@ IDENTITY = {"data set": "a", "seed": 1}
 @pytest.fixture
 def files(tmp_path):
     results = (tmp_path / "report.json", tmp_path / "model")
-    state = checkpoint_folder(tmp_path)
+    state = tmp_path / CHECKPOINTS
     lock = lock_file(tmp_path, "model")
     return TrainingFiles("it", tmp_path, results, state / "it.pt", lock)
 
@@ -98,11 +98,7 @@ def test_files_of_somebody_else_are_never_overwritten(files, begin, number):
 
 
 @pytest.mark.parametrize(
-    ("document", "error"),
-    [
-        (b"not this", InputError),
-        ({"schema": 99}, ResumeRefusedError),
-    ],
+    ("document", "error"), [(b"not this", InputError), ({"schema": 99}, ResumeRefusedError)]
 )
 def test_savepoints_that_cannot_be_read(files, begin, document, error):
     files.savepoint.parent.mkdir()

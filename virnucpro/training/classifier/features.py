@@ -51,7 +51,7 @@ def find_features(dataset: Dataset, part: Part) -> PartFeatures:
     frames = dataset.frames(part)
     files, rows, labels, left_out, widths = [], [], [], 0, set()
     for shard in range(1, dataset.shards(part) + 1):
-        path = dataset.layout(part).merged(shard)
+        path = dataset.layout(part).features("merged", shard)
         try:
             features = load_features(path, "merged", mapped=True)
         except DamagedFeaturesError as error:

@@ -21,7 +21,7 @@ from virnucpro.errors import InputError, ModelError, UsageError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted, markdown_table, markdown_text
-from virnucpro.layout import MOLECULES, checkpoint_folder, lock_file
+from virnucpro.layout import CHECKPOINTS, MOLECULES, lock_file
 from virnucpro.metrics.classification import (
     auroc,
     call_metrics,
@@ -64,7 +64,7 @@ def fit_classifier(
         f"the training of {output.name}",
         output.parent,
         (output.with_suffix(".md"), output),
-        checkpoint_folder(output.parent) / f"{output.name}.training.pt",
+        output.parent / CHECKPOINTS / f"{output.name}.training.pt",
         lock_file(output.parent, output.name),
         option="--output",
     )

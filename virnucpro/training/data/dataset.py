@@ -33,7 +33,7 @@ from typing import Literal, NamedTuple
 from virnucpro.columns import row_error, table_rows
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
-from virnucpro.layout import Layout, ShardLayout, checkpoint_folder, lock_file
+from virnucpro.layout import CHECKPOINTS, Layout, ShardLayout, lock_file
 from virnucpro.store.documents import parse_json, upgraded
 from virnucpro.tables import GENOMES, LABELLED_FRAMES, LabelledFrameRow
 
@@ -68,11 +68,11 @@ class Dataset:
         self.description_file = root / "dataset.json"
         self.genomes_table = root / GENOMES.path
         self.lock = lock_file(root, self.description_file.name)
-        self.begun_file = checkpoint_folder(root) / "dataset.begun.json"
+        self.begun_file = root / CHECKPOINTS / "dataset.begun.json"
 
     def frames_table(self, part: Part) -> Path:
         """Return the path of the table with one row per frame of ``part``."""
-        return self.root / LABELLED_FRAMES.place(part)
+        return self.root / LABELLED_FRAMES.path.format(stem=part)
 
     def records_file(self, part: Part) -> Path:
         """Return the path of the FASTA file with the records of ``part``, two lines per record."""
@@ -120,7 +120,7 @@ class Dataset:
         """Yield the frames of ``part`` in the order of its shards."""
         self.require_content("frames")
         table = self.frames_table(part)
-        for line, (*names, label, length) in table_rows(table, *LABELLED_FRAMES.names):
+        for line, (*names, label, length) in table_rows(table, *LABELLED_FRAMES.row._fields):
             if label not in LABELS or not length.isdecimal():
                 raise row_error(table, line, "the label or the length is damaged")
             yield LabelledFrameRow(*names, label, int(length))  # type: ignore[call-arg, arg-type]

@@ -68,7 +68,7 @@ def write_frames(
     """
     progress.begin("writing shards", len(frames))
     content = np.memmap(sequences, np.uint8, "r")
-    row_of = LABELLED_FRAMES.row_format(*LABELLED_FRAMES.names)
+    row_of = LABELLED_FRAMES.row_format(*LABELLED_FRAMES.row._fields)
     sizes: dict[str, Json] = {}
     for part_number, part in enumerate(PARTS):
         members = frames[frames["part"] == part]

@@ -159,7 +159,7 @@ def _written(
             sizes = write_frames(dataset, records, frames, spool, settings.seed, disk, progress)
     with disk.create(dataset.genomes_table) as table:
         table.write(GENOMES.header.encode())
-        for row in records[list(GENOMES.names)].to_dict("records"):
+        for row in records[list(GENOMES.row._fields)].to_dict("records"):
             table.write(GENOMES.line(**row).encode(), 1)
     groups = records.groupby(["part", "label"])
     counts = groups[["bases", "frames"]].sum()
