@@ -37,7 +37,8 @@ def hand_out(folder: Path, workers: int, files: int) -> tuple[float, float]:
     warm = folder / "warm"
     warm.mkdir()
     try:
-        with RunScreen(DisplaySettings(level="WARNING"), Layout(folder, "log", 500)) as screen:
+        display = DisplaySettings(level="WARNING")
+        with RunScreen(display, Layout(folder, "log", 500)).shown() as screen:
             # All workers are ready before the clock starts.
             run_stage(Counting(make_files(warm, [1] * 2 * workers)[0], warm), executor, warm)
             stage = Counting(make_files(folder, [1] * files)[0], folder)

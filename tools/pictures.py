@@ -49,7 +49,7 @@ def dashboard_page(folder: Path) -> str:
     def clock() -> float:
         return runs[0].now if runs else 0.0
 
-    with RunScreen(display, layout, quiet, invented_reading, clock) as screen:
+    with RunScreen(display, layout, quiet, invented_reading, clock).shown() as screen:
         devices = [device(number, None) for number in range(8)]
         runs.append(InstantRun(screen, devices, 1200, clock))
         runs[0].play(SECONDS)

@@ -165,7 +165,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         layout = Layout(Path(folder), "simulated", 500)
         display = DisplaySettings(progress=not chosen.no_progress, log_file=chosen.log_file)
-        with RunScreen(display, layout, read=invented_reading, clock=clock) as screen:
+        with RunScreen(display, layout, read=invented_reading, clock=clock).shown() as screen:
             devices = [device(number, chosen.per_node) for number in range(chosen.workers)]
             Run(screen, devices, chosen.pieces, clock).play(chosen.seconds * chosen.warp)
 

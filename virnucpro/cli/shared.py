@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import click
 import msgspec
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from virnucpro.layout import Layout, SamplesFolder
     from virnucpro.ui.dashboard import RunScreen
     from virnucpro.ui.step_screen import StepScreen
-    from virnucpro.ui.terminal import ProgressScreen
 
-Screen = TypeVar("Screen", bound="ProgressScreen")
 CountOrZero = Annotated[int, Meta(ge=0, le=MOST)]
 # Options that contradict each other: whoever gives both expects one of two contrary things.
 CONTRARY = (("resume", "force"), ("verbose", "quiet"))
@@ -239,26 +237,13 @@ def configuration(
     return settings
 
 
-@contextmanager
-def shown_on(
-    screen: Screen, settings: Configuration, warnings: Iterable[str] = ()
-) -> Iterator[Screen]:
-    """Show the work of the block on ``screen``, and end it cleanly at the first signal."""
-    from virnucpro.executors.signals import interruptible
-
-    with interruptible() as screen.interruption, screen:
-        for warning in (*settings.warnings, *warnings):
-            screen.warn(warning)
-        yield screen
-
-
 def steps(
     settings: Configuration, warnings: Iterable[str] = ()
 ) -> AbstractContextManager[StepScreen]:
     """Show steps of known size, and the epochs of a training, in the block."""
     from virnucpro.ui.step_screen import StepScreen
 
-    return shown_on(StepScreen(settings.display), settings, warnings)
+    return StepScreen(settings.display).shown((*settings.warnings, *warnings))
 
 
 def dashboard(
@@ -267,7 +252,7 @@ def dashboard(
     """Show the stages and workers of a run in the block."""
     from virnucpro.ui.dashboard import RunScreen
 
-    return shown_on(RunScreen(settings.display, layout), settings, warnings)
+    return RunScreen(settings.display, layout).shown((*settings.warnings, *warnings))
 
 
 def save_output(path: Path, content: bytes, *, force: bool, option: str) -> None:

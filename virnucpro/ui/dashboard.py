@@ -61,10 +61,9 @@ class RunScreen(ProgressScreen):
         read: Callable[[Device], GpuReading | None] = read_gpu,
         clock: Clock = time.monotonic,
     ) -> None:
-        """Open a log file that the user named; that of the run is opened at its first stage."""
+        """Log to the file that the user named, or to that of the run."""
         automatic = layout.log if display.auto_log else None
-        log = LogFile(display.log_file or automatic, open_now=display.log_file is not None)
-        super().__init__(display, console, clock, log)
+        super().__init__(display, console, clock, LogFile(display.log_file or automatic))
         self._read = read
         self.progress = StageProgress(clock)
         self.readings: dict[int, GpuReading] = {}  # by number of the worker
@@ -173,7 +172,7 @@ class RunScreen(ProgressScreen):
         states = {worker.state_shown(now) for worker in workers}
         state = next(state for state in STYLES if state in states)
         busy = [worker for worker in workers if worker.state_shown(now) == "busy"]
-        work = added(worker.rate.per_second(now) for worker in busy)
+        work = added(worker.per_second(now) for worker in busy)
         sequences = sum(worker.sequences for worker in workers)
         row = {
             "state": state,

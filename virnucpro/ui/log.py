@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
@@ -28,6 +29,7 @@ from virnucpro.formatting import counted, memory_size, percent, printable, secon
 from virnucpro.store.disk import explain_write_errors, open_without_links
 
 
+@dataclass
 class LogFile:
     """A text file of lines, each with its time. Without a path, nothing is written.
 
@@ -35,15 +37,11 @@ class LogFile:
     its directory. What was logged earlier is written then. What writes raises OutputError.
     """
 
-    def __init__(self, path: Path | None, *, open_now: bool = False) -> None:
-        """``open_now`` opens the file at once, because the user named it."""
-        self._path = path
-        self._stream: TextIO | None = None
-        self._waiting: list[str] = []
-        self._lock = threading.Lock()
-        self._workers: dict[int, str] = {}
-        if open_now:
-            self.open()
+    _path: Path | None
+    _stream: TextIO | None = None
+    _waiting: list[str] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _workers: dict[int, str] = field(default_factory=dict)
 
     def open(self) -> None:
         """Open the file, unless it is open already."""

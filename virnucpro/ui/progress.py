@@ -59,26 +59,6 @@ def added(works: Iterable[Work | None]) -> Work | None:
     return Work(*map(sum, zip(*known, strict=True))) if known else None
 
 
-class RecentRate:
-    """Adds up work as it is reported, and tells the rate of the last half minute."""
-
-    def __init__(self, now: float) -> None:
-        self._reports = deque([(now, NOTHING)])  # with all work until then
-
-    def add(self, now: float, work: Work) -> None:
-        """Take work into account that was finished since the last call."""
-        self._reports.append((now, self._reports[-1][1].plus(work)))
-        while len(self._reports) > FEWEST_REPORTS and self._reports[0][0] < now - WINDOW:
-            self._reports.popleft()
-
-    def per_second(self, now: float) -> Work | None:
-        """Return the work per second; None while it is too early to tell."""
-        begin, before = self._reports[0]
-        if now - begin < EARLIEST or len(self._reports) == 1:
-            return None
-        return NOTHING.plus(self._reports[-1][1].plus(before, -1), 1 / (now - begin))
-
-
 @dataclass
 class WorkerProgress:
     """What one worker has done in the current stage."""
@@ -87,7 +67,7 @@ class WorkerProgress:
     device: Device
     since: float  # when its state or its task began
     last_report: float  # when it last reported anything
-    rate: RecentRate
+    reports: deque[tuple[float, Work]]  # of the last half minute, each with all work until then
     state: WorkerState = "loading"
     task: Task | None = None
     tasks: int = 0
@@ -127,8 +107,17 @@ class WorkerProgress:
     def count(self, work: Work, now: float) -> None:
         """Take work on the current task into account."""
         self.done = self.done.plus(work)
-        self.rate.add(now, work)
         self.last_report = now
+        self.reports.append((now, self.reports[-1][1].plus(work)))
+        while len(self.reports) > FEWEST_REPORTS and self.reports[0][0] < now - WINDOW:
+            self.reports.popleft()
+
+    def per_second(self, now: float) -> Work | None:
+        """Return the work per second of late; None while it is too early to tell."""
+        begin, before = self.reports[0]
+        if now - begin < EARLIEST or len(self.reports) == 1:
+            return None
+        return NOTHING.plus(self.reports[-1][1].plus(before, -1), 1 / (now - begin))
 
 
 class StageProgress:
@@ -170,7 +159,7 @@ class StageProgress:
                     self._working_since = now
                 self._devices[number], self.encoding = device, True
                 worker = self._worker(number)
-                worker.device, worker.rate = device, RecentRate(now)
+                worker.device, worker.reports = device, deque([(now, NOTHING)])
                 worker.enter("idle", now)
             case TaskStarted(number, task):
                 self._worker(number).enter("busy", now, task)
@@ -195,7 +184,8 @@ class StageProgress:
         """Return a worker; the host comes without a :class:`WorkerReady`."""
         if number not in self._workers:
             device, now = self._devices.get(number, Device("cpu")), self.clock()
-            self._workers[number] = WorkerProgress(number, device, now, now, RecentRate(now))
+            reports = deque([(now, NOTHING)])
+            self._workers[number] = WorkerProgress(number, device, now, now, reports)
         return self._workers[number]
 
     @property
@@ -227,7 +217,7 @@ class StageProgress:
     @property
     def per_second(self) -> Work | None:
         """Work per second of all workers; None while it is too early to tell."""
-        return added(worker.rate.per_second(self.clock()) for worker in self._workers.values())
+        return added(worker.per_second(self.clock()) for worker in self._workers.values())
 
     @property
     def remaining(self) -> float | None:
@@ -294,7 +284,7 @@ def worker_warnings(workers: Sequence[WorkerProgress], now: float) -> list[str]:
                 f"{name} has made no progress for {clock_time(silence)} on {work}{habit}"
             )
     moving = [worker for worker in workers if worker.state == "busy" and not worker.stalled]
-    speeds = [(w, rate.weight) for w in moving if (rate := w.rate.per_second(now)) is not None]
+    speeds = [(w, rate.weight) for w in moving if (rate := w.per_second(now)) is not None]
     for worker, speed in speeds:
         others = [s for w, s in speeds if w is not worker and w.device.name == worker.device.name]
         median = statistics.median(others) if others else 0.0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -56,6 +59,13 @@ class StepScreen(ProgressScreen):
                     f"epoch {epoch} of at most {epochs}: {', '.join(shown)}; best so far: epoch "
                     f"{best}; at most {left} to the end"
                 )
+
+    @contextmanager
+    def shown(self, warnings: Iterable[str] = ()) -> Iterator[StepScreen]:
+        """Show the steps of the block, the last of which ends with it."""
+        with super().shown(warnings):
+            yield self
+            self.end()
 
     def end(self) -> None:
         """End the step, and say how long it took if it took long."""

@@ -11,9 +11,9 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -23,18 +23,17 @@ from rich.text import Text
 
 from virnucpro.errors import OutputError
 from virnucpro.events import Notice
+from virnucpro.executors.signals import Interruption, interruptible
 from virnucpro.formatting import printable
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.log import LogFile
 from virnucpro.ui.progress import Clock
 
-if TYPE_CHECKING:
-    from virnucpro.executors.signals import Interruption
-
 LINE_SECONDS = 10.0  # between two plain lines
 TICK_SECONDS = 1.0
 STOP_SECONDS = 3.0  # how long the ticker is waited for: a driver that hangs must not hold us
 SHORTEST_BAR = 6  # characters
+
 
 _Screen = TypeVar("_Screen", bound="ProgressScreen")
 
@@ -58,7 +57,7 @@ class ProgressScreen(ABC):
     """
 
     interruption: Interruption
-    """The first signal that asked the command to end; set where one is caught."""
+    """The first signal that asked the command to end; there while the work is shown."""
 
     def __init__(
         self,
@@ -69,12 +68,14 @@ class ProgressScreen(ABC):
     ) -> None:
         """Choose between picture, plain lines and silence, as ``display`` and the terminal say.
 
-        Without ``log``, the log file that the user named is opened, if any.
+        The log file is opened at once where the user named it.
         """
         self.quiet = display.quiet
         self.verbose = display.level == "DEBUG"
         self.console = console or LastingConsole(stderr=True, highlight=False)
-        self.log = log or LogFile(display.log_file, open_now=True)
+        self.log = log or LogFile(display.log_file)
+        if display.log_file is not None:  # the user named it
+            self.log.open()
         self.clock = clock
         self.lock = threading.Lock()
         # FORCE_COLOR makes rich take any stream for a terminal, so the stream is asked as well.
@@ -96,9 +97,6 @@ class ProgressScreen(ABC):
     def check(self) -> list[str]:
         """Look at what the events do not tell, once per second; return warnings to print."""
         return []
-
-    def end(self) -> None:  # noqa: B027
-        """End what is under way; called when the command has succeeded."""
 
     def notice(self, notice: Notice) -> None:
         """Print a sentence for people and write it to the log."""
@@ -167,24 +165,27 @@ class ProgressScreen(ABC):
                     self.say(line)
                 self.log.line(line)
 
-    def __enter__(self: _Screen) -> _Screen:
-        """Start the display."""
-        self._ticker.start()
-        return self
+    @contextmanager
+    def shown(self: _Screen, warnings: Iterable[str] = ()) -> Iterator[_Screen]:
+        """Show the work of the block, and end it cleanly at the first signal.
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Leave the terminal as it was, and write to the log how the command ended."""
-        if error is None:
-            self.end()
-        self.erase()
-        self._stopped.set()
-        self._ticker.join(STOP_SECONDS)
-        self.log.close(error)
+        Afterwards the terminal is as it was, and the log says what ended the block, if an error.
+        """
+        error: BaseException | None = None
+        with interruptible() as self.interruption:
+            self._ticker.start()
+            try:
+                for warning in warnings:
+                    self.warn(warning)
+                yield self
+            except BaseException as raised:
+                error = raised
+                raise
+            finally:
+                self.erase()
+                self._stopped.set()
+                self._ticker.join(STOP_SECONDS)
+                self.log.close(error)
 
 
 def bar_line(title: str, share: float | None, figures: str, width: int) -> RenderableType:

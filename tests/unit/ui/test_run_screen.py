@@ -64,7 +64,7 @@ def shown(tmp_path: Path) -> Shown:
     ) -> tuple[str, str]:
         console, hand, layout = console or piped(), Hand(), Layout(tmp_path, "x", 500)
         shown = DisplaySettings(**display)  # type: ignore[arg-type]
-        with RunScreen(shown, layout, console, lambda device: FULL, hand) as screen:
+        with RunScreen(shown, layout, console, lambda device: FULL, hand).shown() as screen:
             for event in events:
                 screen.show(event)
             for seconds in ticks:
@@ -117,7 +117,7 @@ def test_the_dashboard_is_drawn_without_events_and_leaves_the_terminal_fine(tmp_
     before = threading.active_count()
 
     def interrupted() -> None:
-        with RunScreen(DisplaySettings(), layout, console, lambda device: FULL) as screen:
+        with RunScreen(DisplaySettings(), layout, console, lambda device: FULL).shown() as screen:
             for event in EVENTS:
                 screen.show(event)
             screen.tick()

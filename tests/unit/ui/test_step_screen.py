@@ -22,7 +22,7 @@ def screen_on(stream: io.StringIO, hand: Hand, **display: object) -> StepScreen:
 
 def test_a_line_every_ten_seconds_without_a_terminal() -> None:
     stream, hand = io.StringIO(), Hand()
-    with screen_on(stream, hand) as screen:
+    with screen_on(stream, hand).shown() as screen:
         screen.begin("reading", 400)
         for _ in range(4):
             hand.now += 5
@@ -41,7 +41,7 @@ def test_a_line_every_ten_seconds_without_a_terminal() -> None:
 
 def test_a_bar_on_a_terminal_that_is_gone_afterwards() -> None:
     stream = Terminal()
-    with screen_on(stream, Hand()) as screen:
+    with screen_on(stream, Hand()).shown() as screen:
         for title in ("reading", "writing"):
             screen.begin(title, 4)
             screen.advance(2)
@@ -56,7 +56,7 @@ def test_a_bar_on_a_terminal_that_is_gone_afterwards() -> None:
 def test_a_training_shows_and_logs_each_epoch(tmp_path: Path) -> None:
     row = {"epochs": 20, "loss": 0.5, "validation_loss": 0.4, "auroc": 0.9, "rate": 2e-4}
     stream, hand, log = io.StringIO(), Hand(), tmp_path / "training.log"
-    with screen_on(stream, hand, log_file=log) as screen:
+    with screen_on(stream, hand, log_file=log).shown() as screen:
         for seconds, event in (
             (3, EpochProgress(1, 20, 50, 100, "frames")),
             (3, EpochEnded({**row, "epoch": 1, "seconds": 6.0}, 1)),
