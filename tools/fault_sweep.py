@@ -85,12 +85,10 @@ class FaultyDisk(Disk):
 
 
 def _wrapped(name: str):  # type: ignore[no-untyped-def]
-    original = getattr(Disk, name)
-
     def verb(self: FaultyDisk, *arguments: Path) -> object:
         if self._due():
             self._strike()
-        return original(self, *arguments)
+        return getattr(super(FaultyDisk, self), name)(*arguments)
 
     return verb
 

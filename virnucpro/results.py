@@ -29,21 +29,13 @@ Row = TypeVar("Row", bound=NamedTuple)
 INCOMPLETE = "incomplete"  # a key that the record of a run has while its tables are replaced
 
 
+@dataclass(frozen=True)
 class Rows(Iterable[Row], Generic[Row]):
     """The rows of one table; each iteration reads the file, as far as rows are asked for."""
 
-    def __init__(self, path: Path, table: ResultTable, *, empty: bool = False) -> None:
-        """Read ``table`` from ``path``, or nothing where it is ``empty``.
-
-        Raises:
-            InputError: the file does not exist.
-        """
-        self.path, self.table, self._empty = path, table, empty
-        if not (empty or path.is_file()):
-            raise InputError(
-                f"{path} does not exist: this run did not write it; the same command writes it if "
-                f"it was lost"
-            )
+    path: Path
+    table: ResultTable
+    _empty: bool = False  # nothing is read
 
     def __iter__(self) -> Iterator[Row]:
         """Yield the rows in their order.
@@ -130,7 +122,13 @@ class RunResults:
 
     def _rows(self, table: ResultTable, *, empty: bool = False) -> Rows[Any]:
         self._check_complete()
-        return Rows(self.folder / table.path.format(stem=self.stem), table, empty=empty)
+        path = self.folder / table.path.format(stem=self.stem)
+        if not (empty or path.is_file()):
+            raise InputError(
+                f"{path} does not exist: this run did not write it; the same command writes it if "
+                f"it was lost"
+            )
+        return Rows(path, table, empty)
 
     def _check_complete(self) -> None:
         """Raise InputError if a command was stopped while it replaced the tables."""

@@ -54,15 +54,11 @@ class Setting:
     description: str  # a sentence for people
     unset: str = ""  # what None means
     choices: tuple[str, ...] = ()  # the accepted words, where not all are
+    shown_choices: tuple[str, ...] = ()  # those that texts for people list
     name: str = ""  # unique among all settings; the keyword of ``virnucpro.predict``
     group: type = object  # the class that it is declared in, which says what depends on it
     type: Any = str  # the annotation without None, which ``msgspec`` checks values against
     default: Any = None  # where it is None, the key also accepts null and ``auto``
-
-    @property
-    def shown_choices(self) -> tuple[str, ...]:
-        """The words that texts for people list; none where any value of the type is accepted."""
-        return tuple(word for word in self.choices if word != "toy")
 
 
 def setting(
@@ -396,8 +392,9 @@ def _declared() -> Iterator[Setting]:
                     hint = get_args(hint)[0]
                 choices = get_args(hint) if get_origin(hint) is Literal else said.choices
                 hint = Literal[choices] if choices else hint
+                shown = tuple(word for word in choices if word != "toy")
                 own = {"name": entry.name, "group": group, "type": hint, "default": entry.default}
-                yield replace(said, choices=choices, **own)
+                yield replace(said, choices=choices, shown_choices=shown, **own)
 
 
 SETTINGS = {declared.name: declared for declared in _declared()}

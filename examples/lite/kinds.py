@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 from virnucpro.encoders.lite import LITE, LiteEncoder, read_lite
 from virnucpro.io.records import Records
 from virnucpro.stages import kinds
-from virnucpro.store.disk import sha256_of
+from virnucpro.store.disk import hashed
 from virnucpro.training.data.dataset import Dataset, Part
 from virnucpro.training.lite.genomes import genome_set, measured_windows
 
@@ -120,9 +120,9 @@ def print_figures(pieces: Path) -> None:
 def main() -> None:
     """Fit, write and measure."""
     dataset, pieces, out = map(Path, sys.argv[1:])
-    path = LITE.packaged()
+    path = LITE.packaged
     encoder = LiteEncoder(read_lite(path).fused(), torch.device("cpu"), "fp32")
-    save_file(fit(dataset, encoder), out, {"encoder_sha256": sha256_of(path)})
+    save_file(fit(dataset, encoder), out, {"encoder_sha256": hashed(path).sha256})
     kinds.HEAD = out
     print_figures(pieces)
 

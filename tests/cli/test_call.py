@@ -161,7 +161,7 @@ def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(
         left[0] -= 1
         if left[0] < 0:
             raise SystemExit(9)
-        rename(disk, old, new)
+        rename(old, new)
 
     for renames in range(0, 40, 5):
         left[0] = renames

@@ -17,7 +17,7 @@ from virnucpro.encoders.lite import LITE
 from virnucpro.encoders.registry import locate
 from virnucpro.io.records import Records
 from virnucpro.settings import LITE_CLASSIFIER
-from virnucpro.store.disk import sha256_of
+from virnucpro.store.disk import hashed
 from virnucpro.tables import CHUNKS, CONTIGS
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def predict(source: Path, out: Path, *options: str) -> None:
 
 
 def test_it_is_small_and_says_what_it_is() -> None:
-    encoder, classifier = LITE.packaged(), LITE_CLASSIFIER
+    encoder, classifier = LITE.packaged, LITE_CLASSIFIER
     assert encoder.stat().st_size + classifier.stat().st_size < 10_000_000
     info = inspect_classifier(classifier)
     assert info.extra["command"].startswith("virnucpro train lite DATASET --output-dir DIR")
@@ -45,7 +45,7 @@ def test_it_is_small_and_says_what_it_is() -> None:
     assert set(info.contigs) == {500, 300, 150}
     source = locate("lite", "nucleotide")
     assert (source.family, source.reading) == ("lite", "whole chunks")
-    assert info.extra["encoder_sha256"] == sha256_of(encoder)
+    assert info.extra["encoder_sha256"] == hashed(encoder).sha256
 
 
 def test_the_contigs_of_the_example_are_called_right(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     precision = choose_precision(analysis.precision, [device])
     molecule, on_gpu = family_named(family).molecule, device.kind == "cuda"
     name = analysis.protein_model if molecule == "protein" else analysis.nucleotide_model
-    if family_named(family).packaged() or not family_named(family).has_weights:
+    if family_named(family).packaged or not family_named(family).has_weights:
         name = family  # its own model, and not the one that predict takes
     source = locate(options["model_path"] or name, molecule)
     encoder = open_encoder(source, device.kind, precision, budget=1, truncation=analysis.truncation)

@@ -385,7 +385,7 @@ def profile(table: Path, output: Path, force: bool) -> None:
     """
     from virnucpro.rcl.profile import PROFILE_SUFFIX, build_profile
     from virnucpro.rcl.proteins import read_proteins
-    from virnucpro.store.disk import sha256_of
+    from virnucpro.store.disk import hashed
 
     if output.suffix != PROFILE_SUFFIX:
         raise UsageError(f"--output {output}: give it the suffix {PROFILE_SUFFIX}")
@@ -394,7 +394,7 @@ def profile(table: Path, output: Path, force: bool) -> None:
         shared.say(warning)
     rows = [(protein.sequence, protein.start, protein.end) for protein in proteins]
     shared.say(f"aligning {counted(len(rows), 'serpin')}, which takes a minute for 1,000")
-    made = build_profile(rows, {"serpins": len(rows), "table_sha256": sha256_of(table)})
+    made = build_profile(rows, {"serpins": len(rows), "table_sha256": hashed(table).sha256})
     shared.save_output(output, made.to_bytes(), force=force, option="--output")
     first, last = made.columns
     shared.say(f"{output}: {made.hmm.M} columns, the RCL in columns {first} to {last}")

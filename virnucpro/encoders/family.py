@@ -89,6 +89,7 @@ class EncoderFamily(ABC):
         version: raise it when the same files, or no files, give other embeddings than before.
         released: layers, width and attention heads of the released models, by name.
         caution: what users are told about results made with it; empty for nothing.
+        packaged: the weights that come with the package and are found by the family's name.
     """
 
     name: str
@@ -100,10 +101,7 @@ class EncoderFamily(ABC):
     version: int = 1
     released: Mapping[str, tuple[int, int, int]] = {}
     caution: str = ""
-
-    def packaged(self) -> Path | None:
-        """Return the weights that come with the package and are found by the family's name."""
-        return None
+    packaged: Path | None = None
 
     @property
     def has_weights(self) -> bool:

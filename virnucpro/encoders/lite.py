@@ -124,7 +124,7 @@ def _shape(path: Path) -> LiteShape:
 
 # --- the family ------------------------------------------------------------------------------
 
-PACKAGED = Path(__file__).parents[1] / "data"
+PACKAGED = Path(__file__).parents[1] / "data/lite_encoder.safetensors"  # of model type ``lite``
 
 
 class LiteFamily(EncoderFamily):
@@ -135,12 +135,9 @@ class LiteFamily(EncoderFamily):
     molecule: Molecule = "nucleotide"
     reading: Reading = "whole chunks"
     alphabet = BASES
+    packaged = PACKAGED
     # Too small to gain from 8 bits.
     precisions = tuple(name for name, row in PRECISIONS.items() if row.linear_layers == "cast")
-
-    def packaged(self) -> Path:
-        """Return the encoder of model type ``lite``."""
-        return PACKAGED / "lite_encoder.safetensors"
 
     def recognises(self, path: Path) -> bool:
         """Return whether the metadata of a file say so."""

@@ -80,7 +80,7 @@ def locate(name: str, molecule: Molecule) -> EncoderSource:
     for known in (f"{name}-{molecule}", name):
         if known in family_names():
             family = family_named(known)
-            path = family.packaged()
+            path = family.packaged
             if path is not None or not family.has_weights:
                 break
     else:

@@ -17,7 +17,7 @@ from virnucpro.evaluation.predictions import Level, find_predictions
 from virnucpro.evaluation.report import as_json, as_markdown, as_terminal, as_tsv
 from virnucpro.formatting import counted
 from virnucpro.layout import CHECKPOINTS, existing_paths, lock_file
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.disk import Disk, hashed
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
 from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
@@ -52,8 +52,8 @@ def run_evaluation(
     name = f"{predictions.stem}_{predictions.level}_evaluation"
     folder = output_dir or predictions.folder / name
     facts: dict[str, Json] = {
-        "predictions": {"file": str(predictions.path), "sha256": sha256_of(predictions.path)},
-        "labels": {"file": str(labels), "sha256": sha256_of(labels)},
+        "predictions": {"file": str(predictions.path), "sha256": hashed(predictions.path).sha256},
+        "labels": {"file": str(labels), "sha256": hashed(labels).sha256},
         "level": predictions.level,
         "threshold": threshold,
     }

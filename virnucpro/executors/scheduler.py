@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -82,42 +82,32 @@ class WorkerState:
         return f"worker {self.number} on {self.device.name}{place}"
 
 
+@dataclass
 class Scheduler:
     """Carries out the tasks of one stage on the workers of a pool.
 
-    When the run has to end, because of a signal or an error, no more tasks are handed out, and
-    those in flight may still finish within the grace period.
+    When the run has to end, because of a signal (``_interruption``) or an error, no more tasks are
+    handed out, and those in flight may still finish within the grace period.
     """
 
-    def __init__(
-        self,
-        stage: Stage,
-        tasks: Sequence[Task],
-        pool: WorkerPool,
-        emit: Emit,
-        interruption: Interruption,
-        limits: TimeLimits,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """``interruption`` says that a signal arrived; ``clock`` returns seconds."""
-        self._stage = stage
-        self._pool = pool
-        self._emit = emit
-        self._interruption = interruption
-        self._limits = limits
-        self._clock = clock
-        self._queue = list(tasks)  # the next task is the last one
-        # Of unfinished tasks that failed, by receipt: workers that exited over it, and what to try.
-        self._exits: dict[Path, list[int]] = {}
-        self._retries: dict[Path, Generator[Task, WorkFailure | None, None]] = {}
-        self._failures_in_a_row = 0
-        self._workers: dict[int, WorkerState] = {}
-        self._outcomes: deque[TaskResult] = deque()
-        self._final_error: VirNucProError | None = None
-        self._deadline = 0.0
-        self._first_task_began: float | None = None
-        self._last_wait = clock()
-        self._heard: set[int] = set()  # workers with an event in this wait
+    _stage: Stage
+    _queue: list[Task]  # the next task is the last one, once workers are there
+    _pool: WorkerPool
+    _emit: Emit
+    _interruption: Interruption
+    _limits: TimeLimits
+    _clock: Callable[[], float] = time.monotonic
+    # Of unfinished tasks that failed, by receipt: workers that exited over it, and what to try.
+    _exits: dict[Path, list[int]] = field(default_factory=dict)
+    _retries: dict[Path, Generator[Task, WorkFailure | None, None]] = field(default_factory=dict)
+    _failures_in_a_row: int = 0
+    _workers: dict[int, WorkerState] = field(default_factory=dict)
+    _outcomes: deque[TaskResult] = field(default_factory=deque)
+    _final_error: VirNucProError | None = None
+    _deadline: float = 0.0
+    _first_task_began: float | None = None
+    _last_wait: float = 0.0
+    _heard: set[int] = field(default_factory=set)  # workers with an event in this wait
 
     @property
     def busy(self) -> set[int]:
@@ -126,6 +116,7 @@ class Scheduler:
 
     def outcomes(self) -> Iterator[TaskResult]:
         """Yield results in the order in which tasks are finished; raises as :class:`Executor`."""
+        self._last_wait = self._clock()
         for number in self._pool.workers:
             self._add_worker(number)
         self._start_workers()

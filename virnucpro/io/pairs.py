@@ -28,13 +28,6 @@ class InputFiles:
     second: Path | None = None
     interleaved: bool = field(default=False, kw_only=True)
 
-    def __post_init__(self) -> None:
-        """Check that there is one way of giving pairs."""
-        if self.interleaved and self.second is not None:
-            raise UsageError(
-                "--interleaved and --input2 are two ways of giving pairs: leave one of them out"
-            )
-
     def __str__(self) -> str:
         """Return the names for messages."""
         return " and ".join(map(str, self.paths))

@@ -31,7 +31,7 @@ from virnucpro.models.store import (
     resolve_model,
     verify_model,
 )
-from virnucpro.store.disk import Disk, explain_write_errors, open_without_links, sha256_of
+from virnucpro.store.disk import Disk, explain_write_errors, hashed, open_without_links
 from virnucpro.store.lock import locked
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _fetch_file(model: WebFile, record: ModelRecord | None) -> Path:
     begun = _receive(model, part)
     try:
         check_model_file(part)
-        if known is not None and sha256_of(part) != known.sha256:
+        if known is not None and hashed(part).sha256 != known.sha256:
             raise ModelError(
                 f"{model.address}: checksum differs from the recorded one; take a newer version "
                 f"with: virnucpro models fetch --update {model.name}"
@@ -196,10 +196,10 @@ def _fetch_hub(model: HubModel, record: ModelRecord | None) -> Path:
 def _differs(file: Path, published: RepoSibling, record: ModelRecord | None) -> bool:
     """Return whether a fetched file is not the published one, or not the recorded one."""
     recorded = record.files.get(file.name) if record else None
-    if not file.is_file() or (recorded and sha256_of(file) != recorded.sha256):
+    if not file.is_file() or (recorded and hashed(file).sha256 != recorded.sha256):
         return True
     if published.lfs is not None:  # only large files are published with a SHA-256
-        return sha256_of(file) != published.lfs.sha256
+        return hashed(file).sha256 != published.lfs.sha256
     data = file.read_bytes()  # small ones with the name that git gives their content
     name = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
     return published.blob_id not in (None, name)

@@ -17,7 +17,7 @@ import msgspec
 
 from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import HubModel, Model, files_to_fetch, model_named
-from virnucpro.store.disk import Disk, explain_write_errors, sha256_of
+from virnucpro.store.disk import Disk, explain_write_errors, hashed
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
 
@@ -215,7 +215,7 @@ def record_model(model: Model, path: Path, *, address: str = "") -> None:
     files = {}
     for name, file in model_files(model, path).items():
         check_model_file(file)
-        files[name] = FileRecord(file.stat().st_size, sha256_of(file))
+        files[name] = FileRecord(file.stat().st_size, hashed(file).sha256)
     from_hub = isinstance(model, HubModel) and path.parent == download_path(model)
     revision = path.name if from_hub else ""  # the cache names a snapshot after its commit
     today = time.strftime("%Y-%m-%d", time.gmtime())
@@ -244,7 +244,7 @@ def verify_model(model: Model) -> Literal["verified", "recorded"]:
     extra = set(model.wants) if isinstance(model, HubModel) else set()
     for name in sorted((files.keys() - extra) | record.files.keys()):
         facts, file = record.files.get(name), files.get(name, path / name)
-        if not (facts and file.is_file() and sha256_of(file) == facts.sha256):
+        if not (facts and file.is_file() and hashed(file).sha256 == facts.sha256):
             raise _differs(model.name, path / name, record)
     return "verified"
 

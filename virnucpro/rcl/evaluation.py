@@ -29,7 +29,7 @@ from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
 from virnucpro.rcl.rule import RclResult
 from virnucpro.rcl.splits import split_of_table
-from virnucpro.store.disk import sha256_of
+from virnucpro.store.disk import hashed
 from virnucpro.store.documents import sealed
 from virnucpro.training.data.dataset import Part
 from virnucpro.version import __version__
@@ -145,9 +145,9 @@ def proteins_to_measure(
     if others is None:
         warnings.append("there is no table of --others: precision and F1 are not defined")
     settings: dict[str, Json] = {
-        "serpins": sha256_of(serpins),
-        "others": sha256_of(others) if others else None,
-        "split": sha256_of(split) if split else None,
+        "serpins": hashed(serpins).sha256,
+        "others": hashed(others).sha256 if others else None,
+        "split": hashed(split).sha256 if split else None,
         "part": part if split else None,
     }
     if split is not None:

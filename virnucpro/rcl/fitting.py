@@ -23,7 +23,7 @@ from virnucpro.rcl.proteins import read_proteins
 from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.rcl.splits import divided, split_of_table, split_text
 from virnucpro.rcl.training import METRICS, RclTrainingPlan
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.disk import Disk, hashed
 from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import PARTS
 from virnucpro.training.run import run_training
@@ -143,10 +143,10 @@ def _identity(settings: RclTrainingSettings, features: ProteinFeatures) -> dict[
     if split not in ("random", "clusters"):
         if not Path(split).is_file():
             raise UsageError(f"--split {split}: expected random, clusters or a table")
-        split = sha256_of(Path(split))
+        split = hashed(Path(split)).sha256
     data, names = settings.data, ("encoding", "model", "network", "precision")
     return {
-        "tables": [sha256_of(path) for path in settings.tables if path],
+        "tables": [hashed(path).sha256 for path in settings.tables if path],
         "split": split,
         "features": features.name,
         **{name: getattr(settings, name) for name in names},

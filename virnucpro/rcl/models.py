@@ -42,7 +42,7 @@ from virnucpro.errors import ModelError
 from virnucpro.models.store import check_file
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
 from virnucpro.rcl.networks import NETWORKS, RCL
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.disk import Disk, hashed
 
 Floats = npt.NDArray[np.float32]
 FeaturesOfResidues = Callable[[Sequence[str]], Sequence[Floats]]
@@ -199,7 +199,7 @@ def read_rcl_model(path: Path) -> RclModel:
     told = ENCODING_OF_WIDTH.get(width)
     if told is None or about.encoding not in (None, told):
         raise ModelError(f"{path}: no encoding of a model has {width} numbers per residue: {AGAIN}")
-    return RclModel(network, told, about.threshold, sha256_of(path), padded)
+    return RclModel(network, told, about.threshold, hashed(path).sha256, padded)
 
 
 def _network(

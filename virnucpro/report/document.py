@@ -28,13 +28,10 @@ KINDS = {
 """The kinds of rows of the table and of tiles, with their names for people."""
 
 
-def part(name: str) -> str:
-    """Return a file of this folder, such as ``page.css``."""
-    return (files(__package__) / name).read_text(encoding="utf-8")
-
-
-def page(title: str, body: Iterable[str], script: str = "") -> str:
-    """Return a page that loads nothing, and runs no other script than its own."""
+def page(title: str, body: Iterable[str], *, with_script: bool = False) -> str:
+    """Return a page that loads nothing, and runs no script or only that of reports."""
+    style = (files(__package__) / "page.css").read_text(encoding="utf-8")
+    script = (files(__package__) / "page.js").read_text(encoding="utf-8") if with_script else ""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     lines = "\n".join(body)
     return f"""<!DOCTYPE html>
@@ -46,7 +43,7 @@ img-src data:; base-uri 'none'; form-action 'none'; script-src 'sha256-{digest}'
 <meta name="viewport" content="width=device-width, initial-scale=1">
 {MARK}{__version__}">
 <title>{escape(title)}</title>
-<style>{part("page.css")}</style>
+<style>{style}</style>
 </head>
 <body>
 {lines}

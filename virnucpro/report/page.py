@@ -21,7 +21,7 @@ from virnucpro.formatting import (
 )
 from virnucpro.layout import Layout, picture_name
 from virnucpro.report.content import Content, read_content
-from virnucpro.report.document import KINDS, definitions, file_link, flat, grid, page, part, share
+from virnucpro.report.document import KINDS, definitions, file_link, flat, grid, page, share
 from virnucpro.report.figures import FEWEST_RECORDS, draw_figures, page_style, page_svg
 from virnucpro.report.table import table_section
 from virnucpro.report.tracks import draw_track, hover_data, read_tracks
@@ -69,7 +69,7 @@ def report_page(run: PredictionRun) -> str:
             f"that made them restores them"
         ) from error
     body.append("</main>")
-    return page(f"VirNucPro: {run.stem}", body, part("page.js"))
+    return page(f"VirNucPro: {run.stem}", body, with_script=True)
 
 
 def warnings(content: Content) -> Iterator[str]:

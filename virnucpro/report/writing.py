@@ -15,7 +15,7 @@ from virnucpro.formatting import counted
 from virnucpro.layout import Layout, existing_paths
 from virnucpro.report.document import KINDS, MARK, file_link, grid, page
 from virnucpro.results import PredictionRun, open_run
-from virnucpro.store.disk import Disk, is_own_file, sha256_of
+from virnucpro.store.disk import Disk, hashed, is_own_file
 from virnucpro.store.work import make_way
 from virnucpro.version import __version__
 
@@ -68,7 +68,7 @@ def write_report(run: PredictionRun, disk: Disk, *, again: bool = False) -> Path
     layout = Layout(run.folder, run.stem)
     earlier = earlier_page(layout.report)
     try:  # the record of a run is written anew whenever a result is, so it stands for all of them
-        source = f"{__version__} {sha256_of(layout.run_json)}"
+        source = f"{__version__} {hashed(layout.run_json).sha256}"
     except OSError as error:
         raise InputError(f"{layout.run_json} cannot be read: {error}") from error
     if again or _source_of(earlier) != source:

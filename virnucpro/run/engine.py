@@ -138,8 +138,7 @@ def carry_out_stage(
         stages = [stage.by_file() or stage for stage in stages]
     owners: dict[Path, Run] = {}
     planned, todo = list[Task](), list[Task]()
-    reasons, weights = Counter[str](), Counter[Run]()
-    sequences = 0
+    sequences, reasons, weights = 0, Counter[str](), Counter[Run]()
     for run, stage in zip(runs, stages, strict=True):
         tasks = stage.plan(run.ledger)
         sequences += sum(task.count for task in tasks)

@@ -83,6 +83,8 @@ def check_request(request: PredictionRequest) -> None:
 def check_input(request: PredictionRequest) -> None:
     """Check the input and the output directory of a request."""
     layout, mates = request.layout, request.input_files.second
+    if request.interleaved and mates is not None:
+        raise UsageError("--interleaved and --input2 are two ways of giving pairs: leave one out")
     if mates is not None and STDIN in (request.source, request.mates):
         raise UsageError("standard input holds no pairs: name both files, with --input2 the second")
     if request.source == STDIN and sys.stdin is None:  # closed by whoever started this process

@@ -115,6 +115,8 @@ class EmbeddingStage(Stage):
         facts = {**encoder.facts(), "precision": self.precision}
         if kept:
             facts["found"] = "kept"
+        if device.kind == "cuda":
+            torch.cuda.reset_peak_memory_stats()  # leave out what loading and measuring took
         return EmbeddingSession(encoder, self.source, self.kind, self.disk, device, facts)
 
 
@@ -177,12 +179,10 @@ class EmbeddingSession(Session):
     _device: Device
     facts: Mapping[str, Json]
     _prepared: tuple[Task, Future[FileBatches]] | None = None
-
-    def __post_init__(self) -> None:
-        self._reader = ThreadPoolExecutor(1, READER_THREAD)
-        self._computing = Lock()
-        if self._device.kind == "cuda":
-            torch.cuda.reset_peak_memory_stats()  # leave out what loading and measuring took
+    _reader: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, READER_THREAD)
+    )
+    _computing: Lock = field(default_factory=Lock)
 
     def prepare(self, task: Task) -> None:
         """Read a file and begin to make its batches, in a thread."""

@@ -15,7 +15,7 @@ from virnucpro.columns import MISSING
 from virnucpro.errors import ModelError
 from virnucpro.io.frames import chunk_spans
 from virnucpro.settings import SHORTEST_WHOLE
-from virnucpro.store.disk import sha256_of
+from virnucpro.store.disk import hashed
 
 if TYPE_CHECKING:
     import torch
@@ -50,17 +50,16 @@ class VirusKinds:
         import torch
         from safetensors import safe_open
 
-        from virnucpro.encoders.lite import LITE, LiteEncoder, read_lite
+        from virnucpro.encoders.lite import PACKAGED, LiteEncoder, read_lite
 
-        path = LITE.packaged()
         with safe_open(HEAD, "pt") as file:
             self._weights, self._bias = file.get_tensor("weights"), file.get_tensor("bias")
             self._typical = file.get_tensor("typical").float()
             self._lengths, self._least = file.get_tensor("lengths"), file.get_tensor("least")
             known = (file.metadata() or {}).get("encoder_sha256")
-        if known != sha256_of(path):
-            raise ModelError(f"{HEAD} is not of the encoder {path}: install virnucpro again")
-        self._encoder = LiteEncoder(read_lite(path).fused(), torch.device("cpu"), "fp32")
+        if known != hashed(PACKAGED).sha256:
+            raise ModelError(f"{HEAD} is not of the encoder {PACKAGED}: install virnucpro again")
+        self._encoder = LiteEncoder(read_lite(PACKAGED).fused(), torch.device("cpu"), "fp32")
 
     def of(self, records: Sequence[Sequence[str]]) -> list[Kind]:
         """Return the kinds of records, each from its windows (:func:`windows`)."""

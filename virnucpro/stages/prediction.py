@@ -26,7 +26,7 @@ from virnucpro.io.frames import chunk_of
 from virnucpro.layout import MOLECULES, Molecule, receipt_beside
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.splitting import split_files
-from virnucpro.store.disk import sha256_of
+from virnucpro.store.disk import hashed
 from virnucpro.store.features import Features, encode_features, load_features
 from virnucpro.tables import CONSENSUS, COPIES, PREDICTIONS
 
@@ -159,7 +159,7 @@ class PredictionStage(HostStage):
     def _scored(self, task: Task) -> Generator[tuple[list[str], Scores]]:
         """Yield ids and scores of all files, one after the other."""
         for part in task.parts:
-            if sha256_of(part.path) != part.sha256:
+            if hashed(part.path).sha256 != part.sha256:
                 raise OutputError(
                     f"{part.path} has other content than was written to it: run the same command "
                     f"again"

@@ -25,7 +25,7 @@ from virnucpro.errors import InputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import MOLECULES, Layout, Molecule
 from virnucpro.stages.base import HostStage
-from virnucpro.store.disk import sha256_of
+from virnucpro.store.disk import hashed
 from virnucpro.tables import COPIES
 
 DIGEST_BYTES = 16  # two different ones among 1e9 are equal with a probability of 1e-21
@@ -163,7 +163,7 @@ class ShardsStage(HostStage):
                 for molecule in MOLECULES:
                     path = self.layout.split(molecule, number)
                     ids.append([name for name, _ in read_fasta(path)])
-                    size, digest = path.stat().st_size, sha256_of(path)
+                    size, digest = path.stat().st_size, hashed(path).sha256
                     outputs.append(OutputFile(path, size, digest, len(ids[-1])))
                 if ids[0] != ids[1]:
                     raise ValueError(f"{path} has other frames than the file of nucleotides")

@@ -65,10 +65,13 @@ class OutputWriter:
 class Disk:
     """Every change of the file system that the program makes.
 
-    The first eight methods are one system call each, which tests replace to inject faults.
+    ``rename`` to ``mkdir`` are one system call each, which tests replace to inject faults.
     """
 
     _unsynced: set[Path] | None = None
+    rename = staticmethod(os.replace)  # the second path by the first, in one step
+    unlink = staticmethod(os.unlink)
+    rmdir = staticmethod(os.rmdir)  # of an empty folder
 
     def open_new(self, path: Path) -> BinaryIO:
         """Create ``path``, which must not exist, for unbuffered writing."""
@@ -95,21 +98,9 @@ class Disk:
         finally:
             os.close(descriptor)
 
-    def rename(self, old: Path, new: Path) -> None:
-        """Replace ``new`` by ``old`` in one step."""
-        old.replace(new)
-
-    def unlink(self, path: Path) -> None:
-        """Delete a file."""
-        path.unlink()
-
     def mkdir(self, path: Path) -> None:
         """Create a folder and its missing parents; another run may do so at the same moment."""
         path.mkdir(parents=True, exist_ok=True)
-
-    def rmdir(self, path: Path) -> None:
-        """Delete an empty folder."""
-        path.rmdir()
 
     # --- made of these; all raise OutputError if the disk is full or unwritable
 
@@ -324,8 +315,3 @@ def hashed(path: Path) -> HashedFile:
         while block := stream.read(1 << 20):
             sha.update(block)
     return HashedFile(path, sha.hexdigest(), stamp)
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 (hex) of the content of a file."""
-    return hashed(path).sha256

@@ -15,7 +15,7 @@ from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFig
 from virnucpro.errors import OutputError
 from virnucpro.formatting import counted
 from virnucpro.layout import Layout
-from virnucpro.store.disk import AGAIN, Disk, HashedFile, hashed, sha256_of, stamp_of
+from virnucpro.store.disk import AGAIN, Disk, HashedFile, hashed, stamp_of
 from virnucpro.store.documents import digest, read_kept, sealed, stamped, unsealed, upgraded
 
 UNFINISHED = "not finished"  # why a task without a receipt must be carried out
@@ -188,7 +188,7 @@ class Ledger:
         return [
             path
             for path in sorted(self.removed & digests.keys())
-            if path.is_symlink() or (path.exists() and sha256_of(path) != digests[path])
+            if path.is_symlink() or (path.exists() and hashed(path).sha256 != digests[path])
         ]
 
     def reopen(self, task: Task) -> None:

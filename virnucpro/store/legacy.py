@@ -24,7 +24,7 @@ from virnucpro.layout import (
     OutputFolder,
     receipt_beside,
 )
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.disk import Disk, hashed
 from virnucpro.store.documents import parse_json, sealed
 from virnucpro.store.ledger import Receipt, fingerprint, receipt_document
 
@@ -147,7 +147,7 @@ def take_over(
             for record in read_fasta(task.inputs[0]):
                 sha.update(fasta_bytes([record]))
                 ids.append(record[0])
-            digest, features = sha256_of(path), load_features(path, molecule)
+            digest, features = hashed(path).sha256, load_features(path, molecule)
             if features.ids != ids:
                 raise ValueError("its ids are not those of its FASTA file, in the same order")
             if features.data.shape[1] != width:

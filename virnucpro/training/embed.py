@@ -23,7 +23,7 @@ from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EncoderSetup
 from virnucpro.stages.prediction import MergingStage
 from virnucpro.stages.splitting import ShardsStage
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.disk import Disk, hashed
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
 from virnucpro.training.data.dataset import PARTS, Dataset
@@ -86,7 +86,7 @@ def embed(
             update_failure_table(run.layout, disk, f"part {part}", run.failures)
             failed = len({name for failure in run.failures for name in failure.ids})
             details = {
-                "data_set": sha256_of(dataset.description_file),
+                "data_set": hashed(dataset.description_file).sha256,
                 "truncation": encoders.truncation,
                 "counts": {**sizes[part], "failed": failed},
             }

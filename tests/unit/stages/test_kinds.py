@@ -4,10 +4,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from virnucpro.encoders.lite import LITE
+from virnucpro.encoders.lite import PACKAGED
 from virnucpro.errors import ModelError
 from virnucpro.stages import kinds
-from virnucpro.store.disk import sha256_of
+from virnucpro.store.disk import hashed
 
 BASES = "".join(random.Random(3).choices("ACGT", k=20_000))
 
@@ -27,7 +27,7 @@ def head(tmp_path, monkeypatch):
         save_file(
             tensors,
             tmp_path / "head.safetensors",
-            {"encoder_sha256": digest or sha256_of(LITE.packaged())},
+            {"encoder_sha256": digest or hashed(PACKAGED).sha256},
         )
         monkeypatch.setattr(kinds, "HEAD", tmp_path / "head.safetensors")
 

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from virnucpro.errors import OutputError, ResumeRefusedError
-from virnucpro.store.disk import BUFFER, HOST_NAME, Bytes, Disk, hashed, is_running, sha256_of
+from virnucpro.store.disk import BUFFER, HOST_NAME, Bytes, Disk, hashed, is_running
 
 
 class Noting(Disk):
@@ -57,7 +57,7 @@ def test_describes_what_it_wrote(tmp_path: Path) -> None:
         assert not (tmp_path / "new/a.bin").exists()
     assert (tmp_path / "new/a.bin").read_bytes() == data
     assert out.output.bytes == len(data)
-    assert out.output.sha256 == hashlib.sha256(data).hexdigest() == sha256_of(out.output.path)
+    assert out.output.sha256 == hashlib.sha256(data).hexdigest() == hashed(out.output.path).sha256
     assert out.output.rows == 2 * 32
 
 

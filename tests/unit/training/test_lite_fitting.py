@@ -19,7 +19,7 @@ from virnucpro.encoders.registry import locate
 from virnucpro.errors import InputError, ResumeRefusedError, RunInterruptedError, UsageError
 from virnucpro.events import EpochProgress
 from virnucpro.executors.signals import Interruption
-from virnucpro.store.disk import sha256_of
+from virnucpro.store.disk import hashed
 from virnucpro.tables import REGIONS
 from virnucpro.training.data.dataset import Dataset
 from virnucpro.training.lite import trainer
@@ -90,7 +90,7 @@ def test_what_is_written(dataset, done):
     assert sorted(p.name for p in done.iterdir() if p.name != ".checkpoints") == sorted(NAMES)
     facts = json.loads((done / "lite.json").read_text())
     assert facts["command"] == "virnucpro train lite DATASET --output-dir DIR --steps 5 --seed 0"
-    assert facts["data_set"] == sha256_of(dataset.description_file)
+    assert facts["data_set"] == hashed(dataset.description_file).sha256
     assert facts["settings"]["steps"] == 5
     files = training_files(done)
     info = inspect_classifier(files.results[2])
@@ -98,7 +98,7 @@ def test_what_is_written(dataset, done):
     assert info.chunk_lengths == dataset.lengths()
     assert info.encoders == ("lite",)
     assert list(info.contigs) == [300]
-    digest = sha256_of(files.results[0])
+    digest = hashed(files.results[0]).sha256
     assert info.extra["encoder_sha256"] == facts["encoder"] == digest
     assert info.input_width == 8
     assert locate(str(files.results[0]), "nucleotide").dim == 8
@@ -129,7 +129,7 @@ def test_masked_regions_are_not_trained_on(dataset, done, tmp_path):
     table = mask(tmp_path / "regions.tsv")
     fit(dataset, tmp_path / "masked", mask=table)
     facts = json.loads((tmp_path / "masked" / "lite.json").read_text())
-    assert facts["settings"]["mask"] == sha256_of(table)
+    assert facts["settings"]["mask"] == hashed(table).sha256
     assert facts["command"].endswith("--seed 0 --mask REGIONS")
     made, unmasked = (
         load_file(training_files(root).results[0]) for root in (tmp_path / "masked", done)

@@ -30,7 +30,7 @@ from virnucpro.metrics.classification import (
     metric_text,
 )
 from virnucpro.settings import AnalysisSettings
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.disk import Disk, hashed
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
 from virnucpro.training.classifier.features import FeatureReader, PartFeatures, find_features
@@ -121,7 +121,7 @@ def _embedding_records(dataset: Dataset) -> Mapping[str, Mapping[str, Json]]:
             ways.append((record["data_set"], *models, record["truncation"], record["precision"]))
         except (OSError, ValueError, LookupError, TypeError):
             ways.append([None])
-    if ways[0][0] != sha256_of(dataset.description_file) or any(way != ways[0] for way in ways):
+    if ways[0][0] != hashed(dataset.description_file).sha256 or any(way != ways[0] for way in ways):
         raise UsageError(f"not embedded as a whole: use virnucpro train embed {dataset.root}")
     return records
 

@@ -21,7 +21,7 @@ from virnucpro.events import Emit, StepProgress
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import lock_file
 from virnucpro.metrics.classification import auroc, fit_temperature
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.disk import Disk, hashed
 from virnucpro.store.documents import SCHEMAS, parse_json, upgraded
 from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import Dataset, Part
@@ -78,10 +78,10 @@ def fit_lite(
     facts = asdict(settings) | {"chunk lengths": list(dataset.lengths())}
     first, masked = None, None
     if start is not None:
-        first, facts["started from"] = read_lite(start), sha256_of(start)
+        first, facts["started from"] = read_lite(start), hashed(start).sha256
     if mask is not None:
-        masked, facts["mask"] = read_mask(mask, dataset), sha256_of(mask)
-    digest, threads = sha256_of(dataset.description_file), torch.get_num_threads()
+        masked, facts["mask"] = read_mask(mask, dataset), hashed(mask).sha256
+    digest, threads = hashed(dataset.description_file).sha256, torch.get_num_threads()
     identity = {"settings": facts, "data_set": digest, "threads": threads}
     identity = json.loads(json.dumps(identity))  # as it is read again: lists, not tuples
     disk.make_folder(files.place)
@@ -159,7 +159,7 @@ def _write_results(
             temperature = fit_temperature(*map(np.concatenate, zip(*measured, strict=True)))
             contigs = _contig_models(model, genomes, lengths, temperature)
         progress.advance(1)
-    digest = sha256_of(encoder)
+    digest = hashed(encoder).sha256
     report = {
         "schema": SCHEMAS["lite training"],
         **origin,
