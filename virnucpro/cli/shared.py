@@ -119,7 +119,7 @@ def option(words: str, kind: Any, text: str, **more: Any) -> click.Option:
 def _setting_option(name: str) -> click.Option:
     """Return the option that fills a setting, as the setting declares it."""
     declared = SETTINGS[name]
-    default = declared.unset or declared.default
+    default = declared.unset or ("true" if declared.default is True else declared.default)
     text = declared.description + (f"  [default: {default}]" if default else "")
     more = {"metavar": f"[{'|'.join(declared.shown_choices)}]"} if declared.choices else {}
     kind = declared.choices or declared.type

@@ -86,7 +86,7 @@ def _lines(run: Json) -> Iterator[str]:
     if run["failed"]:
         yield "all that failed: failed_files.txt"
     if run["ended"]:
-        yield f"the last start was ended by {run['ended']}"
+        yield f"what ended the last start: {run['ended'].strip(': ').split(': ', 1)[-1]}"
     yield run["resume"]["text"]
 
 
