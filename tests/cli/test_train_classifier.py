@@ -72,6 +72,12 @@ def test_the_next_command_works_as_printed(call, tmp_path, monkeypatch):
     assert (tmp_path / "contigs_predictions/contigs_contigs.tsv").exists()
 
 
+def _fact(output, name):
+    """What the model card of a classifier says of ``name``."""
+    rows = output.with_suffix(".md").read_text().splitlines()
+    return next(row.split("|")[2].strip() for row in rows if row.startswith(f"| {name} |"))
+
+
 def test_the_card_says_what_is_so(train, dataset, tmp_path):
     output = tmp_path / "my.safetensors"
     assert train(output, *QUICK).code == 0
@@ -91,6 +97,22 @@ def test_the_card_says_what_is_so(train, dataset, tmp_path):
     accuracy = sum(a == b for a, b in zip(called, labels, strict=True)) / len(labels)
     row = next(line for line in card.splitlines() if line.startswith("| accuracy"))
     assert row.split("|")[3].strip() == f"{accuracy:.4f}"
+
+
+def test_the_best_network_is_measured_and_written(train, tmp_path):
+    """A rate far too high, so that the last epoch is not the best; then only up to the best."""
+    long, short = tmp_path / "long" / "my.safetensors", tmp_path / "short" / "my.safetensors"
+    long.parent.mkdir()
+    words = ("--hidden", 16, "--learning-rate", 0.5, "--patience", 2, "--epochs")
+    assert train(long, *words, 60).code == 0
+    best, _, last = _fact(long, "kept epoch").partition(" of ")
+    assert int(best) < int(last)
+    assert train(short, *words, best).code == 0
+    assert inspect_classifier(long).temperature == inspect_classifier(short).temperature
+    cards = [path.with_suffix(".md").read_text() for path in (long, short)]
+    assert len({card.split("## How good")[1] for card in cards}) == 1
+    for key, value in load_file(long).items():
+        assert torch.equal(value, load_file(short)[key]), key
 
 
 def test_what_cannot_be_trained(call, train, dataset, tmp_path):

@@ -68,6 +68,13 @@ def test_other_models_are_refused(call, dataset, reference):
     assert dataset.layout("train").split("protein", 1).is_file()  # shards are nobody's to move
 
 
+def test_the_precision_is_that_of_the_start_unless_it_starts_over(call, dataset):
+    precision = ("--precision", "bf16")
+    for options, expected in ((precision, "bf16"), ((), "bf16"), (("--force",), "fp32")):
+        assert call("train", "embed", dataset.root, *TOY, *options).code == 0
+        assert json.loads(dataset.layout("train").run_json.read_text())["precision"] == expected
+
+
 def test_what_cannot_be_embedded(call, dataset, tmp_path):
     assert call("train", "embed", tmp_path / "none", *TOY).code == 64
     shard = dataset.layout("test").split("protein", 1)

@@ -6,12 +6,15 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 
 from tests.unit.training.loops import in_pieces, run, same
 from virnucpro.errors import InputError
 from virnucpro.store.disk import Disk
 from virnucpro.training.classifier.features import find_features
 from virnucpro.training.classifier.trainer import TrainingPlan, TrainingSettings
+from virnucpro.training.group import TrainingGroup
+from virnucpro.training.loop import EpochPlan, TrainingLoop
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 
 SMALL = TrainingSettings(hidden=16, epochs=3, batch_size=4)
@@ -43,6 +46,29 @@ def test_stopped_anywhere_and_gone_on_with(plan):
     assert {row["rate"] for row in expected.history} == {SMALL.learning_rate}
     times = {"seconds": 0}
     assert [r | times for r in found.history] == [r | times for r in expected.history]
+
+
+class OneEach(TrainingLoop):
+    """Four batches, each with a loss of 1."""
+
+    def epoch_plan(self, epoch, finished_batches):
+        return EpochPlan([1] * 4, "rows", 1.0, iter(range(finished_batches, 4)))
+
+    def rate(self, epochs):
+        return 0.1
+
+    def step(self, number, content):
+        return torch.ones(())
+
+
+def test_the_loss_before_a_stop_counts_once_for_all_processes(tmp_path):
+    for rank, loss in ((0, 2 + 5), (1, 2)):
+        save_savepoint(tmp_path / "point", Savepoint({}, batch=2, loss=5.0), Disk())
+        network, group = torch.nn.Linear(1, 1), TrainingGroup(rank, 1, torch.device("cpu"))
+        optimizer = torch.optim.SGD(network.parameters())
+        loop = OneEach(tmp_path / "point", network, optimizer, (1, 1), group)
+        assert loop.train(lambda event: None, lambda: False)
+        assert loop.savepoint.history[0]["loss"] == loss
 
 
 def test_early_stopping_keeps_the_best(plan):
