@@ -50,8 +50,9 @@ def rows_of(shown: Shown) -> Iterator[tuple[ResultTable, dict[str, object]]]:
         yield VIRUS, common | {"score": score, "evidence": "ok" if len(known) > 1 else "one chunk"}
     for first, last in shown.regions:
         start, end, chunks = LENGTH * first + 1, LENGTH * (last + 1), last - first + 1
+        scored = sum(score is not None for score in shown.scores[first : last + 1])
         region = {"region": f"{shown.id}|region_{start}_{end}", "record": shown.id, "start": start}
-        region |= {"end": end, "length": end - start + 1, "chunks": chunks, "chunks_scored": chunks}
+        region |= {"end": end, "length": end - start + 1, "chunks": chunks, "chunks_scored": scored}
         yield REGIONS, region | {"score": 0.9, "flank_score": -0.8, "at_edge": False}
     for number, of_chunk in enumerate(shown.scores):
         chunk = {"record": shown.id, "chunk": f"{shown.id}_chunk_{number + 1}"}

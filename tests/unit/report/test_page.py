@@ -11,6 +11,7 @@ import pytest
 
 from tests.report_data import Shown, mixed, write_run
 from virnucpro.errors import InputError
+from virnucpro.report.content import read_content
 from virnucpro.report.page import report_page
 from virnucpro.report.table import HEADS
 from virnucpro.results import open_run
@@ -92,17 +93,21 @@ def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(
 ) -> None:
     records = [Shown(name, "nonvirus", [0.1] * 3, 0.5) for name in ("first", "second", "third")]
     records.append(Shown("long", "nonvirus", [0.1] * 8, 0.5))
-    records.append(Shown("host", "nonvirus", [0.1] * 3 + [0.9] * 2, 0.6, [(3, 4)]))
+    records.append(Shown("host", "nonvirus", [0.1] * 3 + [0.9, None, 0.9], 0.6, [(3, 4), (5, 5)]))
     records.append(Shown("few", "undecided", [0.9, 0.9, *[None] * 7], 0.5, length=1000))
     records += [Shown("one", "undecided", [0.6], 0.5), Shown("none", "unscored", [None])]
     page = page_of(tmp_path, records)
     assert dict(re.findall(r'tabindex="-1">([^<]+)<.*class="remark">([^<]+)<', page.text)) == {
         "host|region_1501_2500": "bases 1,501-2,500; score beside it -0.80",
-        "host": "viral regions: 1",
+        "host|region_2501_3000": "bases 2,501-3,000; score beside it -0.80",
+        "host": "viral regions: 2",
         "one": "one chunk",
         "few": "little scored",
         "none": "no open frame",
     }
+    assert '<td class="n">1</td><td class="n">0.50</td>' in page.text, "of the first region"
+    counts = read_content(open_run(tmp_path)).counts
+    assert [counts[name] for name in ("regions", "more_regions", "hosts")] == [2, 2, 1]
     names = ["host", "long", "first", "second", "third"]
     assert page.texts["h3"][:5] == names
     assert [cell for cell in page.texts["td"] if cell in names] == names

@@ -167,16 +167,19 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
         files.add(record, record.id, chunks, virus, [region])
         files.add(record, "z", chunks, virus, [])
         files.add(record, "second", chunks, virus, [])
+        files.add(record, "twice", chunks, host, [region, region])
         figures = files.finish(DEFAULT_CUTS, None, calibrated=False)
     headers = [line for line in (tmp_path / "fasta").read_text().splitlines() if line[0] == ">"]
     others = [f">{name} described" for name in ("short", "a=;,%", "z", "second")]
-    assert headers == [">renamed_2|region_5_8004 described", *others]
+    twice = [">twice|region_5_8004 described"] * 2
+    assert headers == [">renamed_2|region_5_8004 described", *others, *twice]
     ranked = [row["record"] for row in _table(tmp_path / "virus")]  # equal scores: by length, place
     assert ranked == ["a=;,%", "z", "second", "short"]
     assert (tmp_path / "fasta").read_text().startswith(f"{headers[0]}\n{'ACGT' * 20}\n")
     places = {(row["start"], row["end"]) for row in _table(tmp_path / "chunks")}
     assert places == {("1", "12000")}
     cells = [(row["regions"], row["viral_bases"]) for row in _table(tmp_path / "contigs")]
-    assert cells == [("1", "8000"), ("0", "4"), ("1", "8000"), *[("0", "12000")] * 2]
-    assert (tmp_path / "bed").read_text().count("\n") == 2
-    assert (figures.regions, figures.with_regions, figures.more_regions) == (2, 1, 1)
+    assert cells[:5] == [("1", "8000"), ("0", "4"), ("1", "8000"), *[("0", "12000")] * 2]
+    assert cells[5:] == [("2", "16000")]
+    assert (tmp_path / "bed").read_text().count("\n") == 4
+    assert (figures.regions, figures.with_regions, figures.more_regions) == (4, 2, 3)

@@ -83,5 +83,6 @@ def test_bcbio_gff_reads_the_gff3_file(written: dict[str, Path]) -> None:
         assert (int(first.location.start), int(first.location.end)) == (99, 5099)
         assert first.qualifiers["flank_score"] == ["-0.250000"]
         assert first.qualifiers["score"] == ["0.987654"]
+        assert (first.qualifiers["chunks"], first.qualifiers["chunks_scored"]) == (["11"], ["9"])
         assert (first.qualifiers["at_edge"], second.qualifiers["at_edge"]) == (["false"], ["true"])
         assert "flank_score" not in second.qualifiers
