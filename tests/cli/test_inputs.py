@@ -217,8 +217,9 @@ def test_an_input_that_the_run_would_write(call: Callable, tmp_path: Path, name:
     (tmp_path / "links").mkdir()
     link = tmp_path / "links/sample.fa"
     link.symlink_to(chunks)
-    done = call("predict", link, "-o", tmp_path / "out", *TOY, "--force")
-    check_refused(done, 64, link, "this run would write")
+    for files in ((link,), (tmp_path / "sample.fa", "--input2", link)):
+        done = call("predict", *files, "-o", tmp_path / "out", *TOY, "--force")
+        check_refused(done, 64, link, "this run would write")
     assert chunks.read_bytes() == before
 
 

@@ -307,6 +307,7 @@ def test_what_cannot_be_samples_is_refused(folder: Path, arguments: str) -> None
             for name in ("samples_summary.tsv", "samples_overview.html")
         ),
         *(f"name\tfile\na\tin/a.fa\n{row}\n" for row in ("A\tin/b.fa", "a\tin/a.fa", "b\t-")),
+        *(f"name\tfile\n{a}\tin/a.fa\n{b}\tin/b.fa\n" for a, b in (("A", "a"), ("ss", "ß"))),
         "name\tfile\tinput2\na\t1.fq\t-\n",
         "name\tfile\na\tin/\udcff.fa\n",
     ],
@@ -365,13 +366,18 @@ def test_a_second_batch_adds_its_samples_and_forgets_none(
     assert list(_rows(folder / "out")) == [*GOOD, "wrong"]
 
 
-def test_a_refused_command_changes_nothing(folder: Path) -> None:
+def test_a_refused_command_changes_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert _predict("in/a.fa", "in/b.fa", "-q") == 0
     before = _contents(folder / "out")
+    capsys.readouterr()
     assert _predict("in/a.fa", "in/b.fa", "-e", "300") == 3
+    assert f"virnucpro: {folder / 'out/a'} holds" in capsys.readouterr().err
     assert _contents(folder / "out") == before
     assert _predict("in/a.fa", "in/b.fa", "in/c.fa", "-e", "300", "-q") == 2
     assert [row["state"] for row in _rows(folder / "out").values()] == ["finished"] * 3
+    assert _predict("in/empty.fa", "in/wrong.fa", "-q") == 2
 
 
 def test_temporary_files_of_a_killed_process_are_removed(folder: Path) -> None:

@@ -30,7 +30,7 @@ def test_a_file_that_is_not_such_a_table_is_never_removed(tmp_path: Path, text: 
     assert moved.read_text() == text
     assert "mine" not in layout.failed_table.read_text()
     update_failure_table(layout, Disk(), "t.fa", [FAILURE])
-    update_failure_table(layout, Disk(), "s.fa", [])
+    update_failure_table(layout, Disk(), "moved/s.fa.gz", [])  # a run is known by its STEM
     assert "t.fa" in layout.failed_table.read_text()
     update_failure_table(layout, Disk(), "t.fa", [])
     assert not layout.failed_table.exists()
