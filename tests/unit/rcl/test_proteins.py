@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.rcl.made_proteins import protein
 from virnucpro.errors import InputError
+from virnucpro.rcl import splits
 from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
 from virnucpro.rcl.splits import (
@@ -94,6 +95,23 @@ def test_similar_proteins_are_in_one_part():
     again, _ = cluster_split(made[::-1], 0.6, 42, QUIET)
     assert again[::-1] == parts
     assert cluster_split(made, 0.6, 43, QUIET)[0] != parts
+
+
+def test_so_many_of_each_kind_are_held_out():
+    """Four with an RCL, a pair of which one has it, and nine without; the pair counts as with it."""
+    made = [protein(n, 60, "MKLV") for n in range(5)] + [protein(n, 60, "") for n in range(5, 15)]
+    made[6] = AnnotatedProtein("like 4", made[4].sequence[:-1] + "W", 0, 0)
+    parts, _ = cluster_split(made, 0.8, 42, QUIET)
+    held_out = {n: part for n, part in enumerate(parts) if part != "train"}
+    assert held_out == {0: "test", 2: "validation", 9: "test", 12: "validation"}
+
+
+def test_proteins_are_joined_from_more_than_the_identity_on(monkeypatch):
+    made = ["MKLVAAAAAA", "MKLVDDDDDD", "WYTSRQPNMV", "ACDEFGHIKLNPQRST", "ACDEFGHIKLNPQRSV"]
+    assert identity(*made[:2]) == IDENTITY
+    for block in (256, 2):
+        monkeypatch.setattr(splits, "BLOCK", block)
+        assert splits.cluster_proteins(made, QUIET) == [0, 1, 2, 3, 3]
 
 
 def test_a_split_is_read_again(tmp_path):
