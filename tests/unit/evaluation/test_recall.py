@@ -8,7 +8,7 @@ import pytest
 
 from tests.declared import line_of
 from virnucpro.evaluation.labels import join, read_labels
-from virnucpro.evaluation.measure import Evaluation, evaluate
+from virnucpro.evaluation.measure import NO_GROUP, Evaluation, evaluate
 from virnucpro.evaluation.predictions import find_predictions
 from virnucpro.evaluation.report import as_terminal, as_tsv
 from virnucpro.stages.calls import Call
@@ -69,6 +69,9 @@ def test_viruses_without_a_score_are_counted_as_missed(files: tuple[Path, Path])
         ("", "<=3000"): 1 / 2,
         ("", "<=10000"): 0,  # nothing of this length was scored
     }
+    files[1].write_text(files[1].read_text().replace("\tB\n", "\t\n"))
+    without = {s.name: s.metrics["recall_all"] for s in _evaluated(files, None).of_kind("group")}
+    assert without == {"A": 1 / 2, NO_GROUP: 1 / 3, "H": 2 / 5}
     assert "the 2 without one" in as_terminal(evaluation, None, Path())
     header, overall, *_ = (line.split("\t") for line in as_tsv(evaluation).splitlines())
     assert tuple(header) == EVALUATION.row._fields
