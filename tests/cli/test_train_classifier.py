@@ -15,6 +15,7 @@ from tests.faults.processes import family, running, until
 from tests.training_data import LENGTH, embed_toy, genome, make_dataset
 from tests.unit.encoders.small import fair_model, save_fair
 from virnucpro.classifier.files import inspect_classifier
+from virnucpro.cli.train import training_machine
 from virnucpro.store.features import load_features
 from virnucpro.training.savepoint import load_savepoint
 
@@ -113,6 +114,12 @@ def test_the_best_network_is_measured_and_written(train, tmp_path):
     assert len({card.split("## How good")[1] for card in cards}) == 1
     for key, value in load_file(long).items():
         assert torch.equal(value, load_file(short)[key]), key
+
+
+def test_one_device_is_used_unless_several_are_asked_for():
+    none = dict.fromkeys(("multi_gpu", "gpu_ids", "processes"))
+    for several, most in (({}, 1), ({"multi_gpu": True}, None), ({"gpu_ids": "0,1"}, None)):
+        assert training_machine(None, none | several).max_workers == most
 
 
 def test_what_cannot_be_trained(call, train, dataset, tmp_path):

@@ -19,6 +19,7 @@ from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import (
     DEFAULT_CUTS,
+    DOUBTFUL,
     TOY_CLASSIFIER,
     AnalysisSettings,
     Cuts,
@@ -165,8 +166,8 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
         files.add(record, "renamed_2", chunks, host, [region])
         files.add(record._replace(sequence="ACGT"), "short", chunks, virus, [])
         files.add(record, record.id, chunks, virus, [region])
-        files.add(record, "z", chunks, virus, [])
-        files.add(record, "second", chunks, virus, [])
+        files.add(record, "z", chunks, virus._replace(fdr=DOUBTFUL), [])
+        files.add(record, "second", chunks, virus._replace(fdr=0.01), [])
         files.add(record, "twice", chunks, host, [region, region])
         figures = files.finish(DEFAULT_CUTS, None, calibrated=False)
     headers = [line for line in (tmp_path / "fasta").read_text().splitlines() if line[0] == ">"]
@@ -183,3 +184,4 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
     assert cells[5:] == [("2", "16000")]
     assert (tmp_path / "bed").read_text().count("\n") == 4
     assert (figures.regions, figures.with_regions, figures.more_regions) == (4, 2, 3)
+    assert (figures.doubtful, figures.highest_rate) == (0, DOUBTFUL)
