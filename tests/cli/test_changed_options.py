@@ -222,3 +222,10 @@ def test_a_change(call: Callable[..., Call], home: Path, tmp_path: Path, change:
         again = call(*_command(home, anew, words))
         assert again.code == 0, again.err
         assert change.elsewhere or _files(out) == _files(anew)
+
+
+def test_what_is_not_said_stays_as_the_run_began(home: Path, tmp_path: Path) -> None:
+    assert run(_command(home, tmp_path, "--no-dedup")) == 0
+    record = (tmp_path / "in_run.json").read_bytes()
+    assert run(_command(home, tmp_path, "")) == 0
+    assert (tmp_path / "in_run.json").read_bytes() == record

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from virnucpro.errors import ModelError
+from virnucpro.errors import ModelError, UsageError
 from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.finders import open_finder
 from virnucpro.rcl.profile import RclProfile, build_profile, read_profile
@@ -33,6 +33,11 @@ def profile() -> RclProfile:
     return build_profile(
         [(changed(SERPIN, 0.2, n), START, END) for n in range(12)], {"serpins": 12}
     )
+
+
+def test_a_single_serpin_makes_no_profile() -> None:
+    with pytest.raises(UsageError):
+        build_profile([(SERPIN, START, END)] * 2, {})
 
 
 @pytest.mark.parametrize(

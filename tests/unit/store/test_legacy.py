@@ -200,10 +200,13 @@ def test_without_resume_it_is_refused_and_force_moves_it_aside(
     assert (layout.previous / "in_protein/output_2_ESM.pt").exists()
 
 
-def test_another_chunk_length_is_refused_before_anything_is_overwritten(
+def test_another_chunk_length_or_a_second_input_is_refused_before_anything_is_overwritten(
     interrupted: tuple[Path, Layout],
 ) -> None:
     source, layout = interrupted
+    mates = shutil.copy(source, source.with_name("mates.fa"))
+    with pytest.raises(ResumeRefusedError, match="second input: was not set"):
+        predict(source, layout.root, mates=str(mates), resume=True)
     text = layout.legacy_state.read_text()
     layout.legacy_state.write_text(text.replace('"expected_length": 200', '"expected_length": 300'))
     with pytest.raises(ResumeRefusedError, match="chunk length: was 300, is 200"):
