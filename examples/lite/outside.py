@@ -99,9 +99,10 @@ def print_unfamiliar(labels: dict[str, Row], folders: list[Path]) -> None:
     print("|---|---|---|---|---|---|")
     for length in LENGTHS:
         for folder in folders:
-            rows = [
-                row | labels[row["record"]] for row in table(folder / f"pieces_{length}_virus.tsv")
-            ]
+            path = folder / f"pieces_{length}_virus.tsv"
+            if not path.exists():
+                continue
+            rows = [row | labels[row["record"]] for row in table(path)]
             rows = [row for row in rows if row["group"].startswith("outside")]
             cells = [f"{length:,} bp", folder.name]
             for virus in (True, False):
