@@ -17,12 +17,14 @@ killed at all.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import multiprocessing
 import os
 import random
 import shutil
 import sys
 import time
+from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -30,6 +32,7 @@ import tests.preloaded  # noqa: F401
 from tests.faults.processes import files_under
 from tools.fault_sweep import RESULTS as RESULTS_OF_IN
 from virnucpro.cli import run
+from virnucpro.layout import Layout
 
 RESULTS = [name.replace("in_", "reads_", 1) for name in RESULTS_OF_IN]
 TOY = ("-m", "toy", "-e", "100")
@@ -116,11 +119,8 @@ def main() -> int:
     process.join()
     assert process.exitcode == 0, "the undisturbed run failed"
     work_seconds = time.monotonic() - started_at - start_seconds
-    print(
-        f"undisturbed: {options.reads} reads in {start_seconds + work_seconds:.1f} s, the first "
-        f"task after {start_seconds:.1f} s",
-        flush=True,
-    )
+    took = start_seconds + work_seconds
+    print(f"undisturbed: {took:.1f} s, the first task after {start_seconds:.1f} s", flush=True)
 
     rng = random.Random(options.seed)
     longest_wait = 2 * WORK_BEFORE_KILLS * work_seconds / (KILLED_AT_WORK * options.kills)
@@ -137,6 +137,9 @@ def main() -> int:
             if process.is_alive():
                 process.kill()
                 process.join()
+                # Workers that were forked hold the lock of the run until they end, too.
+                with suppress(FileNotFoundError), Layout(killed, "reads").lock.open() as held:
+                    fcntl.flock(held, fcntl.LOCK_EX)
                 kills += 1
                 kills_of_run += 1
                 print(f"kill {kills}: {wait:.2f} s {moment}", flush=True)
@@ -150,9 +153,7 @@ def main() -> int:
         if kills == options.kills:
             return 0
         if not kills_of_run:
-            print(
-                "the run is too short: it was finished before it could be killed; use more --reads"
-            )
+            print("the run ended before it could be killed: use more --reads")
             return 1
         kills_of_run = 0
         shutil.rmtree(killed)
