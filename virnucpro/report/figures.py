@@ -51,7 +51,7 @@ _SETTINGS: dict[Any, Any] = {
     "font.size": 10,
     "legend.frameon": False,
     "legend.fontsize": 9,
-    "legend.handletextpad": 0.1,
+    "legend.handletextpad": 0.4,
 }
 # Above the drawing, where it covers nothing.
 _LEGEND: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 0.98), "ncols": 3}
@@ -177,8 +177,8 @@ def _rates(axes: Axes, content: Content) -> str:
     called = len(virus)
     if called:
         now = float(np.nanmax(virus))
-        axes.plot([called], [now], "o", color=_TEXT)
-        axes.annotate(f"  this run: {called:,}", (called, now), va="top")
+        axes.plot([called], [now], "o", color=_TEXT, label=f"this run: {called:,}")
+        axes.legend(**_LEGEND)
     axes.set(xlabel="records classified as viral, the most certain first", ylabel="estimated fdr")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
