@@ -239,10 +239,8 @@ class Stage(ABC):
     # task that cannot be computed ends the run.
     divisible: ClassVar[bool] = False
 
-    # Unique in a run; part of every fingerprint and of the names of receipts. The other one is for
-    # people.
-    name: str
-    title: str
+    name: str  # unique in a run; part of every fingerprint and of the names of receipts
+    title: str  # the name for people
     # The features that it writes, a file for each split file; None without.
     kind: Literal["nucleotide", "protein", "merged"] | None = None
     # What the outputs take on the disk, where that may be more than it holds.

@@ -96,7 +96,7 @@ class Scheduler:
     _emit: Emit
     _interruption: Interruption
     _limits: TimeLimits
-    _clock: Callable[[], float] = time.monotonic
+    _clock: Callable[[], float] = time.monotonic  # returns seconds
     # Of unfinished tasks that failed, by receipt: workers that exited over it, and what to try.
     _exits: dict[Path, list[int]] = field(default_factory=dict)
     _retries: dict[Path, Generator[Task, WorkFailure | None, None]] = field(default_factory=dict)

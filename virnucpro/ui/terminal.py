@@ -34,7 +34,6 @@ TICK_SECONDS = 1.0
 STOP_SECONDS = 3.0  # how long the ticker is waited for: a driver that hangs must not hold us
 SHORTEST_BAR = 6  # characters
 
-
 _Screen = TypeVar("_Screen", bound="ProgressScreen")
 
 
