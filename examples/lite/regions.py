@@ -49,6 +49,15 @@ PROKARYOTES = {
     "diverse archaea",
     "diverse prokaryotes",
     "mixed bacteria",
+    "outside CPR and DPANN",
+    "outside archaea",
+    "outside gut MAGs",
+    "outside gut isolates",
+    "outside marine MAGs",
+    "outside oral MAGs",
+    "outside soil MAGs",
+    "outside sponge MAGs",
+    "outside wastewater MAGs",
 }
 OTHER_HOSTS = {"vertebrates", "plasmids"}  # from 20 kb
 SEEN = {"yeast", "human"}  # of the training part
@@ -56,6 +65,7 @@ PHAGES = {
     "RefSeq phages",
     "archaeal viruses",
     "coliphages",
+    "outside phages",
     "phage genomes",
     "phages",
     "phages of many hosts",

@@ -5,14 +5,14 @@
 DATASET was made by `virnucpro train prepare --content records`. REGIONS are tables of viral regions
 that `virnucpro predict` found in its training records. The table that is printed is for the option
 `--mask` of `virnucpro train lite`: a row without a group is not trained on; the others are drawn as
-a group of their own.
+a group of their own, and as virus where the column label says so.
 
 - Clusters of genes of ribosomal proteins, elongation factors and RNA polymerase, which look viral
   to lite: bacteria and archaea share words of amino acids with those of E. coli K-12, and, in a
   second round, words that three or more genera have in the clusters of the first one.
 - rRNA, by two motifs that all bacteria and archaea have.
 - Proviruses: regions of bacteria and archaea with a score of 0.8 or more that are mostly
-  outside these clusters.
+  outside these clusters. A tenth at either end is not trained on, the rest is drawn as virus.
 - Regions of eukaryotes are false calls, mostly of transposons: a group.
 """
 
@@ -40,7 +40,8 @@ CLUSTERS = ((3_437_500, 3_474_500), (4_176_500, 4_187_500))  # of K-12, about
 DENSITY = 1.2  # words of clusters per 100 bases of a cluster, in 1,500 bases
 BLOCK = 500  # bases
 GENERA = 3
-SURE = 0.8  # score of a region that is masked
+SURE = 0.8  # score of a provirus
+PROVIRUSES = "proviruses"
 EUKARYOTES = re.compile("human|yeast|plant|vertebrate|nuclear|fungal|transcript|exon|organelle")
 RRNA = (  # a motif, and how far the gene reaches on either side of it
     (re.compile("GTG[CT]CAGC[AC]GCCGCGGTAA"), 500, 1020),  # of 16S
@@ -191,15 +192,17 @@ def main() -> None:
             for a, b, score in regions.get(name, [])
             if score >= SURE and overlap((a, b), own + genes) < 0.2
         ]
-        rows += [(name, *viral_region, "") for viral_region in viral]
+        for a, b in viral:
+            first, last = a + (b - a) // 10, b - (b - a) // 10
+            rows += [(name, a, first, ""), (name, first, last, PROVIRUSES), (name, last, b, "")]
         rows += [(name, *gene, "ribosomal clusters") for gene in own if without(gene, viral)]
         rows += [(name, *gene, "rRNA") for gene in genes if without(gene, viral)]
     for record in eukaryotes:
         for a, b, _ in regions.get(record.record, []):
             rows.append((record.record, a, b, "virus-like stretches of eukaryotes"))
-    print("record\tstart\tend\tgroup")
+    print("record\tstart\tend\tgroup\tlabel")
     for name, a, b, group in rows:
-        print(name, a + 1, b, group, sep="\t")
+        print(name, a + 1, b, group, "virus" if group == PROVIRUSES else "", sep="\t")
 
 
 if __name__ == "__main__":

@@ -275,13 +275,13 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     DATASET,
     option("-o --output-dir", FOLDER, "Folder of encoder and classifier.", required=True),
     option("--steps", Count, "Number of batches.  [default: that of model type lite]"),
-    option("--start-from ENCODER", FILE, "Begin with the weights of an earlier lite encoder."),
+    option("--start-from ENCODER", FILE, "Go on from this encoder and the classifier beside it."),
     option("--learning-rate", Rate, "Highest learning rate.  [default: that of model type lite]"),
     option(
         "--mask REGIONS",
         FILE,
         "Do not train on these regions of records labelled others: a table as STEM_regions.tsv of "
-        "predict. A column group names the groups that they are drawn as.",
+        "predict. Columns group and label say what they are drawn as.",
     ),
     option("--more-of GROUP", str, "Draw this group three times as often.", multiple=True),
     common="seed threads force",

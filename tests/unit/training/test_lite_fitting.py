@@ -145,11 +145,21 @@ def test_regions_of_viruses_are_not_masked(dataset, tmp_path):
     with table.open("a") as stream:
         stream.writelines(REGION.format(record=r, start=s, end=e) for r, s, e in rows)
     assert read_mask(table, dataset) == {
-        "train_others_0": [(0, 700, ""), (1000, 1500, "")],
-        "train_others_1": [(2, 4, "")],
+        "train_others_0": [(0, 700, "", False), (1000, 1500, "", False)],
+        "train_others_1": [(2, 4, "", False)],
     }
-    table.write_text("record\tgroup\tstart\tend\ntrain_others_0\trRNA\t1\t700\n")
-    assert read_mask(table, dataset) == {"train_others_0": [(0, 700, "rRNA")]}
+    rows = "train_others_0\trRNA\t1\t700\t\ntrain_others_0\tproviruses\t800\t900\tvirus\n"
+    table.write_text("record\tgroup\tstart\tend\tlabel\n" + rows)
+    regions = [(0, 700, "rRNA", False), (799, 900, "proviruses", True)]
+    assert read_mask(table, dataset) == {"train_others_0": regions}
+
+
+def test_a_training_starts_from_encoder_and_classifier_of_another(dataset, done, tmp_path):
+    classifier, start = (done / name for name in NAMES[1:])
+    facts = fit(dataset, tmp_path, start=start)
+    known = [facts["settings"][f"started {name}"] for name in ("from", "with")]
+    assert known == [hashed(file).sha256 for file in (start, classifier)]
+    assert facts["command"].endswith("--seed 0 --start-from ENCODER")
 
 
 @pytest.mark.parametrize(

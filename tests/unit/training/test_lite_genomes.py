@@ -55,7 +55,7 @@ def test_windows_are_pieces_of_their_records():
 
 def test_masked_parts_are_left_out_or_a_group():
     rows = [record("v", "virus", 400), record("o", "others", 1000)]
-    genomes = genome_set(rows, {"o": [(700, 800, ""), (150, 400, "rRNA")]})
+    genomes = genome_set(rows, {"o": [(700, 800, "", False), (150, 400, "rRNA", False)]})
     assert genomes.lengths.tolist() == [400, 150, 300, 200, 250]
     assert genomes.genomes.tolist() == [0, 1, 1, 1, 1]
     assert genomes.virus.tolist() == [True, False, False, False, False]
@@ -66,6 +66,8 @@ def test_masked_parts_are_left_out_or_a_group():
     ):
         windows = genomes.windows(np.array([number]), np.array([0]), len(part))
         assert text(windows[0]) == part
+    proviruses = genome_set(rows, {"o": [(700, 900, "proviruses", True)]})
+    assert proviruses.virus.tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_masked_parts_are_left_out_or_a_group():
 )
 def test_what_is_left_of_a_record(masked, lengths):
     rows = [record("v", "virus", 400), record("o", "others", 1000)]
-    masked = [(start, end, "") for start, end in masked]
+    masked = [(start, end, "", False) for start, end in masked]
     assert genome_set(rows, {"o": masked}).lengths.tolist() == [400, *lengths]
 
 

@@ -13,7 +13,7 @@ from tests.training_data import genome
 from tests.unit.encoders.small import open_path, quiet
 from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
 from virnucpro.encoders.lite import lite_to_bytes
-from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
+from virnucpro.encoders.lite_network import LiteShape
 from virnucpro.errors import InputError, ModelError
 from virnucpro.store.disk import Disk
 from virnucpro.training.data.dataset import LabelledRecord
@@ -96,15 +96,23 @@ def test_stopped_and_continued_is_undisturbed(plan):
     assert bytes_of(trained(plan(replace(SETTINGS, seed=1), "other")))[0] != whole[0]
 
 
-def test_a_training_can_start_from_an_earlier_encoder(plan, genomes):
-    start = finished(trained(plan())).encoder
-    begun = finished(loop_of(plan(replace(SETTINGS, seed=1), "more", start))).encoder
+def test_a_training_can_start_from_an_earlier_model(plan, genomes):
+    """Its batch norms stay as they are, and its learning rate does not fall."""
+    start = finished(trained(plan()))
+    begun = loop_of(plan(replace(SETTINGS, seed=1), "more", start))
     bases = torch.from_numpy(genomes.windows(np.arange(8), np.arange(8), 300)).long()
-    assert torch.equal(begun(bases), start(bases))
+    assert torch.equal(finished(begun)(bases), start(bases))
+    before = {name: value.clone() for name, value in start.state_dict().items()}
+    again = trained(plan(replace(SETTINGS, seed=1), "again", start))
+    assert again.optimizer.param_groups[0]["lr"] == pytest.approx(SETTINGS.learning_rate, 2e-3)
+    after = finished(again).state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert not any("running" in name for name in changed)
+    assert {"encoder.out.weight", "output_layer.weight"} <= changed
     with pytest.raises(InputError, match="smaller learning rate"):
         trained(plan(replace(SETTINGS, learning_rate=1e30)))
     with pytest.raises(ModelError, match="encoder to start from has other sizes"):
-        loop_of(plan(start=LiteNetwork(replace(SHAPE, dim=16))))
+        loop_of(plan(start=LiteModel(replace(SETTINGS, shape=replace(SHAPE, dim=16)))))
 
 
 def test_the_norms_use_running_means_of_all_lengths_at_the_end(plan):
@@ -172,7 +180,8 @@ def test_margins_are_those_of_predict(plan, genomes, tmp_path):
 @pytest.mark.parametrize("steps", [1, 5, 30, 30_000])
 def test_the_learning_rate_rises_and_falls(steps):
     rates = [
-        LiteTrainingSettings(steps=steps, learning_rate=1.0).rate(step) for step in range(steps)
+        LiteTrainingSettings(steps=steps, learning_rate=1.0).rate(step, steady=False)
+        for step in range(steps)
     ]
     assert min(rates) > 0
     assert max(rates) <= 1.001

@@ -16,6 +16,7 @@ from virnucpro.classifier.contigs import ContigModel, contig_terms, fit_contig_m
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.contracts import Device
 from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
+from virnucpro.encoders.weights import read_safetensors
 from virnucpro.errors import ResumeRefusedError
 from virnucpro.events import Emit, StepProgress
 from virnucpro.executors.signals import Interruption
@@ -66,9 +67,9 @@ def fit_lite(
 ) -> Mapping[str, Any] | None:
     """Train the model, or continue an interrupted training with the same settings and data.
 
-    ``start`` is the encoder of an earlier training, whose weights are the first ones. ``mask`` is a
-    table of regions that are not trained on (:func:`read_mask`). ``force`` moves earlier files
-    aside and starts over.
+    ``start`` is the encoder of an earlier training, to go on from with the classifier beside it and
+    a learning rate that does not fall. ``mask`` is a table of regions that are not trained on
+    (:func:`read_mask`). ``force`` moves earlier files aside and starts over.
 
     Returns:
         The content of ``lite.json``; None if the same training was finished before.
@@ -78,12 +79,15 @@ def fit_lite(
     facts = asdict(settings) | {"chunk lengths": list(dataset.lengths())}
     first, masked = None, None
     if start is not None:
-        first, facts["started from"] = read_lite(start), hashed(start).sha256
+        head, first = start.with_name(files.results[2].name), LiteModel(settings)
+        first.load_state_dict(read_safetensors(head), strict=False)
+        first.encoder, facts["started from"] = read_lite(start), hashed(start).sha256
+        facts["started with"] = hashed(head).sha256
     if mask is not None:
         masked, facts["mask"] = read_mask(mask, dataset), hashed(mask).sha256
     digest, threads = hashed(dataset.description_file).sha256, torch.get_num_threads()
-    identity = {"settings": facts, "data_set": digest, "threads": threads}
-    identity = json.loads(json.dumps(identity))  # as it is read again: lists, not tuples
+    # As it is read again: lists, not tuples.
+    identity = json.loads(json.dumps({"settings": facts, "data_set": digest, "threads": threads}))
     disk.make_folder(files.place)
     with locked(files.lock, "this encoder", state=[files.savepoint]):
         try:

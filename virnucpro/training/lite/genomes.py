@@ -53,9 +53,9 @@ class GenomeSet:
         return np.asarray(self.bases[places])
 
 
-MaskedRegions = Mapping[str, Sequence[tuple[int, int, str]]]
-"""Regions by the id of their record: the first base and the one after the last, counted from 0, and
-the group that they are drawn as, or an empty name where they are not trained on."""
+MaskedRegions = Mapping[str, Sequence[tuple[int, int, str, bool]]]
+"""Regions by the id of their record: the first base and the one after the last, counted from 0, the
+group that they are drawn as, or no name where they are not trained on, and whether as virus."""
 
 
 def genome_set(records: Iterable[LabelledRecord], masked: MaskedRegions | None = None) -> GenomeSet:
@@ -69,16 +69,17 @@ def genome_set(records: Iterable[LabelledRecord], masked: MaskedRegions | None =
     columns: list[tuple[int, ...]] = []
     for record in records:
         regions = sorted((masked or {}).get(record.record, ()))
-        starts = [0, *accumulate((end for _, end, _ in regions), max)]
-        ends = [*(start for start, _, _ in regions), len(record.sequence)]
-        parts = [(*ends_of, record.group) for ends_of in zip(starts, ends, strict=True)]
-        for start, end, group in [*parts, *(region for region in regions if region[2])]:
+        starts = [0, *accumulate((region[1] for region in regions), max)]
+        ends = [*(region[0] for region in regions), len(record.sequence)]
+        own = record.group, record.label == "virus"
+        parts = [(*ends_of, *own) for ends_of in zip(starts, ends, strict=True)]
+        for start, end, group, viral in [*parts, *(region for region in regions if region[2])]:
             if end - start < SHORTEST:
                 continue
             names = {"group": group, "taxon": record.taxon, "genome": record.genome}
             ids = [known.setdefault(names[kind], len(known)) for kind, known in numbers.items()]
             bases.append(base_numbers([record.sequence[start:end]])[0])
-            columns.append((end - start, record.label == "virus", *ids))
+            columns.append((end - start, viral, *ids))
     lengths, virus, groups, taxa, genomes = np.array(columns, np.int64).reshape(-1, 5).T
     return GenomeSet(
         np.concatenate([np.empty(0, np.uint8), *bases]),
@@ -242,18 +243,18 @@ def read_mask(path: Path, dataset: Dataset) -> MaskedRegions:
     """Return the regions of a table that lie in records labelled others.
 
     The table has the columns ``record``, ``start`` and ``end``, as ``STEM_regions.tsv`` has them
-    among others. Bases are counted from 1, and ``end`` is the last one. It may have the column
-    ``group``, with the group that a region is drawn as.
+    among others. Bases are counted from 1, and ``end`` is the last one. It may have the columns
+    ``group``, with the group that a region is drawn as, and ``label``: ``virus`` for proviruses.
     """
     known = {record: (label, bases) for record, label, *_, bases in dataset.genomes("train")}
-    regions: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
-    rows = table_rows(path, "record", "start", "end", optional=["group"])
-    for line, (record, *ends, group) in rows:
+    regions: dict[str, list[tuple[int, int, str, bool]]] = defaultdict(list)
+    rows = table_rows(path, "record", "start", "end", optional=["group", "label"])
+    for line, (record, *ends, group, drawn) in rows:
         label, bases = known.get(record, ("others", 0))
         if label == "virus":
             continue
         first, last = (int(end) if end.isdecimal() else 0 for end in ends)
         if not 1 <= first <= last <= bases:
             raise row_error(path, line, f"bases {ends[0]} to {ends[1]} are not in {record!r}")
-        regions[record].append((first - 1, last, group))
+        regions[record].append((first - 1, last, group, drawn == "virus"))
     return dict(regions)

@@ -29,16 +29,17 @@ from virnucpro.training.lite.genomes import (
 from virnucpro.training.loop import EpochPlan, TrainingLoop
 
 BATCH_BASES = 64_000
-MEASURED_BASES = 64_000  # per batch without gradients
 WARM_UP = 500  # steps, or a tenth of a training of fewer than 5,000
 AVERAGED = 20  # the result is a running mean of the weights over the last twentieth of the steps
+# From an earlier model on, the rate stays, and the mean is over half of the steps. Wide means are
+# better on data of another kind than those of training (SWAD: Cha et al. 2021, NeurIPS 34).
+AVERAGED_AGAIN = 2
 # The windows of a batch have one length, but in use a model has running statistics of all lengths.
 # From this share of the steps on, the batch norms use these in training, too.
 SETTLED = 0.7
 REWEIGHED = 100  # steps from one change of the shares of groups to the next
 OFTENER = 3.0  # a factor for groups that matter more than their bases say
 SHORTENED = 0.3  # how often the windows of a length are cut to between 70 and 100 % of it
-
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d
 
@@ -48,8 +49,7 @@ class LiteTrainingSettings:
     """The settings of a lite training.
 
     Worse on held-out taxa after 1,000 steps were twice the mutation rate, and codons as the mean of
-    their synonyms in a third of the windows. Better on validation pieces from outside, but not on
-    test pieces, was a GC of each window's own for the bases that are replaced.
+    their synonyms in a third of the windows.
     """
 
     steps: int = 18_000  # batches
@@ -63,10 +63,10 @@ class LiteTrainingSettings:
     mutation_rate: float = 0.05  # mean fraction of bases that are replaced in half of the windows
     more_of: tuple[str, ...] = ()  # groups that are drawn ``OFTENER`` times as often
 
-    def rate(self, step: int) -> float:
-        """Return the learning rate of a step: a short rise, then a cosine."""
+    def rate(self, step: int, *, steady: bool) -> float:
+        """Return the learning rate of a step: a short rise, then a cosine unless it is steady."""
         rise = min(1.0, (step + 1) / min(WARM_UP, self.steps // 10 + 1))
-        cosine = 0.5 + 0.5 * math.cos(math.pi * step / self.steps)
+        cosine = 1.0 if steady else 0.5 + 0.5 * math.cos(math.pi * step / self.steps)
         return self.learning_rate * (rise * cosine + 1e-3)
 
 
@@ -96,13 +96,13 @@ class LiteModel(nn.Module):
 
 @dataclass(frozen=True)
 class LitePlan:
-    """What is trained, and where the savepoint is; ``start`` is an encoder with first weights."""
+    """What is trained, and where the savepoint is; ``start`` is a model with first weights."""
 
     settings: LiteTrainingSettings
     genomes: GenomeSet
     lengths: tuple[int, ...]
     savepoint: Path
-    start: LiteNetwork | None = None
+    start: LiteModel | None = None
 
     def loop(self, group: TrainingGroup) -> LiteLoop:
         """Return the loop of the one process."""
@@ -128,11 +128,10 @@ class LiteLoop(TrainingLoop):
         self._settings, self._genomes = settings, genomes
         self._samplers = [(length, WindowSampler(genomes, length)) for length in plan.lengths]
         torch.manual_seed(settings.seed)
-        model = LiteModel(settings)
-        if plan.start is not None:
-            if plan.start.shape != settings.shape:
-                raise ModelError(f"the encoder to start from has other sizes: {plan.start.shape}")
-            model.encoder.load_state_dict(plan.start.state_dict())
+        self._steady = plan.start is not None
+        model = plan.start or LiteModel(settings)
+        if (shape := model.encoder.shape) != settings.shape:
+            raise ModelError(f"the encoder to start from has other sizes: {shape}")
         decayed: list[nn.Parameter] = []  # matrices and kernels; it would distort scales
         others: list[nn.Parameter] = []
         for parameter in model.parameters():
@@ -147,7 +146,7 @@ class LiteLoop(TrainingLoop):
             torch.optim.AdamW(groups, lr=settings.learning_rate),
             (1, 1),
             group,
-            averaged=settings.steps / AVERAGED,
+            averaged=settings.steps / (AVERAGED_AGAIN if self._steady else AVERAGED),
             precision="bf16" if cpu_has_bf16() else "fp32",
         )
         self._random = np.random.default_rng(settings.seed)
@@ -181,7 +180,7 @@ class LiteLoop(TrainingLoop):
 
     def rate(self, epochs: float) -> float:
         """Return the learning rate of a step."""
-        return self._settings.rate(round(epochs * self._settings.steps))
+        return self._settings.rate(round(epochs * self._settings.steps), steady=self._steady)
 
     def step(self, number: int, content: Windows) -> torch.Tensor:
         """Train on one batch, and return its loss."""
@@ -208,18 +207,15 @@ class LiteLoop(TrainingLoop):
 
     def _settle_norms(self, step: int) -> None:
         """Let the batch norms use the statistics of their batch, or later those of all lengths."""
-        settled = int(SETTLED * self._settings.steps)
+        settled = 0 if self._steady else int(SETTLED * self._settings.steps)
         assert self.average is not None
         for own, mean in zip(self.network.modules(), self.average.module.modules(), strict=True):
             if not isinstance(own, BatchNorm):
                 continue
-            assert isinstance(mean, BatchNorm)
             own.train(step < settled)
             if step == settled:
-                own.load_state_dict(
-                    own.state_dict()
-                    | {name: mean.state_dict()[name] for name in ("running_mean", "running_var")}
-                )
+                means = {k: v for k, v in mean.state_dict().items() if k.startswith("running")}
+                own.load_state_dict(own.state_dict() | means)
 
     def _draw(self) -> Windows:
         """Return the next batch."""
@@ -227,8 +223,7 @@ class LiteLoop(TrainingLoop):
         length, sampler = self._samplers[int(random.integers(len(self._samplers)))]
         if random.random() < SHORTENED:
             length = int(length * random.uniform(0.7, 1.0))
-        count = max(2, BATCH_BASES // length // 2 * 2)
-        records, offsets = sampler.draw(count, length, random)
+        records, offsets = sampler.draw(max(2, BATCH_BASES // length // 2 * 2), length, random)
         windows = self._genomes.windows(records, offsets, length)
         return mutated(windows, self._settings.mutation_rate, random), records
 
@@ -242,7 +237,7 @@ def window_margins(
 ) -> npt.NDArray[np.float32]:
     """Return the logits of virus less those of others, as in ``predict``: float32 ``[n]``."""
     margins = np.empty(len(records), np.float32)
-    size = max(1, MEASURED_BASES // length)
+    size = max(1, BATCH_BASES // length)
     with torch.inference_mode():
         for start in range(0, len(records), size):
             rows = slice(start, start + size)
