@@ -57,7 +57,7 @@ def test_the_wheel_works_without_the_source_and_the_source_distribution_is_whole
     code = "import virnucpro; print(virnucpro.__file__)"
     assert str(place) in run("-c", code, folder=tmp_path, **there)
     printed = run("-m", "virnucpro", "demo", "demo", "-d", "cpu", folder=tmp_path, **there)
-    assert "virus_NC_001330.1" in printed
+    assert "virus_NC_002362.1" in printed
     code = "import virnucpro; print(len(list(virnucpro.open_run('demo/results').contigs())))"
     assert run("-c", code, folder=tmp_path, **there).strip() == "42"
     completion = {"_VIRNUCPRO_COMPLETE": "bash_complete", "COMP_CWORD": "1"}

@@ -17,7 +17,7 @@ from virnucpro.tables import CONTIGS
 SOURCE = Path(__file__).parents[1] / "data" / "example.fa"
 """Pieces of six INSDC records (accession and range stand in the headers): two phages and an
 arenavirus, three bacteria. None of them, nor a near relative, was used to train ``lite``."""
-VIRUSES = {"NC_001330.1", "NC_007636.1", "NC_077807.1"}
+VIRUSES = {"NC_002362.1", "OQ135103", "NC_077807.1"}
 READS, READ = 34, 150  # reads, and bases per read
 COMPLEMENT = str.maketrans("ACGT", "TGCA")
 SHOWN = ("record", "length", "call", "virus_score", "status")
