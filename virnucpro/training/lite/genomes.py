@@ -54,8 +54,8 @@ class GenomeSet:
 
 
 MaskedRegions = Mapping[str, Sequence[tuple[int, int, str, bool]]]
-"""Regions by the id of their record: the first base and the one after the last, counted from 0, the
-group that they are drawn as, or no name where they are not trained on, and whether as virus."""
+"""Regions by the id of their record: first base and the one after the last, from 0; the group they
+are drawn as, or no name where they are not trained on; and whether they are drawn as virus."""
 
 
 def genome_set(records: Iterable[LabelledRecord], masked: MaskedRegions | None = None) -> GenomeSet:

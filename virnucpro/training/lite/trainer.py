@@ -124,14 +124,14 @@ class LiteLoop(TrainingLoop):
 
     def __init__(self, plan: LitePlan, group: TrainingGroup) -> None:
         """Draw the first weights, and load the savepoint."""
-        settings, genomes = plan.settings, plan.genomes
-        self._settings, self._genomes = settings, genomes
+        self._settings, self._genomes = settings, genomes = plan.settings, plan.genomes
         self._samplers = [(length, WindowSampler(genomes, length)) for length in plan.lengths]
         torch.manual_seed(settings.seed)
-        self._steady = plan.start is not None
-        model = plan.start or LiteModel(settings)
-        if (shape := model.encoder.shape) != settings.shape:
-            raise ModelError(f"the encoder to start from has other sizes: {shape}")
+        self._steady, model = plan.start is not None, LiteModel(settings)
+        if plan.start is not None:
+            if (shape := plan.start.encoder.shape) != settings.shape:
+                raise ModelError(f"the encoder to start from has other sizes: {shape}")
+            model.load_state_dict(plan.start.state_dict())
         decayed: list[nn.Parameter] = []  # matrices and kernels; it would distort scales
         others: list[nn.Parameter] = []
         for parameter in model.parameters():
