@@ -2,21 +2,21 @@
 # Train and measure the model type lite. This takes some hours on two cores.
 #   examples/lite/train.sh GENOMES WORK [PREVIOUS]
 # GENOMES is the folder that the paths in genomes.tsv start from. WORK is a folder for the results.
-# PREVIOUS is the lite_encoder.safetensors to start from; without one, training starts from nothing.
+# PREVIOUS is the lite_encoder.safetensors to go on from, with the lite_classifier.safetensors beside it;
+# without one, training starts from nothing.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 genomes="$1" work="$2" start=()
-if [ $# -gt 2 ]; then start=(--start-from "$3" --learning-rate 0.001 --steps 12000); fi
+if [ $# -gt 2 ]; then start=(--start-from "$3" --learning-rate 0.001 --steps 2400); fi
 
 virnucpro train prepare "$here/genomes.tsv" --genomes "$genomes" -o "$work/data" \
-    --content records -e 500,300,150 --test 0.05 --validation 0.05
+    --content records -e 500,300,150 --test 0.03 --validation 0.03
 # mask.tsv is what stretches.py printed, with the regions that the previous lite found in these records.
 virnucpro train lite "$work/data" -o "$work/model" --threads 1 --mask "$here/mask.tsv" \
     --more-of phages --more-of "phage genomes" --more-of "phages of many hosts" --more-of coliphages \
     --more-of "tailed phages" --more-of Microviridae --more-of "mock virome" \
-    --more-of "archaeal viruses" ${start[@]+"${start[@]}"}
-python "$here/tail.py" "$work/model/lite_classifier.safetensors" "$work/model/lite_encoder.safetensors" \
-    "$work/data"
+    --more-of "archaeal viruses" --more-of "RefSeq phages" --more-of "small phages" \
+    --more-of proviruses --more-of "giant viruses" --more-of herpesviruses ${start[@]+"${start[@]}"}
 
 # To ship it: cp "$work"/model/*.safetensors virnucpro/data/
 python "$here/heldout.py" "$work/data" "$work/pieces" --most 400
