@@ -11,7 +11,7 @@ if [ $# -gt 2 ]; then start=(--start-from "$3" --learning-rate 0.001 --steps 240
 
 virnucpro train prepare "$here/genomes.tsv" --genomes "$genomes" -o "$work/data" \
     --content records -e 500,300,150 --test 0.03 --validation 0.03
-# mask.tsv is what stretches.py printed, with the regions that the previous lite found in these records.
+# mask.tsv is what stretches.py printed, with the regions that two earlier lite models found in these records.
 virnucpro train lite "$work/data" -o "$work/model" --threads 1 --mask "$here/mask.tsv" \
     --more-of phages --more-of "phage genomes" --more-of "phages of many hosts" --more-of coliphages \
     --more-of "tailed phages" --more-of Microviridae --more-of "mock virome" \
