@@ -27,11 +27,7 @@ from virnucpro.training.lite.fitting import fit_lite, training_files
 from virnucpro.training.lite.genomes import read_mask
 
 SETTINGS = replace(SHORT, steps=5)
-NAMES = (
-    "lite.json",
-    "lite_classifier.safetensors",
-    "lite_encoder.safetensors",
-)
+NAMES = ("lite.json", "lite_classifier.safetensors", "lite_encoder.safetensors")
 
 
 class Stops(RecordedProgress):
@@ -120,8 +116,8 @@ def test_the_same_again_is_the_same_to_the_byte(dataset, done, tmp_path):
 REGION = "r\t{record}\t{start}\t{end}\t1\t1\t1\t0.9\t-0.9\tFalse\n"
 
 
-def mask(path, record="train_others_0", start=1, end=700):
-    path.write_text(REGIONS.header + REGION.format(record=record, start=start, end=end))
+def mask(path, end=700):
+    path.write_text(REGIONS.header + REGION.format(record="train_others_0", start=1, end=end))
     return path
 
 
@@ -165,11 +161,13 @@ def test_a_training_starts_from_encoder_and_classifier_of_another(dataset, done,
 
 @pytest.mark.parametrize(
     "region",
-    [{"record": "test_others_0"}, {"end": 1501}, {"start": 0}, {"start": 701}, {"start": "x"}],
+    ["Q 1 9", "R 1 1501", "R 0 9", "R 701 700", "R x 9", "R 1 9 g vrius", "R 1 9  virus"],
 )
 def test_a_mask_that_does_not_fit(dataset, tmp_path, region):
-    table = mask(tmp_path / "regions.tsv", **region)
-    with pytest.raises(InputError, match=re.escape(f"{table}: line 2: bases ")):
+    table, row = tmp_path / "mask.tsv", region + " " * (4 - region.count(" "))
+    row = row.replace("R", "train_others_0").replace(" ", "\t")
+    table.write_text(f"record\tstart\tend\tgroup\tlabel\n{row}\n")
+    with pytest.raises(InputError, match=re.escape(f"{table}: line 2: ")):
         fit(dataset, tmp_path / "masked", mask=table)
     assert not (tmp_path / "masked").exists()
 

@@ -96,8 +96,7 @@ def genome_set(records: Iterable[LabelledRecord], masked: MaskedRegions | None =
 class WindowSampler:
     """Draws windows of a set: a group, a taxon of it, and then any place of its records.
 
-    Groups and taxa are drawn by ``POWER`` of their bases. Records that are shorter than a window
-    are not drawn.
+    Groups and taxa are drawn by ``POWER`` of their bases; records shorter than a window are not.
     """
 
     def __init__(self, genomes: GenomeSet, longest: int) -> None:
@@ -244,7 +243,7 @@ def read_mask(path: Path, dataset: Dataset) -> MaskedRegions:
 
     The table has the columns ``record``, ``start`` and ``end``, as ``STEM_regions.tsv`` has them
     among others. Bases are counted from 1, and ``end`` is the last one. It may have the columns
-    ``group``, with the group that a region is drawn as, and ``label``: ``virus`` for proviruses.
+    ``group``, which a region is drawn as, and ``label``, which is ``virus`` or empty.
     """
     known = {record: (label, bases) for record, label, *_, bases in dataset.genomes("train")}
     regions: dict[str, list[tuple[int, int, str, bool]]] = defaultdict(list)
@@ -254,7 +253,8 @@ def read_mask(path: Path, dataset: Dataset) -> MaskedRegions:
         if label == "virus":
             continue
         first, last = (int(end) if end.isdecimal() else 0 for end in ends)
-        if not 1 <= first <= last <= bases:
-            raise row_error(path, line, f"bases {ends[0]} to {ends[1]} are not in {record!r}")
+        if not (1 <= first <= last <= bases and drawn in ("", "virus" if group else "")):
+            region = f"bases {ends[0]} to {ends[1]}, group {group!r}, label {drawn!r}"
+            raise row_error(path, line, f"{record!r} has no such region: {region}")
         regions[record].append((first - 1, last, group, drawn == "virus"))
     return dict(regions)

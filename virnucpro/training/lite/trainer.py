@@ -116,10 +116,9 @@ Windows = tuple[Bases, npt.NDArray[np.int64]]
 class LiteLoop(TrainingLoop):
     """Trains a model on windows of genomes: the windows of a batch have one length.
 
-    A training is one epoch, which is not validated, but measured when it is finished. Its batches
-    are drawn as they are trained on. It multiplies in bf16
-    where the processor has instructions for it, else in fp32. The same plan gives the same weights
-    on one machine with the same number of threads, also if it was interrupted.
+    A training is one epoch, which is not validated, but measured when it is finished. It multiplies
+    in bf16 where the processor has instructions for it, else in fp32. The same plan gives the same
+    weights on one machine with the same number of threads, also if it was interrupted.
     """
 
     def __init__(self, plan: LitePlan, group: TrainingGroup) -> None:
