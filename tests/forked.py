@@ -25,10 +25,7 @@ from virnucpro.executors import processes
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.preloaded"])
 # With these, a report has neither figures nor tracks.
-UNDRAWN = {
-    "virnucpro.report.content.MOST_TRACKS": 0,
-    "virnucpro.report.page.FEWEST_RECORDS": 10**9,
-}
+UNDRAWN = {"virnucpro.report.content.MOST_TRACKS": 0, "virnucpro.report.page.FEWEST_RECORDS": 10**9}
 
 
 @dataclass(frozen=True)
@@ -55,10 +52,7 @@ def _number_here(passed) -> int:
 
 
 def _carry_out(
-    words: list[str],
-    streams: list[int],
-    folder: Path,
-    environment: Mapping[str, str],
+    words: list[str], streams: list[int], folder: Path, environment: Mapping[str, str]
 ) -> None:
     """Be ``python -m MODULE WORDS`` with these standard streams."""
     # The process that forks may have been started while signals were blocked, as for a worker.

@@ -179,9 +179,7 @@ def test_a_stage_is_a_class_a_line_of_the_list_and_the_name_of_its_file(
 
 def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):
     insert(
-        "tables.py",
-        'in the order of the input. No record is missing."""\n\n',
-        "    gc: Share\n",
+        "tables.py", 'in the order of the input. No record is missing."""\n\n', "    gc: Share\n"
     )
     insert(
         "stages/output.py",

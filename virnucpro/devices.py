@@ -150,6 +150,8 @@ def _choose_gpus(machine: MachineSettings, gpus: Sequence[Device]) -> Sequence[D
         if len(found) != 1:
             visible = ", ".join(f"{gpu.index} ({gpu.name}, {gpu.uuid})" for gpu in gpus)
             raise UsageError(f"GPU {name!r} is not there; visible are {visible}")
+        if found[0] in chosen:
+            raise UsageError(f"GPU {name!r} is named twice: leave one out")
         chosen += found
     return chosen[: machine.max_workers]
 
@@ -166,10 +168,7 @@ def _gpu_names(machine: MachineSettings) -> list[str] | None:
                 f"UUID of a GPU"
             )
         text = device.removeprefix("cuda:")
-    names = [name.strip() for name in text.split(",")]
-    if len(set(names)) != len(names):
-        raise UsageError(f"GPU list {text!r} names a GPU twice: leave one out")
-    return names
+    return [name.strip() for name in text.split(",")]
 
 
 class GpuReading(NamedTuple):

@@ -92,10 +92,10 @@ def _scale_of_gpu() -> Scale:
     gpus = visible_gpus()
     if not gpus:
         sys.exit("no usable NVIDIA GPU: see nvidia-smi, or rehearse with --device cpu --small")
-    if gpus[0].capability < PRECISIONS["fp8"].capability:
-        print(f"{gpus[0].name} has no fp8: fp16 is measured in its place", flush=True)
-        return replace(REAL, eighth="fp16")
-    return REAL
+    fp8, bf16 = (gpus[0].capability >= PRECISIONS[name].capability for name in ("fp8", "bf16"))
+    half, eighth = "bf16" if bf16 else "fp16", "fp8" if fp8 else "fp16" if bf16 else "fp32"
+    print(f"{gpus[0].name}: measured are {half} and {eighth}", flush=True)
+    return replace(REAL, half=half, eighth=eighth)
 
 
 def measure(

@@ -48,14 +48,7 @@ def test_ctrl_c_in_a_command(call: Callable, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        "--help",
-        "--version",
-        "predict --help",
-        "models list",
-        "status out",
-    ],
+    "words", ["--help", "--version", "predict --help", "models list", "status out"]
 )
 def test_no_torch_is_imported_where_none_is_needed(
     call: Callable, example: Path, tmp_path: Path, words: str

@@ -58,10 +58,7 @@ def in_this_process(part: Part, work: Path, *_: object) -> dict[str, Any]:
     ],
 )
 def test_a_rehearsal(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: str,
-    names: list[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, names: list[str]
 ) -> None:
     monkeypatch.setattr(measure, "run_part", in_this_process)
     out, work, kernels = folders(tmp_path)

@@ -107,9 +107,7 @@ def _spooled(out: Path) -> list[bytes]:
     return [path.read_bytes() for path in (out / ".checkpoints").rglob("input*")]
 
 
-def test_other_standard_input_does_not_replace_that_of_the_run(
-    tmp_path: Path,
-) -> None:
+def test_other_standard_input_does_not_replace_that_of_the_run(tmp_path: Path) -> None:
     arguments = ("predict", "-", "-o", tmp_path, *TOY, "--keep-intermediate")
     check_accepted(run_forked(*arguments, input=PLAIN.decode()))
     results = result_bytes(tmp_path, "stdin")
@@ -144,11 +142,7 @@ def _links(layout: Layout) -> dict[str, Path]:
 @pytest.mark.parametrize("finished", [False, True], ids=["new", "finished"])
 @pytest.mark.parametrize("name", _links(Layout(Path(), "s", 500)))
 def test_no_link_is_followed(
-    call: Callable,
-    source: Path,
-    tmp_path: Path,
-    name: str,
-    finished: bool,
+    call: Callable, source: Path, tmp_path: Path, name: str, finished: bool
 ) -> None:
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
     arguments = ("predict", source, "-o", out, *TOY)

@@ -39,10 +39,7 @@ def test_the_smallest_budget_that_suffices_is_recommended(speeds, budget):
 
 @pytest.mark.parametrize(
     ("family", "unit", "option"),
-    [
-        ("esm2", "tokens", "--esm-batch-size"),
-        ("dnabert-s", "sequences", "--dnabert-batch-size"),
-    ],
+    [("esm2", "tokens", "--esm-batch-size"), ("dnabert-s", "sequences", "--dnabert-batch-size")],
 )
 def test_the_document(call, tmp_path, models, family, unit, option):
     saved = tmp_path / "curve.json"

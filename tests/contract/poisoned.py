@@ -6,15 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from virnucpro.contracts import (
-    Device,
-    Receipts,
-    ReportProgress,
-    Session,
-    Stage,
-    Task,
-    TaskResult,
-)
+from virnucpro.contracts import Device, Receipts, ReportProgress, Session, Stage, Task, TaskResult
 from virnucpro.events import Emit
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.pool import WorkerPool

@@ -14,13 +14,7 @@ from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS
 from tests.contract.running import failed_ids, fasta, fastas, run_stage, written
 from virnucpro.contracts import Device, Session
 from virnucpro.errors import DeviceError
-from virnucpro.events import (
-    Notice,
-    Progressed,
-    WorkerDied,
-    WorkerReady,
-    WorkerReport,
-)
+from virnucpro.events import Notice, Progressed, WorkerDied, WorkerReady, WorkerReport
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.pool import PoolEvent
 from virnucpro.executors.worker import TaskRunner

@@ -96,10 +96,7 @@ def world(made: World, tmp_path: Path) -> World:
         protein_model=str(home / "esm.pt"),
     )
     request = replace(
-        made.request,
-        source=str(home / "in.fa"),
-        output_dir=home / "out",
-        analysis=moved,
+        made.request, source=str(home / "in.fa"), output_dir=home / "out", analysis=moved
     )
     return World(home, request)
 

@@ -43,11 +43,7 @@ def _pieces(log: str) -> dict[str, int]:
 
 @pytest.mark.parametrize(("folder", "missing"), [("legacy_interrupted", 1), ("legacy_complete", 0)])
 def test_only_what_is_missing_is_embedded(
-    reference: Path,
-    arguments: list[object],
-    tmp_path: Path,
-    folder: str,
-    missing: int,
+    reference: Path, arguments: list[object], tmp_path: Path, folder: str, missing: int
 ) -> None:
     out = _copy(reference / folder, tmp_path / "results")
     before = {path: path.read_bytes() for path in (*out.rglob("*_ESM.pt"), *out.rglob("*_S.pt"))}

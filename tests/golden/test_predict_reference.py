@@ -160,11 +160,7 @@ def test_workers_change_no_byte(undisturbed: Path, two_workers: Path) -> None:
 
 @pytest.mark.parametrize("where", [("-d", "cpu", "-t", 1), ("-t", 5, "--cpu-workers", 2)])
 def test_threads_change_no_byte(
-    undisturbed: Path,
-    source: Path,
-    options: list[str],
-    tmp_path: Path,
-    where: tuple[object, ...],
+    undisturbed: Path, source: Path, options: list[str], tmp_path: Path, where: tuple[object, ...]
 ) -> None:
     done = _predict(source, "-o", tmp_path, *options, "-k", *where)
     assert done.code == 0, done.err

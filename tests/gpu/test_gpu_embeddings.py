@@ -45,7 +45,7 @@ def test_alone_in_a_batch_and_with_another_budget(models: Models, device, family
 
 @pytest.mark.parametrize("family", ROLES)
 def test_twice_the_same_bytes(models: Models, device, family):
-    precision = "bf16" if device == "cuda" else "fp32"  # few processors are fast with bf16
+    precision = "fp16" if device == "cuda" else "fp32"  # few processors are fast with it
     encoder, work = models.open(family, SMALL[family], device, precision), sequences(family)
     once = encoder.encode(work, quiet)
     assert torch.equal(encoder.encode(work, quiet), once)
@@ -59,4 +59,6 @@ def test_attention_is_fused(models: Models, device, family, precision):
     expected = {"esm2": "flash_attention", "dnabert-s": "efficient_attention"}
     encoder = models.open(family, SMALL[family], device, precision)
     kernels = [expected[family]] if device == "cuda" else ["math", "flash_attention"]
+    if device == "cuda" and torch.cuda.get_device_capability() < PRECISIONS["bf16"].capability:
+        kernels = ["efficient_attention"]  # the other needs Ampere
     assert encoder.facts()["attention"] in kernels

@@ -84,7 +84,7 @@ class Tight(EmbeddingStage):
 def test_a_budget_is_measured(models: Models, device, family):
     on_gpu = device == "cuda"
     size = (LARGE if on_gpu else SMALL)[family]
-    precision, budget = ("bf16", None) if on_gpu else ("fp32", 1)
+    precision, budget = ("fp16", None) if on_gpu else ("fp32", 1)
     encoder = models.open(family, size, device, precision, budget)
     bounds, figures = encoder.bounds, Figures(1 << 40, MIB)
     possible = [bounds.least << k for k in range(9) if bounds.least << k <= bounds.most]

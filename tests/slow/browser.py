@@ -28,10 +28,7 @@ class Browser:
         """Start it with an empty profile; downloads go to ``folder/downloads``."""
         self.downloads = folder / "downloads"
         self._address = address
-        options = {
-            "binary": CHROMIUM,
-            "args": [*FLAGS, f"--user-data-dir={folder / 'profile'}"],
-        }
+        options = {"binary": CHROMIUM, "args": [*FLAGS, f"--user-data-dir={folder / 'profile'}"]}
         wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
         wanted["timeouts"] = {"script": 300_000}  # milliseconds
         answer = self._post("/session", {"capabilities": {"alwaysMatch": wanted}})
@@ -42,9 +39,7 @@ class Browser:
 
     def _post(self, path: str, body: Any) -> Any:
         request = urllib.request.Request(
-            self._address + path,
-            json.dumps(body).encode(),
-            {"Content-Type": "application/json"},
+            self._address + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=300) as response:
             return json.load(response)["value"]

@@ -7,12 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from virnucpro.classifier.contigs import (
-    ContigModel,
-    contig_terms,
-    fit_contig_model,
-    with_tail,
-)
+from virnucpro.classifier.contigs import ContigModel, contig_terms, fit_contig_model, with_tail
 from virnucpro.stages.calls import Chunk, call_record
 
 

@@ -48,7 +48,7 @@ def test_choice(options: dict[str, object], indices: list[int]) -> None:
     ("options", "error", "message"),
     [
         ({"gpus": "7"}, UsageError, r"GPU '7' is not there; visible are 0 \(A100, GPU-aaaa\), 1"),
-        ({"gpus": "0,0"}, UsageError, "twice"),
+        ({"gpus": "0,GPU-aaaa"}, UsageError, "twice"),
         ({"gpus": "0,,1"}, UsageError, "GPU '' is not there"),
         ({"gpus": "a"}, UsageError, "GPU 'a'"),
         ({"gpus": "-1"}, UsageError, "GPU '-1'"),

@@ -164,7 +164,7 @@ def find_budget(
         probe(least)  # the first batch also pays for workspaces that stay
         single = memory.peak(lambda: probe(least))
         double = memory.peak(lambda: probe(2 * least))
-    except torch.OutOfMemoryError:
+    except RuntimeError:  # too little memory, in the words of many libraries
         return budget
     per_unit = max(double - single, 0) / least
     fixed = max(single - per_unit * least, 0)

@@ -1,10 +1,8 @@
 """The blocks of a model one after the other; on a GPU, one compiled block in place of all of them.
 
-Between the matrix products a block reads and writes its whole state again and again: layer norms,
-rotary positions, GELU, sums. ``torch.compile`` makes one kernel of what lies between two products.
-All blocks of a model are alike, so that one is compiled and called with the weights of each, for
-any number of sequences and any length: lengths are symbols to it, and nothing is compiled while
-batches run.
+Between the matrix products a block reads and writes its whole state again and again.
+``torch.compile`` makes one kernel of what lies between two of them. One block is compiled and
+called with the weights of each, for any number and length of sequences, which are symbols to it.
 """
 
 from __future__ import annotations
@@ -52,8 +50,11 @@ class NotCompiledError(RuntimeError):
     """The compiler works here, but what it made computes something else."""
 
 
-# What a compiler that is missing or broken ends in. torch's own errors are RuntimeErrors.
-COMPILER_ERRORS = (RuntimeError, ImportError, OSError, AttributeError, subprocess.SubprocessError)
+# What a compiler that is missing or broken ends in, or compiled code whose assertions fail.
+COMPILER_ERRORS = (
+    *(RuntimeError, ImportError, OSError, AttributeError, AssertionError),
+    subprocess.SubprocessError,
+)
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,8 @@ class BlockCalls:
     """How often blocks were called after they were compiled, and how often that code was used.
 
     torch uses compiled code only while everything is as it was when it was compiled: the kind of
-    inputs, the number of threads, and global settings such as
-    ``torch.backends.cuda.matmul.allow_tf32``. Otherwise the block runs as written, which is slower
-    and gives other last digits. Batches of one sequence are meant to, and are not counted.
+    inputs, the number of threads, and global settings. Otherwise the block runs as written, slower
+    and with other last digits. Batches of one sequence are meant to, and are not counted.
     """
 
     compiled: int = 0

@@ -229,8 +229,6 @@ class BatchedEncoder(ABC):
         started = time.perf_counter()
         try:
             self._stack.fuse(self.compile_examples())
-        except torch.OutOfMemoryError:
-            raise
         except COMPILER_ERRORS as error:
             reason = next(iter(str(error).splitlines()), "")
             self._compile_facts["compile_failed"] = f"{type(error).__name__}: {reason}"

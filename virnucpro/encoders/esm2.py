@@ -306,10 +306,11 @@ class Esm2Encoder(BatchedEncoder):
         with torch.inference_mode():
             for batch in self.batches(sequences):
                 self.budget.largest = max(self.budget.largest, len(batch.indices))
-                inputs = [tensor.to(self.device) for tensor in batch.inputs]
-                for row, number in zip(self._states(*inputs), batch.indices, strict=True):
-                    length = min(len(sequences[number]), self._truncation)
-                    rows[number] = row[1 : length + 1].float().cpu()
+                states = self._states(*(x.to(self.device) for x in batch.inputs)).float().cpu()
+                for row, number in zip(states, batch.indices, strict=True):
+                    rows[number] = row[
+                        1 : min(len(sequences[number]), self._truncation) + 1
+                    ].clone()
                 report(len(batch.indices), batch.tokens)
         return rows
 

@@ -57,6 +57,7 @@ class LiteEncoder:
         self._threads = CoreThreads()
         if device.type == "cpu":
             keep_freed_memory()
+        torch.backends.cudnn.allow_tf32 = False  # fp32 as on the CPU: its default is True
 
     def encode(self, sequences: Sequence[str], report: ReportProgress) -> torch.Tensor:
         """float32 ``[n, dim]`` on the CPU. A token is a base; batches are of one length."""

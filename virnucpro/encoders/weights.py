@@ -198,17 +198,15 @@ def load_weights(
             ``dtype``, or a negative variance.
     """
     state: dict[str, torch.Tensor] = {}
+    for name, keys in (names or {name: (name,) for name in tensors}).items():
+        # Converted on the device, which is faster than the host, and one after the other,
+        # because the device holds both for a moment.
+        parts = [tensors[key].to(device).to(dtype) for key in keys if key in tensors]
+        if len({part.shape[1:] for part in parts}) == 1:  # else it is reported as missing
+            state[name] = parts[0] if len(parts) == 1 else torch.cat(parts)
     try:
-        for name, keys in (names or {name: (name,) for name in tensors}).items():
-            # Converted on the device, which is faster than the host, and one after the other,
-            # because the device holds both for a moment.
-            parts = [tensors[key].to(device).to(dtype) for key in keys if key in tensors]
-            if parts:
-                state[name] = parts[0] if len(parts) == 1 else torch.cat(parts)
         network.load_state_dict(state, assign=True)
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:
+    except RuntimeError as error:  # of names and shapes; one of a device is not caught above
         reason = " ".join(str(error).split())[:500]
         raise ModelError(f"{place}: {reason}: {_AGAIN}, or it is another model") from error
     for name, value in state.items():

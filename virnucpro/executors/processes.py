@@ -40,13 +40,14 @@ def settle_on_device(device: Device, tokenizer_threads: int) -> None:
     """Give this process its device and its share of the host's cores, before CUDA is touched.
 
     The GPU becomes the only visible one, chosen by UUID because torch numbers GPUs in another
-    order than the driver. Expandable segments keep the allocator from running out of memory while
-    free memory is in pieces: batches have many different shapes.
+    order than the driver. Expandable segments keep free memory from falling into pieces. On MIG
+    devices torch fails with them (pytorch issue 112377).
     """
     if device.kind == "cuda":
         os.environ["CUDA_VISIBLE_DEVICES"] = device.uuid
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # for what a library looks up by number
-        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+        if not (device.uuid.startswith("MIG-") or "PYTORCH_ALLOC_CONF" in os.environ):
+            os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     os.environ["RAYON_NUM_THREADS"] = str(tokenizer_threads)  # the tokenizers library reads it
     os.environ["OMP_NUM_THREADS"] = str(device.threads)  # torch reads it when it is imported
     set_torch_threads(device.threads)

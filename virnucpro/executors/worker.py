@@ -25,12 +25,11 @@ REPORT_SECONDS = 0.2  # between two progress events; a display needs no more
 # and the C++ library.
 MEMORY_WORDS = re.compile(
     r"out[ _]of[ _]memory|memoryallocation|alloc(ation)?_failed|not enough memory|allocate memory"
-    r"|failed to allocate|bad_alloc",
+    r"|failed to allocate|bad_alloc|NVML_SUCCESS == r",  # the last one is torch's on MIG devices
     re.IGNORECASE,
 )
 # What it says when the device, its driver or a library of the vendor failed, or the host has no
-# threads left. A good sequence must not be given up for it, nor for a kernel that is not right for
-# the GPU.
+# threads left: a good sequence must not be given up for it, nor for a kernel of another GPU.
 DEVICE_WORDS = re.compile(
     r"cuda|nvidia driver|triton error|out of resource|cublas|cudnn|cufft|curand|cusolver|cusparse"
     r"|nccl|nvml|nvrtc|ptxas|device-side assert|start new thread",

@@ -66,7 +66,6 @@ class RclFinder:
             self.model.network.to("cuda")
             # Results as on the CPU: TF32 changes probabilities in the third decimal place.
             torch.backends.cudnn.allow_tf32 = False
-            torch.backends.cuda.matmul.allow_tf32 = False
 
     def find(self, sequences: Sequence[str]) -> list[RclResult]:
         """Return what the model says about each protein; none of them is empty.

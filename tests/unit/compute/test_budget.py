@@ -49,7 +49,7 @@ class Gpu:
         self.probed.append(tokens)
         self._peak = self.fixed + self.token * tokens
         if self._peak > self.memory:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise RuntimeError("CUDA error: out of memory")
 
     def peak(self, work) -> int:
         work()

@@ -88,8 +88,7 @@ def torch_setting(name, value):
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"),
-    [("allow_tf32", True), ("allow_bf16_reduced_precision_reduction", False)],
+    ("setting", "value"), [("allow_tf32", True), ("allow_bf16_reduced_precision_reduction", False)]
 )
 def test_calls_without_the_compiled_code_are_counted(setting, value):
     encoder, compiler = opened("esm2"), Watched()
@@ -149,7 +148,7 @@ def test_a_compiler_that_makes_something_else_is_found_out(change):
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("no gcc\nand more"), OSError("no gcc"), ImportError("no gcc")]
+    "error", [RuntimeError("no gcc\nand more"), OSError("no gcc"), AssertionError("no gcc")]
 )
 def test_without_a_compiler_the_model_stays_as_it_was(monkeypatch, error):
     def missing(*_, **__):

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from tests.hostile import Evil
-from virnucpro.encoders.weights import read_folder, read_pickle
+from virnucpro.encoders.weights import load_weights, read_folder, read_pickle
 from virnucpro.errors import ModelError
 
 
@@ -61,3 +61,10 @@ def test_threads_may_read_pickles_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: read_pickle(path, [Fraction]), range(200)))
     assert found == [{"counts": Fraction(1, 2)}] * 200
+
+
+def test_a_broken_gpu_is_not_taken_for_a_damaged_model(monkeypatch):
+    network, weights = torch.nn.Linear(2, 2, device="meta"), {"weight": torch.zeros(2, 2)}
+    monkeypatch.setattr(torch.Tensor, "to", lambda *_: torch.zeros(2).view(3))
+    with pytest.raises(RuntimeError, match="invalid for input of size"):
+        load_weights(network, weights, Path("model.pt"))

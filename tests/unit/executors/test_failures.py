@@ -32,6 +32,7 @@ MEMORY_MESSAGES = [
     "you tried to allocate 9999999999 bytes. Error code 12 (Cannot allocate memory)",
     "DefaultCPUAllocator: not enough memory: you tried to allocate 4000000 bytes.",
     "std::bad_alloc",
+    'NVML_SUCCESS == r INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":1131',
 ]
 DEVICE_MESSAGES = [
     "Triton Error [CUDA]: device kernel image is invalid",
@@ -45,7 +46,6 @@ DEVICE_MESSAGES = [
     "No CUDA GPUs are available",
     "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
     "The NVIDIA driver on your system is too old (found version 11040).",
-    'NVML_SUCCESS == r INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":1131',
     "Internal Triton PTX codegen error: `ptxas` stderr: Value 'sm_101a' is not defined",
     "can't start new thread",
 ]

@@ -76,13 +76,7 @@ def run(
         pool.joins(number, now)
     trial = Trial(pool)
     scheduler = Scheduler(
-        STAGE,
-        tasks,
-        pool,
-        trial.events.append,
-        interruption or Interruption(),
-        LIMITS,
-        pool.clock,
+        STAGE, tasks, pool, trial.events.append, interruption or Interruption(), LIMITS, pool.clock
     )
     try:
         for outcome in scheduler.outcomes():

@@ -46,11 +46,7 @@ def hub_snapshot(hub: Path, name: str, commit: str, files: dict[str, bytes], *, 
 
 
 def dnabert_files(text: str = "weights") -> dict[str, bytes]:
-    return {
-        "config.json": b"{}",
-        "tokenizer.json": b"{}",
-        "pytorch_model.bin": checkpoint(text),
-    }
+    return {"config.json": b"{}", "tokenizer.json": b"{}", "pytorch_model.bin": checkpoint(text)}
 
 
 def is_recorded(file: Path, digest: str = "") -> bool:

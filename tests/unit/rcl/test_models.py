@@ -18,13 +18,7 @@ from tests.hostile import Evil
 from virnucpro.errors import ModelError
 from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.finders import RclFinder
-from virnucpro.rcl.models import (
-    WINDOW,
-    RclModel,
-    read_rcl_model,
-    windows_of,
-    write_rcl_model,
-)
+from virnucpro.rcl.models import WINDOW, RclModel, read_rcl_model, windows_of, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS, RCL
 from virnucpro.rcl.rule import RegionRule, find_region
 from virnucpro.store.disk import Disk

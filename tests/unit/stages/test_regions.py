@@ -67,10 +67,7 @@ FOUND = {
 
 @pytest.mark.parametrize(("parts", "options", "place", "near"), FOUND.values(), ids=FOUND.keys())
 def test_a_region_is_found_in_its_place(
-    parts: tuple[tuple[int, float], ...],
-    options: dict[str, Any],
-    place: tuple[int, int],
-    near: int,
+    parts: tuple[tuple[int, float], ...], options: dict[str, Any], place: tuple[int, int], near: int
 ) -> None:
     length, chunks = record(*parts, **options)
     region = only(find_regions(length, chunks))

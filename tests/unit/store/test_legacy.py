@@ -129,9 +129,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
 def test_what_proves_wrong_is_computed_again_with_the_reason(
-    interrupted: tuple[Path, Layout],
-    expected: dict[str, bytes],
-    damage: Callable[[Path], object],
+    interrupted: tuple[Path, Layout], expected: dict[str, bytes], damage: Callable[[Path], object]
 ) -> None:
     source, layout = interrupted
     damage(layout.features("protein", 2))

@@ -79,9 +79,7 @@ def test_a_file_that_came_after_a_refused_input_is_not_ours(layout: Layout) -> N
         _check(layout)
 
 
-def test_chunks_of_a_run_that_was_killed_before_its_first_receipt_are_ours(
-    layout: Layout,
-) -> None:
+def test_chunks_of_a_run_that_was_killed_before_its_first_receipt_are_ours(layout: Layout) -> None:
     write_state(layout, Disk(), STATE)
     layout.chunked.write_text(">a_chunk_1\nA\n")
     assert "going on" in _check(layout)

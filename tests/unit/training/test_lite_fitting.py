@@ -160,8 +160,7 @@ def test_a_training_starts_from_encoder_and_classifier_of_another(dataset, done,
 
 
 @pytest.mark.parametrize(
-    "region",
-    ["Q 1 9", "R 1 1501", "R 0 9", "R 701 700", "R x 9", "R 1 9 g vrius", "R 1 9  virus"],
+    "region", ["Q 1 9", "R 1 1501", "R 0 9", "R 701 700", "R x 9", "R 1 9 g vrius", "R 1 9  virus"]
 )
 def test_a_mask_that_does_not_fit(dataset, tmp_path, region):
     table, row = tmp_path / "mask.tsv", region + " " * (4 - region.count(" "))

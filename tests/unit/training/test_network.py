@@ -8,11 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from virnucpro.training.classifier.trainer import (
-    ClassifierNetwork,
-    TrainingSettings,
-    dropout_mask,
-)
+from virnucpro.training.classifier.trainer import ClassifierNetwork, TrainingSettings, dropout_mask
 
 SMALL = TrainingSettings(hidden=8)
 

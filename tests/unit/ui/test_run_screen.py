@@ -11,16 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.unit.ui.simulated import (
-    FULL,
-    STAGE,
-    Hand,
-    begin,
-    file_task,
-    gpu,
-    host_stage,
-    terminal,
-)
+from tests.unit.ui.simulated import FULL, STAGE, Hand, begin, file_task, gpu, host_stage, terminal
 from virnucpro.contracts import FailedSequences
 from virnucpro.errors import OutputError
 from virnucpro.events import (
