@@ -43,10 +43,7 @@ from virnucpro.encoders.registry import family_named
 from virnucpro.precision import PRECISIONS, choose_precision, cpu_has_bf16, supports
 
 # Without MODEL: what predict takes; a CPU would need minutes per batch for the 3B.
-MODELS = {
-    "cuda": ["esm2_t36_3B_UR50D", "DNABERT-S"],
-    "cpu": ["esm2_t12_35M_UR50D", "DNABERT-S"],
-}
+MODELS = {"cuda": ["esm2_t36_3B_UR50D", "DNABERT-S"], "cpu": ["esm2_t12_35M_UR50D", "DNABERT-S"]}
 SEQUENCES = {"cuda": 1024, "cpu": 32}
 ROUNDS = 3  # at least; the median of fewer is not better than a single measurement
 # The columns of the table, with the key of each figure and its form.

@@ -16,23 +16,12 @@ import click
 
 from virnucpro.cli.predict import predict
 from virnucpro.configuration import default_yaml
-from virnucpro.settings import (
-    SETTINGS,
-    AnalysisSettings,
-    Cuts,
-    DisplaySettings,
-    MachineSettings,
-)
+from virnucpro.settings import SETTINGS, AnalysisSettings, Cuts, DisplaySettings, MachineSettings
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "docs" / name for name in ("usage.md", "python.md")]
 CONFIGURATION = ROOT / "config" / "default_config.yaml"
-DEPENDING = {
-    AnalysisSettings: "scores",
-    Cuts: "calls",
-    MachineSettings: "",
-    DisplaySettings: "",
-}
+DEPENDING = {AnalysisSettings: "scores", Cuts: "calls", MachineSettings: "", DisplaySettings: ""}
 PART = re.compile(r"(<!-- (\w+ of \S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

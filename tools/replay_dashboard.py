@@ -68,11 +68,7 @@ class Run:
     """A simulated ESM-2 stage, whose times are those of ``clock``."""
 
     def __init__(
-        self,
-        screen: RunScreen,
-        devices: Sequence[Device],
-        pieces: int,
-        clock: Callable[[], float],
+        self, screen: RunScreen, devices: Sequence[Device], pieces: int, clock: Callable[[], float]
     ) -> None:
         self._show, self._clock = screen.show, clock
         self._devices, self._pieces = devices, pieces

@@ -14,7 +14,7 @@ The configuration file replaces defaults, and the command line replaces both.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -243,6 +243,13 @@ class Cuts:
             and (fdr is None or fdr <= self.max_fdr)
             and length >= self.min_length
         )
+
+    def options(self) -> str:
+        """Return the options of the command line that say the same, but those of defaults."""
+        own, usual = asdict(self), asdict(Cuts())
+        names = [name for name in own if name != "genes" and own[name] != usual[name]]
+        words = [f"--{name.replace('_', '-')} {own[name]:g}" for name in names]
+        return " ".join(words + ["--no-genes"] * (not self.genes))
 
     def check(self, *, calibrated: bool) -> None:
         """Check that there are rates where one is asked for; a classifier that lacks them has none.

@@ -102,12 +102,22 @@ def test_a_moved_input_is_named(call: Calling, home: Path) -> None:
     source.rename(source.with_suffix(".away"))
     try:
         assert call("call", home / "out", "--stem", "a", "--min-score", "0").code == 65
+        both = call("call", home / "out", "--min-score", "0")
+        assert (both.code, "left out: the input of the run a" in both.err) == (0, True)
         named = call("call", home / "out", "--stem", "a", "--min-score", "0", "--input", moved)
         assert named.code == 0, named.err
         source.write_text(">a0\nACGT\n")
         assert call("call", home / "out", "--stem", "a").code == 65
     finally:
         source.with_suffix(".away").rename(source)
+
+
+def test_predict_says_that_it_goes_back_to_other_thresholds(
+    call: Calling, finished: Path, home: Path
+) -> None:
+    assert call("call", home / "out", "--min-score", "-0.5").code == 0
+    words = _predict(finished, home / "out", "a")
+    assert "before: --min-score -0.5\n" in call(*(word for word in words if word != "-q")).err
 
 
 def test_an_unfinished_run_is_left_out_and_named(call: Calling, home: Path) -> None:

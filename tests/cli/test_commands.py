@@ -155,14 +155,16 @@ def test_validate(call: Callable, example: Path) -> None:
     assert call("utils", "validate", example).code == 65
 
 
-@pytest.mark.parametrize("closed", ["2>&1 | true", "2>/dev/null | true"])
+@pytest.mark.parametrize(
+    ("closed", "end"), [("2>&1 | true", 0), ("2>/dev/null | true", 0), ("> /dev/full", 6)]
+)
 def test_a_reader_that_leaves_does_not_end_the_run(
-    example: Path, tmp_path: Path, closed: str
+    example: Path, tmp_path: Path, closed: str, end: int
 ) -> None:
     words = f"{sys.executable} -m virnucpro predict {example} -o {tmp_path / 'out'} {' '.join(TOY)}"
     code = tmp_path / "code"
     done = subprocess.run(["bash", "-c", f"({words}; echo $? > {code}) {closed}"], check=False)
     assert done.returncode == 0
     until(lambda: code.exists() and code.read_text() != "", 60)
-    assert code.read_text() == "0\n"
+    assert code.read_text() == f"{end}\n"
     assert (tmp_path / "out/example_run.json").exists()

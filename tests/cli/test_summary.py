@@ -71,6 +71,11 @@ Results in results; open the first file first:
         ({"unfamiliar": 2}, ["lite was trained on: 2 of these"], "None"),
         ({"highest_rate": 0.0}, ["column fdr is NA"], "--max-fdr"),
         ({"highest_rate": 0.27}, ["call results --max-fdr 0.1\n"], "None"),
+        (
+            {"highest_rate": 0.27, "cuts": Cuts(min_length=300, genes=False)},
+            ["call results --max-fdr 0.1 --min-length 300 --no-genes\n"],
+            "None",
+        ),
     ],
 )
 def test_a_run_is_told_in_sentences(

@@ -49,11 +49,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     """
     import torch
 
-    from virnucpro.compute.budget import (
-        best_budget,
-        measure_budget,
-        random_sequences,
-    )
+    from virnucpro.compute.budget import best_budget, measure_budget, random_sequences
     from virnucpro.encoders.batched import BatchedEncoder
     from virnucpro.encoders.registry import locate, open_encoder
     from virnucpro.executors.processes import settled_device

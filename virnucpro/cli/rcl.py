@@ -162,11 +162,7 @@ def embed(
 
 
 def _embedded(
-    settings: Configuration,
-    tables: tuple[Path, Path | None, int],
-    *,
-    folder: Path,
-    **options: Any,
+    settings: Configuration, tables: tuple[Path, Path | None, int], *, folder: Path, **options: Any
 ) -> int:
     """Compute features on a screen of their own; return the files that this start computed."""
     from virnucpro.rcl.embedding import embed_residues, feature_layout

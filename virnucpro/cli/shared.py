@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from virnucpro.configuration import Configuration, load_configuration
-from virnucpro.errors import UsageError
+from virnucpro.errors import OutputError, UsageError
 from virnucpro.formatting import printable
 from virnucpro.settings import MOST, SETTINGS
 
@@ -203,8 +203,10 @@ def tell(*lines: str) -> None:
         return
     try:
         click.echo("\n".join(lines))
-    except BrokenPipeError:  # nobody reads it any more; the work counts all the same
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # nobody reads it; the work counts all the same
+            raise OutputError(f"cannot write standard output: {error.strerror}") from error
 
 
 def configuration_file() -> Path | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import virnucpro.cli.shared as shared
@@ -88,7 +90,8 @@ def call_lines(results: OutputFigures, layout: Layout, noun: str) -> list[str]:
         if left := virus - results.doubtful:
             lines[-1] += (
                 f" To keep this at {percent(DOUBTFUL)}, which leaves {left:,} of them: virnucpro "
-                f"call {shared.shown_path(layout.root)} --max-fdr {DOUBTFUL:g}"
+                f"call {shlex.quote(str(shared.shown_path(layout.root)))} "
+                f"{replace(results.cuts, max_fdr=DOUBTFUL).options()}"
             )
     elif virus and results.calibrated and not results.highest_rate:
         lines.append(

@@ -49,12 +49,7 @@ def training_machine(threads: int | None, options: Mapping[str, Any]) -> Machine
     option("--mirror URL", str, "Copy of the release to fetch from.", default=REFSEQ),
     option("--max-files", shared.CountOrZero, "Most files per group; 0 takes all.", default=4),
 )
-def download(
-    release_groups: tuple[str, ...],
-    output_dir: Path,
-    mirror: str,
-    max_files: int,
-) -> int:
+def download(release_groups: tuple[str, ...], output_dir: Path, mirror: str, max_files: int) -> int:
     """Fetch genomes of the current RefSeq release.
 
     A table of them is written for train prepare. Each file is compared with its checksum in the
@@ -338,7 +333,5 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
     length, encoders = Dataset(dataset).lengths()[0], {"dnabert": str(encoder_file)}
     use = how_to_predict(classifier_file, length, encoders)
     shared.tell(
-        *lines,
-        f"Encoder, classifier and lite.json are in {output_dir}",
-        "Next: " + "\n".join(use),
+        *lines, f"Encoder, classifier and lite.json are in {output_dir}", "Next: " + "\n".join(use)
     )

@@ -93,8 +93,7 @@ def validate(source: Path, mates: Path | None, interleaved: bool, **options: Any
 
 
 @command(
-    option("-o --output", FILE, "Write to this file instead of standard output."),
-    common="force",
+    option("-o --output", FILE, "Write to this file instead of standard output."), common="force"
 )
 def generate_config(output: Path | None, force: bool) -> None:
     """Write a configuration file with every key.

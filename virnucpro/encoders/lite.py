@@ -27,12 +27,7 @@ from virnucpro.compute.threads import CoreThreads, keep_freed_memory
 from virnucpro.contracts import Json, ReportProgress
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions, Reading
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
-from virnucpro.encoders.weights import (
-    as_type,
-    load_weights,
-    read_metadata,
-    read_safetensors,
-)
+from virnucpro.encoders.weights import as_type, load_weights, read_metadata, read_safetensors
 from virnucpro.errors import ModelError
 from virnucpro.layout import Molecule
 from virnucpro.precision import PRECISIONS

@@ -66,7 +66,6 @@ ROW_OF_BYTE[np.frombuffer(AMINO_ACIDS.encode(), np.uint8)] = np.arange(len(AMINO
 
 ONE_HOT = ResidueEncoding("onehot", np.eye(len(AMINO_ACIDS) + 1, dtype=np.float32))
 BLOSUM = ResidueEncoding(
-    "blosum",
-    np.array([row.split()[1:] for row in BLOSUM62.strip().splitlines()], np.float32),
+    "blosum", np.array([row.split()[1:] for row in BLOSUM62.strip().splitlines()], np.float32)
 )
 RESIDUE_ENCODINGS = {encoding.name: encoding for encoding in (ONE_HOT, BLOSUM)}

@@ -148,9 +148,7 @@ class RclUnet(nn.Module):
         self.attention_gates = nn.ModuleList(gates if attention else [])
         self.decoder_blocks = nn.ModuleList(decoders)
         self.output = nn.Sequential(
-            nn.Conv1d(below, base_filters, 3, padding=1),
-            nn.ReLU(),
-            nn.Conv1d(base_filters, 2, 1),
+            nn.Conv1d(below, base_filters, 3, padding=1), nn.ReLU(), nn.Conv1d(base_filters, 2, 1)
         )
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -11,16 +11,7 @@ import numpy as np
 
 from virnucpro.errors import UsageError
 from virnucpro.events import Emit, EpochEnded, Event
-from virnucpro.metrics.plots import (
-    BLACK,
-    BLUE,
-    GREY,
-    ORANGE,
-    OTHERS,
-    image_of,
-    plain_axes,
-    png_of,
-)
+from virnucpro.metrics.plots import BLACK, BLUE, GREY, ORANGE, OTHERS, image_of, plain_axes, png_of
 from virnucpro.results import RclRun
 from virnucpro.tables import RclResidueRow, RclRow
 

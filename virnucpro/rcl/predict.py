@@ -53,11 +53,7 @@ from virnucpro.run.request import check_readable, check_writable
 from virnucpro.run.run import Run, tidy_up
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.chunking import (
-    duplicate_ids_error,
-    hashed_input,
-    refuse_changed_input,
-)
+from virnucpro.stages.chunking import duplicate_ids_error, hashed_input, refuse_changed_input
 from virnucpro.store.disk import GZIP_LEVEL, Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
@@ -261,9 +257,7 @@ class RclResultsStage(HostStage):
 
 
 def run_rcl_prediction(
-    request: RclRequest,
-    emit: Emit,
-    interruption: Interruption | None = None,
+    request: RclRequest, emit: Emit, interruption: Interruption | None = None
 ) -> Record:
     """Carry out a request, or what is missing of it; return the record."""
     disk, layout, finder = Disk(), request.layout, request.finder

@@ -111,10 +111,7 @@ def random_split(count: int, train_split: float, seed: int) -> list[Part]:
 
 
 def cluster_split(
-    proteins: Sequence[AnnotatedProtein],
-    train_split: float,
-    seed: int,
-    progress: StepProgress,
+    proteins: Sequence[AnnotatedProtein], train_split: float, seed: int, progress: StepProgress
 ) -> tuple[list[Part], list[int]]:
     """Return part and cluster of each protein; no cluster is in two parts.
 
@@ -164,9 +161,7 @@ def divided(
 
 
 def split_text(
-    proteins: Sequence[AnnotatedProtein],
-    parts: Sequence[Part],
-    clusters: Sequence[int] | None,
+    proteins: Sequence[AnnotatedProtein], parts: Sequence[Part], clusters: Sequence[int] | None
 ) -> bytes:
     """Return the table ``split.tsv`` of a training: part and cluster of each protein."""
     lines = ["\t".join(COLUMNS)]

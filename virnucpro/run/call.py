@@ -60,8 +60,8 @@ def call_again(
 
     ``stems`` are the names of runs, empty for all, and ``inputs`` files that runs were made from,
     where they are not in their places any more. The table and the overview of several inputs have
-    the new counts, too. Runs that are not finished are left out, and named; UsageError where one
-    was asked for by its name, or there is no other.
+    the new counts, too. Runs that are not finished, or whose input is gone, are left out, and
+    named; their error is raised where one was asked for by its name, or there is no other.
     """
     found: dict[tuple[Path, str], None] = {}
     for folder in folders:
@@ -75,7 +75,7 @@ def call_again(
         with locked(layout.lock):
             try:
                 called.append(_called(layout, disk, cuts, command, given, progress, emit))
-            except UsageError as error:
+            except (UsageError, InputError) as error:
                 left_out.append(error)
                 continue
             if problem := report_problem(layout, disk):
@@ -86,7 +86,7 @@ def call_again(
     if left_out and (stems or not called):
         raise left_out[0]
     for refusal in left_out:
-        emit(Notice("info", f"left out: {refusal}"))
+        emit(Notice("warning", f"left out: {refusal}"))
     return called
 
 

@@ -122,11 +122,7 @@ def _distrusted(run: Run) -> str | None:
 
 
 def carry_out_stage(
-    runs: Sequence[Run],
-    position: int,
-    executor: Executor,
-    emit: Emit,
-    files: Files | None = None,
+    runs: Sequence[Run], position: int, executor: Executor, emit: Emit, files: Files | None = None
 ) -> None:
     """Bring one stage up to date, of one run or of several; of ``files`` only, where given.
 

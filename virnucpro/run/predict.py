@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
 from virnucpro.contracts import SPLITTING, Device, Json
@@ -14,13 +14,14 @@ from virnucpro.executors.executor import Executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import STDIN
 from virnucpro.report.writing import report_problem
+from virnucpro.results import open_run
 from virnucpro.run.engine import execute
 from virnucpro.run.prepare import DEDUP, Models, find_models, identity, prediction_stages
 from virnucpro.run.record import update_failure_table, write_failed_records, write_record
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.run import Run, tidy_up
 from virnucpro.run.workers import opened_workers
-from virnucpro.settings import SHIPPED_MODELS
+from virnucpro.settings import SHIPPED_MODELS, Cuts
 from virnucpro.stages.chunking import hashed_input
 from virnucpro.stages.output import OutputFigures, result_counts
 from virnucpro.store.disk import Disk
@@ -150,6 +151,11 @@ def finish(
     for file in ledger.outputs(SPLITTING):
         if file.path == layout.copies_table:
             details["counts"]["identical_frames"] = file.rows
+    with suppress(UsageError):  # there is none yet
+        earlier = Cuts(**open_run(layout.root, layout.stem).record["settings"]["cuts"])
+        if earlier != request.cuts:
+            options = [cuts.options() or "the defaults" for cuts in (request.cuts, earlier)]
+            emit(Notice("info", f"thresholds: {options[0]}; before: {options[1]}"))
     record = write_record(run, models.encoders, devices, request.command, details)
     if problem := report_problem(layout, disk):
         emit(Notice("warning", problem))

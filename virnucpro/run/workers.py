@@ -47,11 +47,7 @@ class Workers:
 
 @contextmanager
 def opened_workers(
-    machine: MachineSettings,
-    probe: Path,
-    emit: Emit,
-    interruption: Interruption | None,
-    disk: Disk,
+    machine: MachineSettings, probe: Path, emit: Emit, interruption: Interruption | None, disk: Disk
 ) -> Iterator[Workers]:
     """Have workers for the duration of the block: on this machine, or on a cluster.
 

@@ -145,8 +145,7 @@ def input_notices(summary: InputSummary, lengths: Sequence[int], length: int) ->
         notices.append(
             f"half of the records have at most {median} bases, but the "
             f"classifier was made for chunks of {shortest}: on much shorter reads it is close to "
-            f"guessing and calls most non-viral reads viral; use a model for short reads, or "
-            f"assemble first"
+            f"guessing; use a model for short reads, or assemble first"
         )
     elif summary.longest < length and 0 < median < SHORT_SHARE * length:  # contigs may be short
         nearest = min(lengths, key=lambda each: abs(each - median))

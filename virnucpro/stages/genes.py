@@ -32,7 +32,7 @@ class VirusGenes:
         """Begin both files."""
         from pyrodigal_gv import ViralGeneFinder  # it reads its models; many runs find no virus
 
-        self._finder = ViralGeneFinder(meta=True)
+        self._finder = ViralGeneFinder(meta=True, mask=True)  # no genes across gaps
         self._gff3, self._proteins = gff3, proteins
         gff3.write(GFF3_HEADER.encode())
 

@@ -94,7 +94,7 @@ def windows(sequences: Sequence[str]) -> list[str]:
         (text, start, stop)
         for text in sequences
         for start, stop in chunk_spans(len(text), WINDOW)
-        if stop - start >= SHORTEST_WHOLE
+        if stop - start - text.count("N", start, stop) >= SHORTEST_WHOLE
     ]
     chosen = places[:: -(-len(places) // MOST_WINDOWS) or 1]
     return [text[start:stop] for text, start, stop in chosen]

@@ -78,9 +78,7 @@ class Stretch(NamedTuple):
 
 
 def find_regions(
-    length: int,
-    chunks: Sequence[Chunk],
-    contig_model: ContigModel | None = None,
+    length: int, chunks: Sequence[Chunk], contig_model: ContigModel | None = None
 ) -> list[Region]:
     """Return the viral regions of a record of ``length`` bases, in order; they do not overlap.
 

@@ -39,13 +39,8 @@ SCHEMAS: Mapping[DocumentKind, int] = {
 }
 
 
-def _data_set_of_frames(document: dict[str, Json]) -> dict[str, Json]:
-    """Name the content of a data set; the first data sets all held frames."""
-    return {**document, "content": "frames"}
-
-
 STEPS: Mapping[tuple[DocumentKind, int], Callable[[dict[str, Json]], dict[str, Json]]]
-STEPS = {("data set", 1): _data_set_of_frames}
+STEPS = {("data set", 1): lambda document: {**document, "content": "frames"}}  # all held frames
 """The steps from a schema to the next one."""
 
 

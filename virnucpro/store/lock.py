@@ -88,8 +88,9 @@ def locked(
         owner = LockOwner(HOST_NAME, os.getpid(), int(time.time()), work)
         with explain_write_errors(path):
             stream.truncate(0)
-            stream.write(json.dumps(asdict(owner)))
-            stream.flush()
+            os.write(
+                stream.fileno(), json.dumps(asdict(owner)).encode()
+            )  # nothing is left to flush
         try:
             yield stale
         finally:

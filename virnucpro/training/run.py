@@ -88,10 +88,7 @@ def begin_training(
 
 
 def run_training(
-    plan: Trainable,
-    devices: Sequence[Device],
-    report: Emit,
-    interruption: Interruption,
+    plan: Trainable, devices: Sequence[Device], report: Emit, interruption: Interruption
 ) -> Savepoint:
     """Train to the end on one process per device, and return the finished savepoint."""
     if (point := load_savepoint(plan.savepoint)).epoch or point.batch:

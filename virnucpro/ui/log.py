@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from virnucpro.contracts import Device
-from virnucpro.errors import OutputError
+from virnucpro.errors import OutputError, UsageError
 from virnucpro.events import (
     Event,
     Notice,
@@ -49,6 +50,10 @@ class LogFile:
             return
         with explain_write_errors(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            if self._path.is_file():
+                with self._path.open("rb") as earlier:
+                    if not re.match(rb"\d{4}-\d\d-|$", earlier.readline(8)):
+                        raise UsageError(f"{self._path} is no log of this program: name a new file")
             descriptor = open_without_links(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             self._stream = os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
 

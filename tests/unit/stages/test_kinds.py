@@ -42,6 +42,7 @@ def head(tmp_path, monkeypatch):
         (1, [BASES[:600]], "unsure"),
         (-2, [BASES[:150], BASES[200:350]], "eukaryotic virus"),
         (2, [BASES[:20]], "unsure"),  # too short to read
+        (2, [BASES[:20] + "N" * 600], "unsure"),
     ],
 )
 def test_kinds(head, bias, sequences, expected):

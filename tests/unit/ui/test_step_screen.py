@@ -6,11 +6,14 @@ import io
 import time
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from tests.unit.ui.simulated import Hand, Terminal
+from virnucpro.errors import UsageError
 from virnucpro.events import EpochEnded, EpochProgress, Notice
 from virnucpro.settings import DisplaySettings
+from virnucpro.ui.log import LogFile
 from virnucpro.ui.step_screen import StepScreen
 
 
@@ -76,3 +79,10 @@ def test_a_training_shows_and_logs_each_epoch(tmp_path: Path) -> None:
         "epoch 3 of at most 20: 66 %",
     ]
     assert [line in log.read_text() for line in lines] == [True] * 4
+
+
+def test_a_log_is_not_written_into_another_file(tmp_path: Path) -> None:
+    (file := tmp_path / "contigs.fa").write_text(">a\nACGT\n")
+    with pytest.raises(UsageError, match="no log of this program"):
+        LogFile(file).open()
+    assert file.read_text() == ">a\nACGT\n"

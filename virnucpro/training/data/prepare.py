@@ -22,11 +22,7 @@ from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 from virnucpro.tables import GENOMES
 from virnucpro.training.data.dataset import PARTS, Content, Dataset
 from virnucpro.training.data.genomes import cut_genomes, records_of_parts, survey_genomes
-from virnucpro.training.data.parts import (
-    balanced,
-    write_frames,
-    write_records,
-)
+from virnucpro.training.data.parts import balanced, write_frames, write_records
 from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
 from virnucpro.training.data.table import SourceRow, read_genome_table
 from virnucpro.version import __version__
