@@ -88,11 +88,6 @@ class LiteModel(nn.Module):
         hidden = self.drop_hidden(F.relu(self.bn1(hidden)))
         return torch.as_tensor(self.output_layer(hidden)).float()
 
-    def classifier_state(self) -> dict[str, torch.Tensor]:
-        """Return the state of the classifier alone."""
-        layers = ("hidden_layer.", "bn1.", "output_layer.")
-        return {name: v for name, v in self.state_dict().items() if name.startswith(layers)}
-
 
 @dataclass(frozen=True)
 class LitePlan:
@@ -227,20 +222,19 @@ class LiteLoop(TrainingLoop):
         return mutated(windows, self._settings.mutation_rate, random), records
 
 
-def window_margins(
-    model: LiteModel,
+def window_rows(
+    network: nn.Module,
     genomes: GenomeSet,
     records: npt.NDArray[np.int64],
     offsets: npt.NDArray[np.int64],
     length: int,
 ) -> npt.NDArray[np.float32]:
-    """Return the logits of virus less those of others, as in ``predict``: float32 ``[n]``."""
-    margins = np.empty(len(records), np.float32)
+    """Return what an encoder or a model makes of windows, as in ``predict``: float32 ``[n, D]``."""
+    rows = []
     size = max(1, BATCH_BASES // length)
     with torch.inference_mode():
         for start in range(0, len(records), size):
-            rows = slice(start, start + size)
-            windows = genomes.windows(records[rows], offsets[rows], length)
-            logits = model(torch.from_numpy(windows).long())
-            margins[rows] = (logits[:, 1] - logits[:, 0]).numpy()
-    return margins
+            part = slice(start, start + size)
+            windows = genomes.windows(records[part], offsets[part], length)
+            rows.append(network(torch.from_numpy(windows).long()).numpy())
+    return np.concatenate(rows)
