@@ -229,7 +229,7 @@ def test_an_input_that_the_run_would_write(call: Callable, tmp_path: Path, name:
 @pytest.mark.parametrize(
     "words",
     [
-        *("--gpus 0,0", "-d tpu", "-w -3", "-t many", "-b 99999999999999999999999", "-e 2"),
+        *("-d tpu", "-w -3", "-t many", "-b 99999999999999999999999", "-e 2"),
         *("--min-score 1.5", "-c no.yaml", "--gpu 0", "-m 800", "-m custom", "--input second.fa"),
     ],
 )

@@ -77,8 +77,8 @@ def test_the_call_of_a_record_follows_the_model():
     mean = (math.log(9) + math.log(4)) / 2
     log_odds = 0.1 + mean + 0.5 * mean * math.log(2)
     call = call_record(1000, chunks, model)
-    # In a sample with one virus for every two others, the odds are half.
-    assert call.virus_score == pytest.approx(2 / (1 + 2 * math.exp(-log_odds)) - 1)
+    # In a sample with one virus for every three others, the odds are a third.
+    assert call.virus_score == pytest.approx(2 / (1 + 3 * math.exp(-log_odds)) - 1)
     assert (call.call, call.tier, call.confident_viral) == ("virus", "high", 1)
     against = ContigModel(constant=-9.0, mean=1.0, mean_by_count=0.0, spread=0.0, by_count=0.0)
     assert call_record(1000, chunks, against).call == "nonvirus"

@@ -165,6 +165,6 @@ def _input_file(
         what = "standard input, which was not kept," if place == STDIN else f"{path},"
         raise InputError(
             f"the input of the run {layout.stem}, {what} is gone or has changed since; name the "
-            f"file that the run has read: virnucpro call DIR --input FILE"
+            f"file that the run has read: virnucpro call {layout.root} --input FILE"
         )
     return file

@@ -151,7 +151,7 @@ def finish(
     for file in ledger.outputs(SPLITTING):
         if file.path == layout.copies_table:
             details["counts"]["identical_frames"] = file.rows
-    with suppress(UsageError):  # there is none yet
+    with suppress(UsageError, TypeError, LookupError):  # there is none yet, or it is damaged
         earlier = Cuts(**open_run(layout.root, layout.stem).record["settings"]["cuts"])
         if earlier != request.cuts:
             options = [cuts.options() or "the defaults" for cuts in (request.cuts, earlier)]

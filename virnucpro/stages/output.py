@@ -312,7 +312,7 @@ class OutputStage(HostStage):
     # 2: column fdr; 3: STEM_virus.tsv, regions, other tiers; 4: the share that contig models
     # assume; 5: STEM_virus.fastq.gz; 7: rates from the tail of others, and that share again;
     # 8: topology and kind of viruses; 9: genes and unfamiliar viruses
-    version: ClassVar[int] = 9
+    version: ClassVar[int] = 10
 
     layout: Layout
     source: InputFiles
