@@ -46,7 +46,7 @@ def read_labels(path: Path) -> DataFrame:
     )[~blank]
     labels = table.drop_duplicates(["record", "label"])
     if len(both := labels.record[labels.record.duplicated()]):
-        raise InputError(f"record {both.iloc[0]!r} has both labels: make its id unique")
+        raise InputError(f"{path}: record {both.iloc[0]!r} has both labels: make its id unique")
     return table.drop_duplicates("record")[["record", "label", "group", "genome", "part"]]
 
 

@@ -70,7 +70,7 @@ def run_evaluation(
     with evaluation_folder(*own, notify, force=force) as disk:
         notify(f"{predictions.path} is measured with {labels}; results go to {folder}")
         sample = join(predictions, known)
-        notify(f"measuring {counted(len(sample.rows), 'row')}, with intervals over genomes")
+        notify(f"measuring {counted(len(sample.rows), 'row')}")
         evaluation = evaluate(sample, threshold)
         calibration, calibrated = None, b""
         if classifier is not None:
