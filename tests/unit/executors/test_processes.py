@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -53,6 +54,16 @@ def test_a_child_is_settled_on_its_device(monkeypatch: pytest.MonkeyPatch) -> No
     assert child.exit_reason() == "exit code 0"
     child.send("nobody listens")
     child.kill()
+
+
+@pytest.mark.parametrize(
+    ("uuid", "own"), [("MIG-a", {}), ("GPU-a", {"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"})]
+)
+def test_segments_are_not_expandable(monkeypatch: pytest.MonkeyPatch, uuid: str, own: dict) -> None:
+    monkeypatch.setattr(os, "environ", dict(own))
+    monkeypatch.setattr(processes, "set_torch_threads", lambda threads: None)
+    settle_on_device(replace(GPU, uuid=uuid), 5)
+    assert "PYTORCH_CUDA_ALLOC_CONF" not in os.environ
 
 
 class PipeOnly(ChildProcess):
