@@ -15,16 +15,18 @@ from tests.training_data import make_dataset
 from tests.unit.training.made_genomes import RecordedProgress
 from tests.unit.training.test_lite_trainer import SETTINGS as SHORT
 from virnucpro.classifier.files import inspect_classifier
+from virnucpro.encoders.lite import read_lite
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import InputError, ResumeRefusedError, RunInterruptedError, UsageError
 from virnucpro.events import EpochProgress
 from virnucpro.executors.signals import Interruption
+from virnucpro.metrics.classification import auroc
 from virnucpro.store.disk import hashed
 from virnucpro.tables import REGIONS
 from virnucpro.training.data.dataset import Dataset
 from virnucpro.training.lite import trainer
 from virnucpro.training.lite.fitting import fit_lite, training_files
-from virnucpro.training.lite.genomes import read_mask
+from virnucpro.training.lite.genomes import genome_set, measured_windows, read_mask
 
 SETTINGS = replace(SHORT, steps=5)
 NAMES = ("lite.json", "lite_classifier.safetensors", "lite_encoder.safetensors")
@@ -102,6 +104,16 @@ def test_what_is_written(dataset, done):
         row = facts["chunk_auroc"][part]["300"]
         assert (row["chunks"], row["virus"]) == (20, 10)
         assert 0 <= row["auroc"] <= 1
+
+
+def test_the_classifier_is_linear_and_fitted_on_the_finished_encoder(dataset, done):
+    classifier = load_file(done / NAMES[1])
+    assert torch.equal(*(classifier["hidden_layer.weight"] * torch.tensor([[1.0], [-1.0]])))
+    genomes = genome_set(dataset.records("train"))
+    records, offsets = measured_windows(genomes, 300, 200, 7)
+    rows = trainer.window_rows(read_lite(done / NAMES[2]), genomes, records, offsets, 300)
+    scores = inspect_classifier(done / NAMES[1]).model.scores(torch.from_numpy(rows))[:, 1]
+    assert auroc(genomes.virus[records], scores.double().numpy()) > 0.9
 
 
 def test_the_same_again_is_the_same_to_the_byte(dataset, done, tmp_path):
