@@ -245,7 +245,7 @@ class Cuts:
         )
 
     def options(self) -> str:
-        """Return the options of the command line that say the same, but those of defaults."""
+        """Return the options of the command line that are not the defaults, separated by blanks."""
         own, usual = asdict(self), asdict(Cuts())
         names = [name for name in own if name != "genes" and own[name] != usual[name]]
         words = [f"--{name.replace('_', '-')} {own[name]:g}" for name in names]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 # The share of virus in a sample that the score of a contig assumes. Models are fitted on as much
-# virus as others, but few samples hold that much. With 1/3, one of 18 bacteria outside was viral.
+# virus as others, but few samples hold that much. With 1/3, one of 18 bacteria is called viral.
 ASSUMED_SHARE = 1 / 4
 # Beyond so many chunks, more of them say nothing new: the mean of a genome differs from that of its
 # kind by more than chance. A model fitted on contigs of up to 16 chunks, and extrapolated, called

@@ -205,7 +205,7 @@ def tell(*lines: str) -> None:
         click.echo("\n".join(lines))
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):  # nobody reads it; the work counts all the same
+        if not isinstance(error, BrokenPipeError):  # where nobody reads it, the work still counts
             raise OutputError(f"cannot write standard output: {error.strerror}") from error
 
 

@@ -308,9 +308,8 @@ class Esm2Encoder(BatchedEncoder):
                 self.budget.largest = max(self.budget.largest, len(batch.indices))
                 states = self._states(*(x.to(self.device) for x in batch.inputs)).float().cpu()
                 for row, number in zip(states, batch.indices, strict=True):
-                    rows[number] = row[
-                        1 : min(len(sequences[number]), self._truncation) + 1
-                    ].clone()
+                    length = min(len(sequences[number]), self._truncation)
+                    rows[number] = row[1 : length + 1].clone()
                 report(len(batch.indices), batch.tokens)
         return rows
 

@@ -206,7 +206,7 @@ def load_weights(
             state[name] = parts[0] if len(parts) == 1 else torch.cat(parts)
     try:
         network.load_state_dict(state, assign=True)
-    except RuntimeError as error:  # of names and shapes; one of a device is not caught above
+    except RuntimeError as error:  # about names and shapes; those of a device arise above
         reason = " ".join(str(error).split())[:500]
         raise ModelError(f"{place}: {reason}: {_AGAIN}, or it is another model") from error
     for name, value in state.items():

@@ -88,9 +88,8 @@ def locked(
         owner = LockOwner(HOST_NAME, os.getpid(), int(time.time()), work)
         with explain_write_errors(path):
             stream.truncate(0)
-            os.write(
-                stream.fileno(), json.dumps(asdict(owner)).encode()
-            )  # nothing is left to flush
+            text = json.dumps(asdict(owner)).encode()
+            os.write(stream.fileno(), text)  # not through a buffer, which would be flushed again
         try:
             yield stale
         finally:

@@ -53,7 +53,7 @@ class LogFile:
             if self._path.is_file():
                 with self._path.open("rb") as earlier:
                     if not re.match(rb"\d{4}-\d\d-|$", earlier.readline(8)):
-                        raise UsageError(f"{self._path} is no log of this program: name a new file")
+                        raise UsageError(f"{self._path} is not a log: name another file")
             descriptor = open_without_links(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             self._stream = os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
 

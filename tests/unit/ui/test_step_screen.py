@@ -83,6 +83,6 @@ def test_a_training_shows_and_logs_each_epoch(tmp_path: Path) -> None:
 
 def test_a_log_is_not_written_into_another_file(tmp_path: Path) -> None:
     (file := tmp_path / "contigs.fa").write_text(">a\nACGT\n")
-    with pytest.raises(UsageError, match="no log of this program"):
+    with pytest.raises(UsageError, match="is not a log"):
         LogFile(file).open()
     assert file.read_text() == ">a\nACGT\n"
