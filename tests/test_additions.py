@@ -57,13 +57,8 @@ FAMILY = CompositionFamily()
 '''
 
 PRECISION = """
-    Precision(
-        name="bf16x",
-        dtype="bfloat16",
-        linear_layers="cast",
-        capability=(8, 0),
-        automatic_from=None,
-    ),
+    Precision(name="bf16x", dtype="bfloat16", linear_layers="cast", capability=(8, 0),
+              automatic_from=None),
 """
 
 STAGE = '''

@@ -26,7 +26,7 @@ from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.evaluation.labels import read_labels
 from virnucpro.results import open_run
-from virnucpro.stages.calls import contig_fdr, record_probabilities
+from virnucpro.stages.calls import Chunk, contig_fdr, record_probabilities
 from virnucpro.tables import CHUNKS
 
 SHARES = (0.01, 0.1, 0.5)
@@ -47,14 +47,16 @@ def read_scores(record: Path, labels: Path) -> tuple[Scores, ContigModel | None]
         name: (label == "virus", group)
         for name, label, group in table[["label", "group"]].itertuples()
     }
-    names = ("record", "status", "max_score_0", "max_score_1")
+    names = ("record", "chunk", "start", "end", "status", "max_score_0", "max_score_1")
     rows = CHUNKS.read(run.folder / CHUNKS.path.format(stem=run.stem), *names)
     scores = []
     for name, own in groupby(rows, key=itemgetter(0)):
-        pairs = [
-            (float(others), float(virus)) for _, status, others, virus in own if status == "scored"
+        scored = [
+            Chunk(chunk, int(start) - 1, int(end), status, 1, *pair)
+            for _, chunk, start, end, status, *pair in own
+            if status == "scored"
         ]
-        if (label := known.get(name)) and (found := record_probabilities(pairs, model)):
+        if (label := known.get(name)) and (found := record_probabilities(scored, model)):
             scores.append((*label, found))
     return scores, model
 

@@ -6,17 +6,28 @@
 # without one, training starts from nothing.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
-genomes="$1" work="$2" start=()
-if [ $# -gt 2 ]; then start=(--start-from "$3" --learning-rate 0.001 --steps 2400); fi
-
-virnucpro train prepare "$here/genomes.tsv" --genomes "$genomes" -o "$work/data" \
-    --content records -e 500,300,150 --test 0.03 --validation 0.03
+genomes="$1" work="$2" previous="${3:-}"
+prepare=(--genomes "$genomes" --content records -e 500,300,150 --test 0.03)
 # mask.tsv is what stretches.py printed, with the regions that two earlier lite models found in these records.
-virnucpro train lite "$work/data" -o "$work/model" --threads 1 --mask "$here/mask.tsv" \
-    --more-of phages --more-of "phage genomes" --more-of "phages of many hosts" --more-of coliphages \
-    --more-of "tailed phages" --more-of Microviridae --more-of "mock virome" \
-    --more-of "archaeal viruses" --more-of "RefSeq phages" --more-of "small phages" \
-    --more-of proviruses --more-of "giant viruses" --more-of herpesviruses ${start[@]+"${start[@]}"}
+train=(
+    --threads 1 --mask "$here/mask.tsv"
+    --more-of phages --more-of "phage genomes" --more-of "phages of many hosts" --more-of coliphages
+    --more-of "tailed phages" --more-of Microviridae --more-of "mock virome"
+    --more-of "archaeal viruses" --more-of "RefSeq phages" --more-of "small phages"
+    --more-of proviruses --more-of "giant viruses" --more-of herpesviruses
+)
+
+virnucpro train prepare "$here/genomes.tsv" -o "$work/data" "${prepare[@]}" --validation 0.03
+if [ -z "$previous" ]; then
+    virnucpro train lite "$work/data" -o "$work/first" "${train[@]}"
+    previous="$work/first/lite_encoder.safetensors"
+fi
+# The last steps read the validation part as well, with the calibration of the classifier before them.
+sed -E 's/\toutside ([^\t]*)\tvalidation/\tmore \1\ttrain/' "$here/genomes.tsv" > "$work/all.tsv"
+virnucpro train prepare "$work/all.tsv" -o "$work/all" "${prepare[@]}" --validation 0
+virnucpro train lite "$work/all" -o "$work/model" "${train[@]}" \
+    --more-of "more phages" --more-of "more virophages" --more-of "more herpesviruses" \
+    --start-from "$previous" --learning-rate 0.001 --steps 2400
 
 # To ship it: cp "$work"/model/*.safetensors virnucpro/data/
 python "$here/heldout.py" "$work/data" "$work/pieces" --most 400

@@ -22,7 +22,7 @@ def test_the_demo_classifies_its_example_and_prints_it(call: Callable, tmp_path:
     assert (folder / "example.fa").read_text().count(">") == example_fasta().count(">") == 42
     table = done.out[done.out.index("The first rows") :].splitlines()
     assert table[1].split() == ["record", "length", "call", "virus_score", "status"]
-    assert table[2].split()[:3] == ["virus_NC_002362.1", "6087", "virus"]
+    assert table[2].split()[:3] == ["virus_NC_002362.1", "6087", "undecided"]
     assert table[5].split()[:3] == ["bacterium_NC_000913.3", "6000", "nonvirus"]
     again = call("demo", folder, "--device", "cpu")
     assert "Nothing to compute" in again.out

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.unit.rcl.made_proteins import write_tables
-from virnucpro.rcl.finders import DEFAULT_MODEL, shipped_models
+from virnucpro.rcl.finders import DEFAULT_MODEL, SHIPPED
 from virnucpro.rcl.models import RclModel, read_rcl_model, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.store.disk import Disk
@@ -63,8 +63,8 @@ def test_files_of_somebody_else_are_kept(call, models, tmp_path):
 
 
 def test_the_shipped_networks_can_be_read_and_are_small():
-    networks = [path for path in shipped_models().values() if path.suffix == ".safetensors"]
-    assert DEFAULT_MODEL in shipped_models()
+    networks = list(SHIPPED.glob("rcl_*.safetensors"))
+    assert list(SHIPPED.glob(f"rcl_{DEFAULT_MODEL}.*"))
     assert sum(path.stat().st_size for path in networks) < 8 << 20
     for path in networks:
         model = read_rcl_model(path)

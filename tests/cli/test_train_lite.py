@@ -78,6 +78,10 @@ def test_uncalibrated_and_encoders_of_another_training(call, dataset, contigs, t
     mine, others = (training_files(tmp_path / name).results for name in ("mine", "other"))
     assert inspect_classifier(mine[2]).temperature is not None
     assert inspect_classifier(others[2]).temperature is None
+    on = ("train", "lite", only.root, "-o", tmp_path / "on", "--start-from", mine[0], *QUICK)
+    assert call(*on).code == 0
+    kept, before = (inspect_classifier(tmp_path / name / mine[2].name) for name in ("on", "mine"))
+    assert (kept.temperature, kept.contigs) == (before.temperature, before.contigs)
     mixed = tmp_path / "mixed.yaml"
     mixed.write_text(f"features:\n  dnabert: {{model_name: {others[0]}}}\n")
     custom = ("-m", "custom", "-p", mine[2], "-e", LENGTH, "-c", mixed, "--device", "cpu")

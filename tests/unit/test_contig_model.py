@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from virnucpro.classifier.contigs import ContigModel, contig_terms, fit_contig_model, with_tail
-from virnucpro.stages.calls import Chunk, call_record
+from virnucpro.stages.calls import Chunk, call_record, record_probabilities
 
 
 def chunk(number: int, virus: str, others: str) -> Chunk:
@@ -17,17 +17,17 @@ def chunk(number: int, virus: str, others: str) -> Chunk:
 
 
 def test_terms():
-    assert contig_terms([2.0]) == (1.0, 2.0, 0.0, 0.0, 0.0)
-    constant, mean, by_count, spread, count = contig_terms([1.0, 3.0])
+    assert contig_terms([2.0], 1) == (1.0, 2.0, 0.0, 0.0, 0.0)
+    constant, mean, by_count, spread, count = contig_terms([1.0, 3.0], 2)
     assert (constant, mean, spread) == (1.0, 2.0, 1.0)
     assert (by_count, count) == pytest.approx((2 * math.log(2), math.log(2)))
-    assert contig_terms([1000.0])[1] == contig_terms([12.0])[1]  # a score of exactly 1
+    assert contig_terms([1000.0], 1)[1] == contig_terms([12.0], 1)[1]  # a score of exactly 1
 
 
 def test_coefficients_are_found_again():
     random = np.random.default_rng(1)
     terms = np.array(
-        [contig_terms(random.normal(0, 2, random.integers(1, 20)).tolist()) for _ in range(20_000)]
+        [contig_terms(random.normal(0, 2, n).tolist(), n) for n in random.integers(1, 20, 20_000)]
     )
     known = np.array([0.4, 1.1, 0.6, -0.3, -0.2])
     virus = random.random(len(terms)) < 1 / (1 + np.exp(-terms @ known))
@@ -42,33 +42,36 @@ def test_a_contig_is_not_viral_because_it_is_long():
     levels = np.where(virus, 0.5, -2.5) + random.normal(0, 1, len(virus))  # a level of 0 is viral
     lengths = random.integers(1, 64, len(virus))
     values = (random.normal(a, 1.5, n).tolist() for a, n in zip(levels, lengths, strict=True))
-    model = fit_contig_model(np.array([contig_terms(row) for row in values]), virus)
-    assert model.log_odds([1.0] * 40) > model.log_odds([1.0])
-    assert model.log_odds([0.0] * 400) == model.log_odds([0.0] * 40) <= model.log_odds([0.0])
+    model = fit_contig_model(np.array([contig_terms(row, len(row)) for row in values]), virus)
+    of = [
+        model.log_odds(contig_terms([level] * n, n)) for level in (0.0, 1.0) for n in (1, 40, 400)
+    ]
+    assert of[2] == of[1] <= of[0]
+    assert of[4] > of[3]
 
 
 def test_the_tail_of_others_is_found_again():
     random = np.random.default_rng(3)
     values = np.repeat(-3 + random.exponential(0.5, 4000), 4).reshape(-1, 4)
-    terms = np.array([contig_terms(row[:n]) for n in (1, 4) for row in values.tolist()])
+    terms = np.array([contig_terms(row[:n], n) for n in (1, 4) for row in values.tolist()])
     model = with_tail(ContigModel(0.0, 1.0, 0.0, 0.0, 0.0), terms, np.zeros(len(terms), np.bool_))
     for count in (1, 4, 400):  # of an exponential distribution, whose tail is known
         for level in (-2.0, 0.0):
             chance = math.exp(-(level + 3) / 0.5)
-            assert model.chance([level] * count) == pytest.approx(chance, rel=0.35)
-    assert model.chance([-12.0]) == 1
-    assert model.log_odds([99.0]) == model.log_odds([12.0]) == 12.0
-    flat = np.tile(contig_terms([-1.0]), (200, 1))  # there is no tail that falls
+            terms = contig_terms([level] * count, count)
+            assert model.chance(terms) == pytest.approx(chance, rel=0.35)
+    assert model.chance(contig_terms([-12.0], 1)) == 1
+    flat = np.tile(contig_terms([-1.0], 1), (200, 1))  # there is no tail that falls
     assert (
         with_tail(ContigModel(*model[:5]), flat, np.zeros(200, np.bool_)) == model[:5] + (0.0,) * 4
     )
 
 
 def test_labels_that_are_separated_give_finite_coefficients():
-    terms = np.array([contig_terms([value]) for value in (-3.0, -2.0, 2.0, 3.0)])
+    terms = np.array([contig_terms([value], 1) for value in (-3.0, -2.0, 2.0, 3.0)])
     model = fit_contig_model(terms, np.array([False, False, True, True]))
     assert 0 < model.mean < 1000
-    assert model.log_odds([3.0]) > 2
+    assert model.log_odds(contig_terms([3.0], 1)) > 2
 
 
 def test_the_call_of_a_record_follows_the_model():
@@ -84,9 +87,21 @@ def test_the_call_of_a_record_follows_the_model():
     assert call_record(1000, chunks, against).call == "nonvirus"
 
 
+def test_bases_in_two_chunks_count_once():
+    model = ContigModel(0.1, 1.0, 0.5, -0.2, -0.1, -1.0, -0.5, 0.1, 0.2)
+    one = [chunk(0, "0.9", "0.1")]
+    two = [*one, one[0]._replace(start=1, stop=501)]  # of a record of 501 bases
+    apart = [*one, chunk(1, "0.9", "0.1")]
+    scores = [call_record(length, c, model).virus_score for length, c in ((500, one), (501, two))]
+    assert scores[0] == pytest.approx(scores[1], abs=0.001)
+    assert call_record(1000, apart, model).virus_score > scores[0] + 0.05
+    chances = [record_probabilities(chunks, model)[0] for chunks in (one, two, apart)]
+    assert chances[0] == pytest.approx(chances[1], rel=0.01)
+    assert chances[2] != pytest.approx(chances[0], rel=0.05)
+
+
 def test_scores_of_exactly_one_and_zero():
     model = ContigModel(0.0, 1.0, 0.0, 0.0, 0.0)
-    call = call_record(500, [chunk(0, "1.0", "0.0")], model)
-    assert call.virus_score == pytest.approx(1.0, abs=1e-4)
-    call = call_record(500, [chunk(0, "0.0", "1.0")], model)
-    assert call.virus_score == pytest.approx(-1.0, abs=1e-4)
+    for virus, others, score in (("1.0", "0.0", 1.0), ("0.0", "1.0", -1.0)):
+        call = call_record(500, [chunk(0, virus, others)], model)
+        assert call.virus_score == pytest.approx(score, abs=1e-4)

@@ -26,9 +26,10 @@ LARGEST = 12.0  # log odds of a chunk count up to this; beyond, a float32 score 
 TAIL = 0.2  # the share of others whose log odds are the upper tail
 FEWEST_IN_TAIL = 5
 PENALTY = 1e-3  # on the squares of the coefficients, so that few contigs give finite ones
+PRIOR = math.log(ASSUMED_SHARE / (1 - ASSUMED_SHARE))
 
-
-_PRIOR = math.log(ASSUMED_SHARE / (1 - ASSUMED_SHARE))
+Terms = tuple[float, float, float, float, float]
+"""What the first coefficients of a :class:`ContigModel` are multiplied with, in order."""
 
 
 class ContigModel(NamedTuple):
@@ -55,37 +56,27 @@ class ContigModel(NamedTuple):
     tail_count: float = 0.0
     tail_slope_by_count: float = 0.0
 
-    def chance(self, chunk_log_odds: Sequence[float]) -> float:
+    def chance(self, terms: Terms) -> float:
         """Return the share of others with as many chunks that look at least as viral, 0 to 1.
 
         Its logarithm falls in proportion to the log odds of the contig, the slower the more chunks.
         """
-        logarithm = math.log(min(len(chunk_log_odds), MOST_CHUNKS))
-        slope = self.tail_slope + self.tail_slope_by_count * logarithm
-        level = self.tail_constant + self.tail_count * logarithm
-        return math.exp(min(0.0, level + slope * self.log_odds(chunk_log_odds)))
+        slope = self.tail_slope + self.tail_slope_by_count * terms[-1]
+        level = self.tail_constant + self.tail_count * terms[-1]
+        return math.exp(min(0.0, level + slope * self.log_odds(terms)))
 
-    def score(self, chunk_log_odds: Sequence[float]) -> float:
-        """Return the score of a contig, -1 to 1: twice the probability of virus, less one.
-
-        It is the probability in a sample with a share of ``ASSUMED_SHARE`` virus.
-        """
-        return math.tanh((self.log_odds(chunk_log_odds) + _PRIOR) / 2)
-
-    def log_odds(self, chunk_log_odds: Sequence[float]) -> float:
-        """Return the log odds of virus of a contig with these scored chunks, of at least one.
-
-        They are those of a sample with as much virus as others.
-        """
-        if len(chunk_log_odds) == 1:  # as of a read: the same number, sooner
-            return self.constant + self.mean * min(max(chunk_log_odds[0], -LARGEST), LARGEST)
-        return math.fsum(map(mul, self[:5], contig_terms(chunk_log_odds)))
+    def log_odds(self, terms: Terms) -> float:
+        """Return the log odds of a contig in a sample with as much virus as others."""
+        return math.fsum(map(mul, self[:5], terms))
 
 
-def contig_terms(chunk_log_odds: Sequence[float]) -> tuple[float, float, float, float, float]:
-    """Return what the coefficients of a :class:`ContigModel` are multiplied with, in order."""
+def contig_terms(chunk_log_odds: Sequence[float], count: float) -> Terms:
+    """Return the :data:`Terms` of a contig with these scored chunks, of at least one.
+
+    ``count`` is how many chunks its scored bases fill: fewer than there are where they overlap.
+    """
     values = [min(max(value, -LARGEST), LARGEST) for value in chunk_log_odds]
-    logarithm = math.log(min(len(values), MOST_CHUNKS))
+    logarithm = math.log(min(count, MOST_CHUNKS))
     mean = math.fsum(values) / len(values)
     spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
     return 1.0, mean, mean * logarithm, spread, logarithm

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 UNSCORED_REASONS = {
     "no_open_frame": "no frame without a stop codon",
+    "repetitive": "tandem repeats",
     "ambiguous": "too few known bases",
     "too_short": "too short",
     "failed": "could not be embedded",

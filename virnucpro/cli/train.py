@@ -286,8 +286,8 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
 
     They are of the same kind as the model type lite. DATASET holds whole records (train prepare
     --content records). Encoder and classifier are trained together on pieces drawn from them, of
-    all chunk lengths of DATASET. The validation part calibrates the scores. The same command
-    continues an interrupted training.
+    all chunk lengths of DATASET. The validation part calibrates the scores; without one, they keep
+    the calibration of --start-from. The same command continues an interrupted training.
 
     Examples:
       virnucpro train prepare genomes.tsv -o data --content records -e 500,300,150
@@ -308,16 +308,10 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
     names = ("seed", "steps", "learning_rate", "more_of")
     given = {name: options[name] for name in names if options[name] is not None}
     with shared.steps(shared.configuration()) as screen:
+        shown = screen.show, screen, screen.interruption
+        files = {"start": options["start_from"], "mask": options["mask"], "force": options["force"]}
         report = fit_lite(
-            Dataset(dataset),
-            output_dir,
-            LiteTrainingSettings(**given),
-            screen.show,
-            screen,
-            screen.interruption,
-            start=options["start_from"],
-            mask=options["mask"],
-            force=options["force"],
+            Dataset(dataset), output_dir, LiteTrainingSettings(**given), *shown, **files
         )
         if report is not None and report["temperature"] is None:
             screen.warn("no validation records of both labels: the scores are not calibrated")

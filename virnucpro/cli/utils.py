@@ -154,12 +154,8 @@ def _sections(name: str, run: PredictionRun) -> Iterator[dict[str, Json]]:
         "records": shown.records,
         "unscored": unscored,
     }
-    yield {
-        "id": "virnucpro_general",
-        "plot_type": "generalstats",
-        "headers": HEADERS,
-        "data": {name: columns},
-    }
+    general = {"id": "virnucpro_general", "plot_type": "generalstats"}
+    yield general | {"headers": HEADERS, "data": {name: columns}}
     yield {
         "id": "virnucpro_calls",
         "section_name": "VirNucPro",

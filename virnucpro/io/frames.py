@@ -113,7 +113,7 @@ class ChunkFrames(NamedTuple):
     """The open frames of a chunk, in the order of ``FRAME_LABELS``.
 
     ``status`` is ``framed`` where there are any; else ``too_short`` (under 3 bases), ``ambiguous``
-    (no codon without an ambiguous letter) or ``no_open_frame``.
+    (no codon without an ambiguous letter) or ``no_open_frame``; see also :func:`whole_chunks`.
     """
 
     status: str
@@ -123,6 +123,12 @@ class ChunkFrames(NamedTuple):
 _TOO_SHORT = ChunkFrames("too_short", ())
 _AMBIGUOUS = ChunkFrames("ambiguous", ())
 _NO_OPEN_FRAME = ChunkFrames("no_open_frame", ())
+_REPETITIVE = ChunkFrames("repetitive", ())
+
+KMER = 6  # bases
+# Different k-mers among those of a chunk that is read whole. Of chunks of 500 bases of genomes, one
+# in a thousand has a smaller share; of tandem repeats with units of up to 60 bases, nearly all.
+LEAST_KMERS = 0.4
 
 
 def open_frames(chunks: Sequence[str]) -> list[ChunkFrames]:
@@ -163,7 +169,8 @@ def whole_chunks(chunks: Sequence[str]) -> list[ChunkFrames]:
     """Return each chunk as a single "frame" with the label ``WHOLE_LABEL`` and no protein.
 
     ``chunks`` are ASCII letters of either case. A chunk with fewer than ``SHORTEST_WHOLE`` bases is
-    ``too_short``; one with fewer than that many letters A, C, G and T is ``ambiguous``.
+    ``too_short``; one with fewer than that many letters A, C, G and T is ``ambiguous``. Tandem
+    repeats are ``repetitive``: encoders that have seen few of them take many for viruses.
     """
     found = []
     for chunk in map(str.upper, chunks):
@@ -172,7 +179,12 @@ def whole_chunks(chunks: Sequence[str]) -> list[ChunkFrames]:
         elif sum(map(chunk.count, "ACGT")) < SHORTEST_WHOLE:
             found.append(_AMBIGUOUS)
         else:
-            found.append(ChunkFrames("framed", (Frame(WHOLE_LABEL, chunk, ""),)))
+            # Two bits of a letter: A, C, G and T have different ones.
+            digits = np.frombuffer(chunk.replace("N", "").encode(), np.uint8) >> 1 & 3
+            counts = np.bincount(np.convolve(digits, 4 ** np.arange(KMER), "valid"))
+            is_repetitive = np.count_nonzero(counts) < LEAST_KMERS * counts.sum()
+            whole = ChunkFrames("framed", (Frame(WHOLE_LABEL, chunk, ""),))
+            found.append(_REPETITIVE if is_repetitive else whole)
     return found
 
 

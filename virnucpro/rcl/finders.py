@@ -92,12 +92,6 @@ class RclFinder:
         return results
 
 
-def shipped_models() -> dict[str, Path]:
-    """Return the models of the package by name."""
-    files = sorted(SHIPPED.glob(f"{PREFIX}*"))
-    return {path.stem.removeprefix(PREFIX): path for path in files}
-
-
 def open_finder(
     name: str,
     *,
@@ -112,7 +106,7 @@ def open_finder(
     A network with an ESM-2 encoding needs an ESM-2 model that computes the features:
     ``esm_model``, or the released one of that size if None. Others do without.
     """
-    shipped = shipped_models()
+    shipped = {path.stem.removeprefix(PREFIX): path for path in sorted(SHIPPED.glob(f"{PREFIX}*"))}
     path = shipped.get(name, Path(name))
     if not path.exists():
         raise ModelError(f"--model {name}: no such file, and not one of {', '.join(shipped)}")

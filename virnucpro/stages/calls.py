@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from virnucpro.classifier.contigs import ContigModel
+from virnucpro.classifier.contigs import PRIOR, ContigModel, Terms, contig_terms
 from virnucpro.metrics.classification import Floats, Ints
 from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
 
@@ -27,7 +27,7 @@ CONFIDENT = 0.8
 CONTRADICTED = 0.3
 SMALLEST = 1e-30  # of a score, where its logarithm is taken
 # Where chunks have several reasons, the record has the first of these.
-REASONS = ("failed", "no_open_frame", "ambiguous", "too_short")
+REASONS = ("failed", "no_open_frame", "repetitive", "ambiguous", "too_short")
 
 TRAINED_SHARE = 0.5  # of virus: training and validation parts are balanced
 FEWEST = 100  # scored contigs; the share of virus of fewer is too uncertain to correct with
@@ -101,19 +101,15 @@ def call_record(
         statuses = {chunk.status for chunk in chunks}
         status = next((reason for reason in REASONS if reason in statuses), "too_short")
         return Call(len(chunks), 0, 0.0, "unscored", None, None, 0, 0, 0, status)
-    covered = end = 0
-    for chunk in scored:  # they are in order and may overlap
-        covered += chunk.stop - max(chunk.start, end)
-        end = chunk.stop
     scores = [chunk.scores for chunk in scored]
     viral = sum(virus > CONFIDENT and others < CONTRADICTED for others, virus in scores)
     nonviral = sum(others > CONFIDENT and virus < CONTRADICTED for others, virus in scores)
-    score = virus_score(scores, model)
+    score = virus_score(scored, model)
     met = cuts.met(length, score, fdr)
     call = Call(
         chunks=len(chunks),
         chunks_scored=len(scored),
-        coverage=covered / length,
+        coverage=_covered(scored) / length,
         call="virus" if met else "nonvirus" if score < NONVIRUS_BELOW else "undecided",
         virus_score=score,
         tier="low",
@@ -135,32 +131,44 @@ def log_odds(scores: Scores) -> float:
     return math.log(max(virus, SMALLEST)) - math.log(max(others, SMALLEST))
 
 
-def virus_score(scores: Sequence[Scores], model: ContigModel | None = None) -> float:
+def _covered(scored: Sequence[Chunk]) -> int:
+    """Return how many bases are in these chunks, which are in order and may overlap."""
+    ends = [0, *(chunk.stop for chunk in scored)]
+    return sum(chunk.stop - max(chunk.start, end) for chunk, end in zip(scored, ends, strict=False))
+
+
+def _terms(scored: Sequence[Chunk]) -> Terms:
+    longest = max(chunk.stop - chunk.start for chunk in scored)
+    return contig_terms([log_odds(chunk.scores) for chunk in scored], _covered(scored) / longest)
+
+
+def virus_score(scored: Sequence[Chunk], model: ContigModel | None = None) -> float:
     """Return the score, -1 to 1, of a record with these scored chunks, of which there is one.
 
-    Without a ``model``, it is the mean of the chunks' ``max_score_1 - max_score_0``, weighted by
-    the square root of its absolute value, so that undecided chunks say little.
+    With a ``model``, it is twice the probability of virus, less one, in a sample with the share of
+    virus that is assumed. Without, it is the mean of the chunks' ``max_score_1 - max_score_0``,
+    weighted by the square root of its absolute value, so that undecided chunks say little.
     """
     if model is not None:
-        return model.score([log_odds(pair) for pair in scores])
-    differences = [virus - others for others, virus in scores]
+        return math.tanh((model.log_odds(_terms(scored)) + PRIOR) / 2)
+    differences = [virus - others for others, virus in (chunk.scores for chunk in scored)]
     total = math.fsum(math.sqrt(abs(each)) for each in differences)
     weighted = math.fsum(math.sqrt(abs(each)) * each for each in differences)
     return weighted / total if total else 0.0
 
 
-def record_probabilities(scores: Sequence[Scores], model: ContigModel | None) -> list[float]:
+def record_probabilities(scored: Sequence[Chunk], model: ContigModel | None) -> list[float]:
     """Return probabilities at ``TRAINED_SHARE`` of a record with these scored chunks.
 
     With a ``model`` it is one number for the record: the share of others that look as viral where
     the model has their tail, else a probability. Without, it is one for each chunk.
     """
-    if model is None or not scores:
-        return [virus / (virus + others) for others, virus in scores]
-    values = [log_odds(pair) for pair in scores]
+    if model is None or not scored:
+        return [virus / (virus + others) for others, virus in (chunk.scores for chunk in scored)]
+    terms = _terms(scored)
     if model.tail_slope:
-        return [model.chance(values)]
-    return [0.5 * (1 + math.tanh(model.log_odds(values) / 2))]
+        return [model.chance(terms)]
+    return [0.5 * (1 + math.tanh(model.log_odds(terms) / 2))]
 
 
 def rates_by_chance(chances: Floats) -> Floats:

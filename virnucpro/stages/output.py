@@ -311,8 +311,8 @@ class OutputStage(HostStage):
     reads_intermediate: ClassVar[bool] = False
     # 2: column fdr; 3: STEM_virus.tsv, regions, other tiers; 4: the share that contig models
     # assume; 5: STEM_virus.fastq.gz; 7: rates from the tail of others, and that share again;
-    # 8: topology and kind of viruses; 9: genes and unfamiliar viruses
-    version: ClassVar[int] = 10
+    # 8: topology and kind of viruses; 9: genes and unfamiliar viruses; 11: overlaps count once
+    version: ClassVar[int] = 11
 
     layout: Layout
     source: InputFiles
@@ -404,8 +404,8 @@ class OutputStage(HostStage):
             return repeat(None)
         probabilities, scored = array("d"), array("q")
         for _, _, chunks in self._chunks():
-            scores = [chunk.scores for chunk in chunks if chunk.status == "scored"]
-            found = record_probabilities(scores, self.contig_model)
+            own = [chunk for chunk in chunks if chunk.status == "scored"]
+            found = record_probabilities(own, self.contig_model)
             probabilities.extend(found)
             scored.append(len(found))
         fdr = contig_fdr(np.array(probabilities), np.array(scored, np.int64), self.contig_model)

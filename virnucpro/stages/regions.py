@@ -95,7 +95,7 @@ def find_regions(
     stretches = viral_stretches([log_odds(chunks[number].scores) for number in scored])
     viral = {i for first, last, _ in stretches for i in range(first, last + 1)}
     if len(scored) - len(viral) < FEWEST_CHUNKS:  # too few to be a host beside a virus
-        score = virus_score([chunks[number].scores for number in scored], contig_model)
+        score = virus_score([chunks[number] for number in scored], contig_model)
         if len(viral) == len(scored) or score > VIRUS_ABOVE:
             return []
     regions = []
@@ -113,7 +113,7 @@ def find_regions(
                 chunks=high - low,
                 chunks_scored=last - first + 1,
                 score=math.tanh(evidence / 2),
-                flank_score=virus_score([c.scores for c in flank], contig_model) if flank else None,
+                flank_score=virus_score(flank, contig_model) if flank else None,
                 at_edge=start == 0 or stop == length,
             )
         )

@@ -59,7 +59,7 @@ def test_chunk_of():
     assert chunk_of("c_chunk_3" + WHOLE_LABEL) == "c_chunk_3"
 
 
-CLOSED = "TAATTAGTTGACTAACTAGTCA" * 5  # a stop codon in every frame
+CLOSED = "TAATTAGTTGACTAACTAGTCAGCGATCCGGTACGCATTTCG"  # a stop codon in every frame
 
 
 def test_a_chunk_without_an_open_frame_is_read():
@@ -70,7 +70,7 @@ def test_a_chunk_without_an_open_frame_is_read():
 
 
 def test_what_says_nothing_is_not_read():
-    short, known = "ACGTA" * 5, "ACGTA" * 6
+    short, known = "ACGTA" * 5, "ACGTACCTGAGTTCATGCAAGGCTTACGAT"
     results = whole_chunks([short, known, "N" * 500, known[1:] + "N" * 99, known + "N" * 99, ""])
     assert SHORTEST_WHOLE == 30
     assert [chunk.status for chunk in results] == [
@@ -81,4 +81,6 @@ def test_what_says_nothing_is_not_read():
         "framed",
         "too_short",
     ]
+    repeats = [(unit * 500)[:length] for unit in ("G", "ACG", known) for length in (150, 500)]
+    assert {chunk.status for chunk in whole_chunks(repeats)} == {"repetitive"}
     assert whole_chunks([]) == []

@@ -19,7 +19,7 @@ from virnucpro.classifier.contigs import (
     fit_contig_model,
     with_tail,
 )
-from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
+from virnucpro.classifier.files import ClassifierInfo, classifier_to_bytes, inspect_classifier
 from virnucpro.contracts import Device
 from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
 from virnucpro.encoders.lite_network import LiteNetwork
@@ -83,7 +83,8 @@ def fit_lite(
     """Train the model, or continue an interrupted training with the same settings and data.
 
     ``start`` is the encoder of an earlier training, to go on from with the classifier beside it and
-    a learning rate that does not fall. ``mask`` is a table of regions that are not trained on
+    a learning rate that does not fall. A data set without validation records of both labels leaves
+    its calibration as it was. ``mask`` is a table of regions that are not trained on
     (:func:`read_mask`). ``force`` moves earlier files aside and starts over.
 
     Returns:
@@ -91,10 +92,11 @@ def fit_lite(
     """
     disk, files = Disk(), training_files(root.absolute())
     dataset.require_content("records")
-    first, masked = None, None
+    first, started, masked = None, None, None
     if start is not None:
         head = start.with_name(files.results[2].name)
-        settings = replace(settings, hidden=inspect_classifier(head).hidden)
+        started = inspect_classifier(head)
+        settings = replace(settings, hidden=started.hidden)
         first = LiteModel(settings)
         first.load_state_dict(read_safetensors(head), strict=False)
         first.encoder = read_lite(start)
@@ -128,7 +130,7 @@ def fit_lite(
         point = run_training(plan, [Device("cpu", threads=threads)], show, interruption)
         model = LiteModel(settings)
         model.load_state_dict(point.best)
-        results = _write_results(files, model.eval(), plan, dataset, identity, disk, progress)
+        results = _write_results(files, model, plan, dataset, identity, started, disk, progress)
         disk.remove(files.savepoint)
     return results
 
@@ -145,6 +147,7 @@ def _write_results(
     plan: LitePlan,
     dataset: Dataset,
     identity: Mapping[str, Any],
+    started: ClassifierInfo | None,
     disk: Disk,
     progress: StepProgress,
 ) -> Mapping[str, Any]:
@@ -166,7 +169,7 @@ def _write_results(
     model = _with_linear_head(read_lite(encoder), plan)
     progress.begin("measuring", len(MEASURED_PARTS))
     areas: dict[str, dict[str, Any]] = {part: {} for part in MEASURED_PARTS}
-    temperature, contigs = None, {}
+    temperature, contigs = (started.temperature, started.contigs) if started else (None, {})
     for part in MEASURED_PARTS:
         genomes, measured = genome_set(dataset.records(part)), []
         for length in lengths:
@@ -183,14 +186,8 @@ def _write_results(
             contigs = _contig_models(model, genomes, lengths, temperature)
         progress.advance(1)
     digest = hashed(encoder).sha256
-    report = {
-        "schema": SCHEMAS["lite training"],
-        **origin,
-        **identity,
-        "temperature": temperature,
-        "chunk_auroc": areas,
-        "encoder": digest,
-    }
+    report = {"schema": SCHEMAS["lite training"], **origin, **identity, "temperature": temperature}
+    report |= {"chunk_auroc": areas, "encoder": digest}
     disk.save(report_file, (json.dumps(report, indent=1, sort_keys=True) + "\n").encode())
     content = classifier_to_bytes(
         {k: v for k, v in model.state_dict().items() if not k.startswith("encoder.")},
@@ -252,7 +249,7 @@ def _contig_models(
             logits = window_rows(model, genomes, np.repeat(records, count), offsets, length)
             margins = np.diff(logits.astype(np.float64)).reshape(-1, count)
             rows = (margins / temperature).tolist()
-            terms += map(contig_terms, rows)
+            terms += (contig_terms(row, count) for row in rows)
             labels += genomes.virus[records].tolist()
         if terms:
             known, virus = np.array(terms), np.array(labels)
