@@ -109,7 +109,7 @@ def call_record(
     call = Call(
         chunks=len(chunks),
         chunks_scored=len(scored),
-        coverage=_covered(scored) / length,
+        coverage=_terms(scored)[1] / length,
         call="virus" if met else "nonvirus" if score < NONVIRUS_BELOW else "undecided",
         virus_score=score,
         tier="low",
@@ -131,15 +131,14 @@ def log_odds(scores: Scores) -> float:
     return math.log(max(virus, SMALLEST)) - math.log(max(others, SMALLEST))
 
 
-def _covered(scored: Sequence[Chunk]) -> int:
-    """Return how many bases are in these chunks, which are in order and may overlap."""
-    ends = [0, *(chunk.stop for chunk in scored)]
-    return sum(chunk.stop - max(chunk.start, end) for chunk, end in zip(scored, ends, strict=False))
-
-
-def _terms(scored: Sequence[Chunk]) -> Terms:
+def _terms(scored: Sequence[Chunk]) -> tuple[Terms, int]:
+    """Return the terms of a contig, and how many bases are in its chunks, which are in order."""
+    ends = [0, *(chunk.stop for chunk in scored)]  # chunks may overlap
+    bases = sum(
+        chunk.stop - max(chunk.start, end) for chunk, end in zip(scored, ends, strict=False)
+    )
     longest = max(chunk.stop - chunk.start for chunk in scored)
-    return contig_terms([log_odds(chunk.scores) for chunk in scored], _covered(scored) / longest)
+    return contig_terms([log_odds(chunk.scores) for chunk in scored], bases / longest), bases
 
 
 def virus_score(scored: Sequence[Chunk], model: ContigModel | None = None) -> float:
@@ -150,7 +149,7 @@ def virus_score(scored: Sequence[Chunk], model: ContigModel | None = None) -> fl
     weighted by the square root of its absolute value, so that undecided chunks say little.
     """
     if model is not None:
-        return math.tanh((model.log_odds(_terms(scored)) + PRIOR) / 2)
+        return math.tanh((model.log_odds(_terms(scored)[0]) + PRIOR) / 2)
     differences = [virus - others for others, virus in (chunk.scores for chunk in scored)]
     total = math.fsum(math.sqrt(abs(each)) for each in differences)
     weighted = math.fsum(math.sqrt(abs(each)) * each for each in differences)
@@ -165,7 +164,7 @@ def record_probabilities(scored: Sequence[Chunk], model: ContigModel | None) -> 
     """
     if model is None or not scored:
         return [virus / (virus + others) for others, virus in (chunk.scores for chunk in scored)]
-    terms = _terms(scored)
+    terms, _ = _terms(scored)
     if model.tail_slope:
         return [model.chance(terms)]
     return [0.5 * (1 + math.tanh(model.log_odds(terms) / 2))]
