@@ -125,8 +125,8 @@ class RunResults:
         path = self.folder / table.path.format(stem=self.stem)
         if not (empty or path.is_file()):
             raise InputError(
-                f"{path} does not exist: this run did not write it; the same command writes it if "
-                f"it was lost"
+                f"{path} does not exist: repeat the command that writes it, with the option for it "
+                f"if there is one"
             )
         return Rows(path, table, empty)
 

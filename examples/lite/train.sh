@@ -2,8 +2,8 @@
 # Train and measure the model type lite. This takes some hours on two cores.
 #   examples/lite/train.sh GENOMES WORK [PREVIOUS]
 # GENOMES is the folder that the paths in genomes.tsv start from. WORK is a folder for the results.
-# PREVIOUS is the lite_encoder.safetensors to go on from, with the lite_classifier.safetensors beside it;
-# without one, training starts from nothing.
+# PREVIOUS is the lite_encoder.safetensors of an earlier training, with the lite_classifier.safetensors
+# beside it, for the first of two encoders; without one, it is trained from nothing.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 genomes="$1" work="$2" previous="${3:-}"
@@ -22,12 +22,24 @@ if [ -z "$previous" ]; then
     virnucpro train lite "$work/data" -o "$work/first" "${train[@]}"
     previous="$work/first/lite_encoder.safetensors"
 fi
-# The last steps read the validation part as well, with the calibration of the classifier before them.
-sed -E 's/\toutside ([^\t]*)\tvalidation/\tmore \1\ttrain/' "$here/genomes.tsv" > "$work/all.tsv"
+# Two encoders that were trained apart, with one classifier, are better than either.
+virnucpro train lite "$work/data" -o "$work/second" "${train[@]}" --seed 2 --steps 14000
+second="$work/second/lite_encoder.safetensors"
+python "$here/join.py" "$work/both" "$previous" "$second"
+virnucpro train lite "$work/data" -o "$work/calibrated" "${train[@]}" \
+    --start-from "$work/both/lite_encoder.safetensors" --steps 0
+# The last steps of the first one, and the classifier, read the validation part as well, with the
+# calibration of before.
+awk 'BEGIN { FS = OFS = "\t" } $4 == "validation" && sub(/^outside /, "more ", $3) { $4 = "train" } 1' \
+    "$here/genomes.tsv" > "$work/all.tsv"
 virnucpro train prepare "$work/all.tsv" -o "$work/all" "${prepare[@]}" --validation 0
-virnucpro train lite "$work/all" -o "$work/model" "${train[@]}" \
-    --more-of "more phages" --more-of "more virophages" --more-of "more herpesviruses" \
+train+=(--more-of "more phages" --more-of "more virophages" --more-of "more herpesviruses")
+virnucpro train lite "$work/all" -o "$work/more" "${train[@]}" \
     --start-from "$previous" --learning-rate 0.001 --steps 2400
+python "$here/join.py" "$work/joined" "$work/more/lite_encoder.safetensors" "$second" \
+    --calibration "$work/calibrated/lite_classifier.safetensors"
+virnucpro train lite "$work/all" -o "$work/model" "${train[@]}" \
+    --start-from "$work/joined/lite_encoder.safetensors" --steps 0
 
 # To ship it: cp "$work"/model/*.safetensors virnucpro/data/
 python "$here/heldout.py" "$work/data" "$work/pieces" --most 400

@@ -269,7 +269,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
 @command(
     DATASET,
     option("-o --output-dir", FOLDER, "Folder of encoder and classifier.", required=True),
-    option("--steps", Count, "Number of batches.  [default: that of model type lite]"),
+    option("--steps", shared.CountOrZero, "Batches of pieces.  [default: that of lite]"),
     option("--start-from ENCODER", FILE, "Go on from this encoder and the classifier beside it."),
     option("--learning-rate", Rate, "Highest learning rate.  [default: that of model type lite]"),
     option(
@@ -285,9 +285,9 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
     """Train a small encoder and its classifier, on the CPU.
 
     They are of the same kind as the model type lite. DATASET holds whole records (train prepare
-    --content records). Encoder and classifier are trained together on pieces drawn from them, of
-    all chunk lengths of DATASET. The validation part calibrates the scores; without one, they keep
-    the calibration of --start-from. The same command continues an interrupted training.
+    --content records). Both are trained on pieces drawn from them, of all chunk lengths of DATASET;
+    with --steps 0, only the classifier is. The validation part calibrates the scores; without one,
+    they keep the calibration of --start-from. The same command continues an interrupted training.
 
     Examples:
       virnucpro train prepare genomes.tsv -o data --content records -e 500,300,150

@@ -58,6 +58,7 @@ class LiteShape:
     kernel: Size = 3  # places that a convolution sees at a time
     heads: Size = 8  # of the attention; they share the last channels among them
     dim: Size = 256  # of an embedding
+    groups: Size = 1  # of channels that convolutions keep apart: networks that were joined
 
 
 class LiteNetwork(nn.Module):
@@ -126,7 +127,7 @@ class _Branch(nn.Module):
         self.words = _WordTable(letters, shape.word_width)
         self.register_buffer("table", None)  # of a trained network, computed once
         self.convolutions = nn.ModuleList(
-            nn.Conv2d(before, after, kernel, padding=padding, bias=False)
+            nn.Conv2d(before, after, kernel, padding=padding, groups=shape.groups, bias=False)
             for before, after in ((shape.word_width, first), (first, last))
         )
         self.norms = nn.ModuleList(map(nn.BatchNorm2d, shape.channels))

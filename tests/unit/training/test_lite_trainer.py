@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,23 +16,19 @@ from tests.unit.encoders.small import open_path, quiet
 from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
 from virnucpro.encoders.lite import lite_to_bytes
 from virnucpro.encoders.lite_network import LiteShape
-from virnucpro.errors import InputError, ModelError
+from virnucpro.errors import InputError
 from virnucpro.store.disk import Disk
 from virnucpro.training.data.dataset import LabelledRecord
 from virnucpro.training.group import TrainingGroup
 from virnucpro.training.lite import trainer as trainer_module
 from virnucpro.training.lite.genomes import genome_set
-from virnucpro.training.lite.trainer import (
-    LiteModel,
-    LitePlan,
-    LiteTrainingSettings,
-    window_rows,
-)
+from virnucpro.training.lite.trainer import LiteModel, LitePlan, LiteTrainingSettings, window_rows
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 
 SHAPE = LiteShape(word_width=4, channels=(8, 8), heads=2, dim=8)
 SETTINGS = LiteTrainingSettings(steps=6, shape=SHAPE, hidden=8)
 LENGTHS = (300, 150)
+JOIN = Path(__file__).parents[3] / "examples/lite/join.py"
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +77,9 @@ def finished(loop):
 
 def bytes_of(loop):
     model = finished(loop)
-    return (
-        lite_to_bytes(model.encoder, {}),
-        classifier_to_bytes(
-            {k: v for k, v in model.state_dict().items() if not k.startswith("encoder.")},
-            encoders=(),
-            chunk_lengths=(),
-            extra={},
-        ),
-    )
+    own = {k: v for k, v in model.state_dict().items() if not k.startswith("encoder.")}
+    head = classifier_to_bytes(own, encoders=(), chunk_lengths=(), extra={})
+    return lite_to_bytes(model.encoder, {}), head
 
 
 def test_stopped_and_continued_is_undisturbed(plan):
@@ -114,8 +106,14 @@ def test_a_training_can_start_from_an_earlier_model(plan, genomes):
     assert not any("running" in name for name in changed)
     with pytest.raises(InputError, match="smaller learning rate"):
         trained(plan(replace(SETTINGS, learning_rate=1e30)))
-    with pytest.raises(ModelError, match="encoder to start from has other sizes"):
-        loop_of(plan(start=LiteModel(replace(SETTINGS, shape=replace(SHAPE, dim=16)))))
+
+
+def test_joined_encoders_compute_what_each_of_them_does(plan, genomes):
+    apart = [finished(trained(plan(replace(SETTINGS, seed=n), f"{n}"))).encoder for n in (1, 2)]
+    bases = torch.from_numpy(genomes.windows(np.arange(8), np.arange(8), 300)).long()
+    joined = runpy.run_path(str(JOIN))["joined"](apart)
+    both = torch.cat([encoder(bases) for encoder in apart], dim=1)
+    torch.testing.assert_close(joined(bases), both)
 
 
 def test_the_norms_use_running_means_of_all_lengths_at_the_end(plan):

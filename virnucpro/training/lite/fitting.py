@@ -96,10 +96,11 @@ def fit_lite(
     if start is not None:
         head = start.with_name(files.results[2].name)
         started = inspect_classifier(head)
-        settings = replace(settings, hidden=started.hidden)
+        encoder = read_lite(start)
+        settings = replace(settings, hidden=started.hidden, shape=encoder.shape)
         first = LiteModel(settings)
         first.load_state_dict(read_safetensors(head), strict=False)
-        first.encoder = read_lite(start)
+        first.encoder = encoder
     facts = asdict(settings) | {"chunk lengths": list(dataset.lengths())}
     if start is not None:
         facts["started from"], facts["started with"] = hashed(start).sha256, hashed(head).sha256

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
-from virnucpro.errors import InputError, ModelError
+from virnucpro.errors import InputError
 from virnucpro.precision import cpu_has_bf16
 from virnucpro.training.group import TrainingGroup
 from virnucpro.training.lite.genomes import (
@@ -123,8 +123,6 @@ class LiteLoop(TrainingLoop):
         torch.manual_seed(settings.seed)
         self._steady, model = plan.start is not None, LiteModel(settings)
         if plan.start is not None:
-            if (shape := plan.start.encoder.shape) != settings.shape:
-                raise ModelError(f"the encoder to start from has other sizes: {shape}")
             model.load_state_dict(plan.start.state_dict())
         decayed: list[nn.Parameter] = []  # matrices and kernels; it would distort scales
         others: list[nn.Parameter] = []
@@ -170,7 +168,7 @@ class LiteLoop(TrainingLoop):
         """Return all steps, each with its batch."""
         steps = self._settings.steps
         batches = (self._draw() for _ in range(finished_batches, steps))
-        return EpochPlan([1] * steps, "steps", steps, batches)
+        return EpochPlan([1] * steps, "steps", max(steps, 1), batches)
 
     def rate(self, epochs: float) -> float:
         """Return the learning rate of a step."""

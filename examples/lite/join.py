@@ -1,0 +1,96 @@
+"""Join encoders of separate trainings into one, side by side, with their classifiers.
+
+    python examples/lite/join.py OUT ENCODER ENCODER... [--calibration CLASSIFIER]
+    virnucpro train lite DATASET -o MODEL --start-from OUT/lite_encoder.safetensors --steps 0
+
+The joined network computes each network in a group of its channels, and its embedding has theirs
+one after the other. The log odds are the mean of theirs. The second command fits one linear
+classifier on the whole embedding, and calibrates it; where DATASET has no validation part, the
+calibration of CLASSIFIER stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
+from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
+from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
+from virnucpro.encoders.weights import read_safetensors
+from virnucpro.store.disk import Disk, hashed
+from virnucpro.training.lite.fitting import training_files
+
+POOLED = 5  # kinds of means in an embedding
+BLOCKS = ("out.weight", "attention.weight", "hidden_layer.weight")
+
+
+def joined(networks: list[LiteNetwork]) -> LiteNetwork:
+    """Return one network that computes all of these, which have the same sizes."""
+    shape, count = networks[0].shape, len(networks)
+    sizes = count * shape.word_width, (count * shape.channels[0], count * shape.channels[1])
+    more = shape.kernel, count * shape.heads, count * shape.dim, count * shape.groups
+    wide = LiteNetwork(LiteShape(*sizes, *more))
+    content = side_by_side([network.state_dict() for network in networks])
+    # The same kind of mean of all networks comes together.
+    last = shape.channels[-1]
+    order = torch.arange(count * POOLED * last).view(count, POOLED, last).transpose(0, 1).flatten()
+    for name, value in content.items():
+        if name.startswith("pooled_norm") and value.ndim:
+            content[name] = value[order]
+    content["out.weight"] = content["out.weight"][:, order]
+    wide.load_state_dict(content)
+    return wide.eval()
+
+
+def side_by_side(states: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """Return weights of which each part belongs to one of the networks."""
+    content = {}
+    for name, first in states[0].items():
+        parts = [state[name] for state in states]
+        if name in BLOCKS:
+            content[name] = torch.block_diag(*parts)  # type: ignore[no-untyped-call]
+        elif name.endswith("vectors.weight"):
+            content[name] = torch.cat(parts, dim=1)
+        else:
+            content[name] = torch.cat(parts) if first.ndim else first
+    return content
+
+
+def main() -> None:
+    """Read, join and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("encoders", type=Path, nargs="+")
+    parser.add_argument("--calibration", type=Path)
+    options = parser.parse_args()
+    disk, paths = Disk(), options.encoders
+    encoder, _, classifier = training_files(options.out).results
+    disk.make_folder(options.out)
+    parts = {"joined": " ".join(hashed(path).sha256 for path in paths)}
+    disk.save(encoder, lite_to_bytes(joined([*map(read_lite, paths)]), parts))
+    heads = [path.with_name(classifier.name) for path in paths]
+    states = [read_safetensors(head) for head in heads]
+    weights = side_by_side(states)
+    outputs = [state["output_layer.weight"] / len(heads) for state in states]
+    weights["output_layer.weight"] = torch.cat(outputs, dim=1)
+    biases = [state["output_layer.bias"] for state in states]
+    weights["output_layer.bias"] = torch.stack(biases).mean(dim=0)
+    known = inspect_classifier(options.calibration or heads[0])
+    temperature, contigs = (known.temperature, known.contigs) if options.calibration else (None, {})
+    extra = {**parts, "encoder_sha256": hashed(encoder).sha256}
+    content = classifier_to_bytes(
+        weights,
+        encoders=(LITE.name,),
+        chunk_lengths=known.chunk_lengths,
+        extra=extra,
+        temperature=temperature,
+        contigs=contigs,
+    )
+    disk.save(classifier, content)
+
+
+if __name__ == "__main__":
+    main()
