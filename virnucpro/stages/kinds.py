@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 class VirusKinds:
     """What examples/lite/kinds.py has fitted on the embeddings of lite.
 
-    ``weights`` (256) and ``bias`` are a linear layer that tells the kind. ``typical`` (1,000 x 256,
+    ``weights`` (512) and ``bias`` are a linear layer that tells the kind. ``typical`` (1,000 x 512,
     fp16) are unit vectors, the centres of embeddings of training pieces. A record is unfamiliar
     where the mean cosine of its embedding to the nearest of them is below ``least``, which depends
     on the bases that were read of it: ``lengths`` has those that ``least`` was measured at.

@@ -18,9 +18,9 @@ def head(tmp_path, monkeypatch):
 
     def _head(bias, digest=None, least=(-1.0, -1.0)):
         tensors = {
-            "weights": torch.zeros(256),
+            "weights": torch.zeros(512),
             "bias": torch.tensor(float(bias)),
-            "typical": torch.eye(256)[:10].half(),
+            "typical": torch.eye(512)[:10].half(),
             "lengths": torch.tensor([150.0, 1000.0]),
             "least": torch.tensor(least),
         }
