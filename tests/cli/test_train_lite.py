@@ -72,6 +72,8 @@ def test_uncalibrated_and_encoders_of_another_training(call, dataset, contigs, t
     done = call("train", "lite", only.root, "-o", tmp_path / "other", *QUICK)
     assert done.code == 0
     assert "the scores are not calibrated" in done.err
+    shape = json.loads((tmp_path / "other/lite.json").read_text())["settings"]["shape"]
+    assert list(shape) == ["channels", "dim", "heads", "kernel", "word_width"]  # of earlier ones
     mine, others = (training_files(tmp_path / name).results for name in ("mine", "other"))
     assert inspect_classifier(mine[2]).temperature is not None
     assert inspect_classifier(others[2]).temperature is None

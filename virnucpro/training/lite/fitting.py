@@ -102,6 +102,8 @@ def fit_lite(
         first.load_state_dict(read_safetensors(head), strict=False)
         first.encoder = encoder
     facts = asdict(settings) | {"chunk lengths": list(dataset.lengths())}
+    if settings.shape.groups == 1:  # as in trainings that were begun before there were groups
+        del facts["shape"]["groups"]
     if start is not None:
         facts["started from"], facts["started with"] = hashed(start).sha256, hashed(head).sha256
     if mask is not None:
