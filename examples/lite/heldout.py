@@ -5,8 +5,7 @@
 This writes OUT/pieces_150.fa, _300.fa, _500.fa, _2100.fa and _5000.fa, and OUT/labels.tsv. Of each
 group, at most --most pieces of a length are kept, evenly spread over its records. Pieces with more
 than a tenth of unknown letters are left out. OUT/mates_1.fa and OUT/mates_2.fa are paired reads:
-150 bases from either end of each piece of 500. train.sh shows the next commands, `virnucpro
-predict` and `virnucpro evaluate`.
+150 bases from either end of each piece of 500. measure.sh has the next commands.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Fit how lite tells kinds of viruses and what is unlike its training data, and print figures.
+"""Fit how lite tells kinds of viruses and what is unlike its training data, or print figures.
 
-    python examples/lite/kinds.py DATASET PIECES OUT.safetensors
+    python examples/lite/kinds.py fit DATASET ENCODER OUT
+    python examples/lite/kinds.py figures PIECES
 
-DATASET is what lite was trained on, PIECES was made from it by heldout.py. The layer and the
-centres of embeddings are fitted on pieces of the training part. The likeness that a record needs is
-such that 98 % of the validation pieces that are not from outside have it. The figures are of test
-pieces.
+DATASET is what lite was trained on, ENCODER is its encoder. The layer and the centres of embeddings
+are fitted on pieces of the training part. The likeness that a record needs is such that 98 % of the
+validation pieces that are not from outside have it; it is measured in the second network, which has
+not read them in its training. PIECES was made by heldout.py; the figures are of the lite that is
+installed.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from safetensors.torch import save_file
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.linear_model import LogisticRegression
 
-from virnucpro.encoders.lite import LITE, LiteEncoder, read_lite
+from virnucpro.encoders.lite import LiteEncoder, read_lite
 from virnucpro.io.records import Records
 from virnucpro.stages import kinds
 from virnucpro.store.disk import hashed
@@ -32,6 +34,7 @@ PHAGES = re.compile("(?<!viro)phage|Microviridae|archaeal viruses")
 EITHER = re.compile("mock virome|viruses of many kinds")  # groups of both kinds
 PIECES = 16_000  # of the training part per length, of which half are viruses
 CENTRES = 1000
+SECOND = 256  # numbers of an embedding, the last ones: those of the second network
 FAMILIAR = 0.98  # share of the validation pieces that are not from outside
 # Bases of validation pieces, and how many of them.
 MEASURED = {150: 4000, 300: 4000, 500: 4000, 2000: 2000, 4000: 2000}
@@ -65,7 +68,7 @@ def fit(dataset: Path, encoder: LiteEncoder) -> dict[str, torch.Tensor]:
     phages = [bool(PHAGES.search(name)) for name in names[known]]
     model = LogisticRegression(C=0.1, class_weight="balanced", max_iter=2000)
     model.fit(rows[known], phages)
-    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    units = rows[:, -SECOND:] / np.linalg.norm(rows[:, -SECOND:], axis=1, keepdims=True)
     centres = MiniBatchKMeans(CENTRES, batch_size=4096, n_init=1, random_state=0).fit(units)
     typical = torch.from_numpy(centres.cluster_centers_.astype(np.float32))
     typical = (typical / typical.norm(dim=1, keepdim=True)).half()
@@ -118,13 +121,16 @@ def print_figures(pieces: Path) -> None:
 
 
 def main() -> None:
-    """Fit, write and measure."""
-    dataset, pieces, out = map(Path, sys.argv[1:])
-    path = LITE.packaged
-    encoder = LiteEncoder(read_lite(path).fused(), torch.device("cpu"), "fp32")
-    save_file(fit(dataset, encoder), out, {"encoder_sha256": hashed(path).sha256})
-    kinds.HEAD = out
-    print_figures(pieces)
+    """Fit and write, or measure."""
+    match sys.argv[1:]:
+        case ["fit", dataset, path, out]:
+            encoder = LiteEncoder(read_lite(Path(path)), torch.device("cpu"), "fp32")
+            tensors = fit(Path(dataset), encoder)
+            save_file(tensors, out, {"encoder_sha256": hashed(Path(path)).sha256})
+        case ["figures", pieces]:
+            print_figures(Path(pieces))
+        case _:
+            raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
     python examples/lite/outside.py DATASET PIECES PREDICTED [PREDICTED...]
 
 PIECES was made by heldout.py from DATASET, and each PREDICTED by `virnucpro predict` of its files
-(train.sh has the commands). Groups whose name begins with "outside" are collections and genera that
-were held out as a whole. The second table shows whole genomes of hosts outside, from the calls of
-DATASET/test_records.fa: the share of the bases in records that are called virus, and in viral
+(measure.sh has the commands). Groups whose name begins with "outside" are collections and genera
+that were held out as a whole. The second table shows whole genomes of hosts outside, from the calls
+of DATASET/test_records.fa: the share of the bases in records that are called virus, and in viral
 regions of other records.
 """
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run other programs on pieces from outside, and print their figures beside those of lite.
 #   examples/lite/peers.sh PIECES PREDICTED WORK
-# PIECES was made by heldout.py. PREDICTED holds what `virnucpro predict` made of its files (train.sh
+# PIECES was made by heldout.py. PREDICTED holds what `virnucpro predict` made of its files (measure.sh
 # has the commands). WORK is a folder for the results. The first call installs geNomad and Jaeger from
 # the package index into WORK, which takes 6 GB; their networks are in the packages. A program that is installed already is run as it is.
 set -euo pipefail

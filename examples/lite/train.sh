@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train and measure the model type lite. This takes some hours on two cores.
+# Train the model type lite. This takes some hours on two cores; measure.sh prints its figures.
 #   examples/lite/train.sh GENOMES WORK [PREVIOUS]
 # GENOMES is the folder that the paths in genomes.tsv start from. WORK is a folder for the results.
 # PREVIOUS is the lite_encoder.safetensors of an earlier training, with the lite_classifier.safetensors
@@ -40,30 +40,6 @@ python "$here/join.py" "$work/joined" "$work/more/lite_encoder.safetensors" "$se
     --calibration "$work/calibrated/lite_classifier.safetensors"
 virnucpro train lite "$work/all" -o "$work/model" "${train[@]}" \
     --start-from "$work/joined/lite_encoder.safetensors" --steps 0
-
+python "$here/kinds.py" fit "$work/data" "$work/model/lite_encoder.safetensors" \
+    "$work/model/lite_kinds.safetensors"
 # To ship it: cp "$work"/model/*.safetensors virnucpro/data/
-python "$here/heldout.py" "$work/data" "$work/pieces" --most 400
-cat > "$work/lite.yaml" <<YAML
-features:
-  dnabert: {model_name: $work/model/lite_encoder.safetensors}
-YAML
-for length in 150 300 500 2100 5000; do
-    chunk=$((length > 500 ? 500 : length))
-    virnucpro predict "$work/pieces/pieces_$length.fa" -o "$work/predicted" -m custom -e "$chunk" \
-        -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml" --force
-    virnucpro evaluate "$work/predicted/pieces_${length}_contigs.tsv" \
-        --labels "$work/pieces/labels.tsv" --level contig -o "$work/evaluated_pieces_$length" --force
-done
-virnucpro predict "$work/pieces/mates_1.fa" --input2 "$work/pieces/mates_2.fa" -o "$work/predicted" \
-    -m custom -e 150 -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml" --force
-virnucpro evaluate "$work/predicted/mates_1_contigs.tsv" --labels "$work/pieces/labels.tsv" \
-    --level contig -o "$work/evaluated_mates_1" --force
-virnucpro predict "$work/data/test_records.fa" -o "$work/predicted" -m custom -e 500 \
-    -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml" --force
-python "$here/outside.py" "$work/data" "$work/pieces" "$work/predicted"
-python "$here/figures.py" "$work"
-python "$here/baseline.py" "$work/data" "$work/pieces"
-python "$here/networks.py" "$work/data" "$work/pieces" --network deepmicroclass
-python "$here/networks.py" "$work/data" "$work/pieces" --network lite
-python "$here/regions.py" "$work/data" "$work/regions" -m custom -e 500 \
-    -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml"
