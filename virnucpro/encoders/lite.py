@@ -26,7 +26,7 @@ from virnucpro.compute.arithmetic import torch_dtype
 from virnucpro.compute.threads import CoreThreads, keep_freed_memory
 from virnucpro.contracts import Json, ReportProgress
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions, Reading
-from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
+from virnucpro.encoders.lite_network import TAPS, LiteNetwork, LiteShape, base_numbers
 from virnucpro.encoders.weights import as_type, load_weights, read_metadata, read_safetensors
 from virnucpro.errors import ModelError
 from virnucpro.layout import Molecule
@@ -44,10 +44,12 @@ class LiteEncoder:
     host_wait_seconds = 0.0
 
     def __init__(self, network: LiteNetwork, device: torch.device, precision: str) -> None:
-        self._network = network.to(device)
         self.dim = network.shape.dim
         self._device = device
         self._dtype = torch_dtype(precision)
+        if (device.type, self._dtype, network.shape.kernel) == ("cpu", torch.float32, TAPS):
+            network = network.fused()
+        self._network = network.to(device)
         self._batch_bases = BATCH_BASES
         self._threads = CoreThreads()
         if device.type == "cpu":
@@ -146,7 +148,7 @@ class LiteFamily(EncoderFamily):
 
     def open(self, source: EncoderSource, options: OpenOptions) -> LiteEncoder:
         """Load the weights onto the device. Raises ModelError where the file is damaged."""
-        network = read_lite(source.weights).fused()
+        network = read_lite(source.weights)
         return LiteEncoder(network, torch.device(options.device), options.precision)
 
 

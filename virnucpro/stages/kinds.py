@@ -38,10 +38,10 @@ class Kind(NamedTuple):
 class VirusKinds:
     """What examples/lite/kinds.py has fitted on the embeddings of lite.
 
-    ``weights`` (512) and ``bias`` are a linear layer that tells the kind. ``typical`` (1,000 x 512,
-    fp16) are unit vectors, the centres of embeddings of training pieces. A record is unfamiliar
-    where the mean cosine of its embedding to the nearest of them is below ``least``, which depends
-    on the bases that were read of it: ``lengths`` has those that ``least`` was measured at.
+    ``weights`` (512) and ``bias`` are a linear layer that tells the kind. ``typical`` (1,000 x 256,
+    fp16) are unit vectors, the centres of embeddings of training pieces by the second network. A
+    record is unfamiliar where its mean cosine to the nearest of them is below ``least``, which
+    depends on the bases that were read of it: ``lengths`` has those that it was measured at.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class VirusKinds:
             known = (file.metadata() or {}).get("encoder_sha256")
         if known != hashed(PACKAGED).sha256:
             raise ModelError(f"{HEAD} is not of the encoder {PACKAGED}: install virnucpro again")
-        self._encoder = LiteEncoder(read_lite(PACKAGED).fused(), torch.device("cpu"), "fp32")
+        self._encoder = LiteEncoder(read_lite(PACKAGED), torch.device("cpu"), "fp32")
 
     def of(self, records: Sequence[Sequence[str]]) -> list[Kind]:
         """Return the kinds of records, each from its windows (:func:`windows`)."""
@@ -83,7 +83,8 @@ class VirusKinds:
 
 
 def likeness_to(typical: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
-    """Return the mean cosine of each row of ``embeddings`` to the nearest rows of ``typical``."""
+    """Return the mean cosine of each embedding, by its last numbers, to the nearest ``typical``."""
+    embeddings = embeddings[:, -typical.shape[1] :]
     cosines: torch.Tensor = embeddings / embeddings.norm(dim=1, keepdim=True) @ typical.T
     return cosines.topk(min(NEAREST, len(typical)), dim=1).values.mean(dim=1)
 
