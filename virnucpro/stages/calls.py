@@ -35,6 +35,7 @@ ITERATIONS = 1000
 BACKGROUND = 0.75  # the share of the records of a sample that show how its hosts score
 USUAL = 0.5  # of others look as viral as that record, in a sample of half virus
 LEAST_USUAL = 0.05
+OTHERS_PER_USUAL = 3  # a third of others, of nearly all kinds, look no more viral than USUAL
 TOLERANCE = 1e-6  # change of the share from one iteration to the next
 
 
@@ -176,15 +177,19 @@ def rates_by_chance(chances: Floats) -> Floats:
     ``chances`` ``[n]`` are the shares of others that look as viral as each record. Where three
     quarters of the records look more viral than half of the others should, the hosts are of a kind
     that looks more viral, and the chances are raised accordingly. Where nearly all do, either most
-    records are viruses, or the hosts are like none that are known: then all rates are NaN.
+    records are viruses, or the hosts are like none that are known: then all rates are NaN. The
+    number of others is estimated from the records that look as others do (after Storey 2002).
     """
-    usual = float(np.quantile(chances, BACKGROUND)) if len(chances) >= FEWEST else 1.0
-    if usual < LEAST_USUAL:
-        return np.full(len(chances), np.nan)
-    if usual < USUAL:
-        chances = chances ** (math.log(USUAL) / math.log(usual))
+    others = len(chances)
+    if others >= FEWEST:
+        usual = float(np.quantile(chances, BACKGROUND))
+        if usual < LEAST_USUAL:
+            return np.full(len(chances), np.nan)
+        if usual < USUAL:
+            chances = chances ** (math.log(USUAL) / math.log(usual))
+        others = min(others, OTHERS_PER_USUAL * int((chances >= USUAL).sum()))
     order = np.argsort(chances, kind="stable")
-    rates = len(chances) * chances[order] / np.arange(1, len(chances) + 1)
+    rates = others * chances[order] / np.arange(1, len(chances) + 1)
     fdr = np.empty(len(chances))
     fdr[order] = np.minimum.accumulate(np.minimum(rates, 1.0)[::-1])[::-1]
     return fdr

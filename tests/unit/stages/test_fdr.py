@@ -135,6 +135,8 @@ def test_rates_by_chance_by_hand() -> None:
         0.8 / 3,
         0.9,
     ]
+    # At most three times the 35 usual ones are others.
+    assert rates_by_chance(np.repeat([0.01, 0.9], [85, 35]))[0] == pytest.approx(1.05 / 85)
 
 
 def test_where_nearly_all_looks_viral_no_rate_is_known() -> None:
