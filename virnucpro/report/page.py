@@ -98,7 +98,7 @@ def warnings(content: Content) -> Iterator[str]:
     if unfamiliar := int(content.run.record["counts"].get("unfamiliar_viruses", 0)):
         yield (
             f"Unlike all that lite was trained on: {counted(unfamiliar, content.noun)} classified "
-            f"as viral ({share(unfamiliar, content.tallies['virus'].records)}). Calls of such "
+            f"as viral ({share(unfamiliar, content.tallies['virus'][0])}). Calls of such "
             f"{content.noun}s are wrong more often."
         )
     records, bases = content.tallies["unscored"]
@@ -137,10 +137,10 @@ def answer_section(content: Content) -> Iterator[str]:
     paths = [files["path"], *([files["mates"]["path"]] if "mates" in files else [])]
     names = ["standard input" if path == "-" else Path(str(path)).name for path in paths]
     records, bases = counted(content.records, content.noun), counted(content.bases, "base")
-    virus, counts = content.tallies["virus"], content.counts
-    text = f"{part_of(virus.records, content.records, content.noun)} classified as viral"
-    if virus.records:
-        text += f", {counts['sure']:,} with high confidence; these are {virus.bases:,} of {bases}"
+    (virus, virus_bases), counts = content.tallies["virus"], content.counts
+    text = f"{part_of(virus, content.records, content.noun)} classified as viral"
+    if virus:
+        text += f", {counts['sure']:,} with high confidence; these are {virus_bases:,} of {bases}"
     if counts["regions"]:
         numbers = (counts["regions"], counts["more_regions"], counts["hosts"])
         text += f". {regions_text(*numbers)}"

@@ -216,7 +216,7 @@ class ResultFiles:
             "topology": shape,
         }
         mates = [record.sequence] + ([record.mate.sequence] if record.mate else [])
-        viral = ViralRecord(name, record.sequence, shape == "DTR")
+        viral = name, record.sequence, shape == "DTR"
         self._waiting.append((values, windows(mates), viral))
         self._waiting_bases += length
         if len(self._waiting) == RECORDS_AT_A_TIME or self._waiting_bases >= MOST_BASES_AT_A_TIME:

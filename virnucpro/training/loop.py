@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,19 +31,12 @@ REPORT_SECONDS = 0.2
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-class Trainable(Protocol):
-    """What is sent to each process of a training. Picklable."""
-
-    @property
-    def savepoint(self) -> Path:
-        """The file of the savepoint."""
-
-    def loop(self, group: TrainingGroup) -> TrainingLoop:
-        """Return the loop of one process."""
+MakeLoop = Callable[[TrainingGroup], "TrainingLoop"]
+"""Returns the loop of one process. Picklable: it is sent to each process of a training."""
 
 
 def train_network(
-    plan: Trainable,
+    make_loop: MakeLoop,
     rank: int,
     world: int,
     device: Device,
@@ -55,7 +48,7 @@ def train_network(
     group = TrainingGroup(rank, world, torch.device("cpu" if device.kind == "cpu" else "cuda:0"))
     call_mkl_functions_once()
     try:
-        return plan.loop(group).train(report, stop_requested)
+        return make_loop(group).train(report, stop_requested)
     except torch.OutOfMemoryError as error:
         raise DeviceError("out of GPU memory: use a smaller --batch-size") from error
 

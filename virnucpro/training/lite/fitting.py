@@ -130,7 +130,8 @@ def fit_lite(
         genomes = genome_set(dataset.records("train"), masked)
         progress.advance(1)
         plan = LitePlan(settings, genomes, dataset.lengths(), files.savepoint, first)
-        point = run_training(plan, [Device("cpu", threads=threads)], show, interruption)
+        devices = [Device("cpu", threads=threads)]
+        point = run_training(plan.loop, files.savepoint, devices, show, interruption)
         model = LiteModel(settings)
         model.load_state_dict(point.best)
         results = _write_results(files, model, plan, dataset, identity, started, disk, progress)
