@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -108,14 +107,6 @@ def find_track(run: PredictionRun, record: str) -> Track:
             f"word of the header"
         )
     return read_tracks(run, [row])[0]
-
-
-def hover_data(track: Track) -> str:
-    """Return the places of chunks as JSON, and thousandths of their scores, -1 for no score."""
-    scores = np.nan_to_num(np.round(np.multiply(1000, [track.virus, track.others])), nan=-1)
-    virus, others = scores.astype(int).tolist()
-    data = [track.row.length, track.starts, track.ends, virus, others]
-    return json.dumps(data, separators=(",", ":"))
 
 
 def draw_track(track: Track) -> Figure:

@@ -57,14 +57,13 @@ class EpochPlan(NamedTuple):
     """The batches of an epoch.
 
     Attributes:
-        sizes: ``units`` of each batch, over all processes.
+        sizes: frames, proteins or steps of each batch, over all processes.
         loss_divisor: what the sum of the losses of all batches is divided by.
         batches: the contents for this process, after the batches that are finished. A content is
             taken when it is trained on, so random numbers may be drawn for it then.
     """
 
     sizes: list[int]
-    units: str
     loss_divisor: float
     batches: Iterator[Any]
 
@@ -195,7 +194,7 @@ class TrainingLoop(ABC):
             seen += plan.sizes[number]
             if self.group.rank == 0 and time.monotonic() - reported >= REPORT_SECONDS:
                 reported = time.monotonic()
-                report(EpochProgress(savepoint.epoch + 1, self._epochs, seen, total, plan.units))
+                report(EpochProgress(savepoint.epoch + 1, self._epochs, seen, total))
         savepoint.batch, savepoint.loss = 0, self._total_loss(loss)
         return True
 
