@@ -224,6 +224,9 @@ class Stage(ABC):
     ``docs/developing.md`` says how to add one. The defaults fit a stage of the host with one task.
     """
 
+    # Part of every fingerprint. Raise it when the same inputs give another output, so that finished
+    # runs are brought up to date.
+    version: ClassVar[int] = 1
     # The parent process carries out the tasks of the host, several at once in threads.
     runs_on: ClassVar[Literal["host", "worker"]] = "host"
     # Whether its files are flushed to the disk. Where a power cut has torn others, which their

@@ -119,14 +119,14 @@ def plot(folder: Path, record: str, output: Path | None, **options: Any) -> None
       virnucpro plot results --record contig_17 -o contig_17.svg
     """
     from virnucpro.layout import Layout, picture_name
-    from virnucpro.report.tracks import find_track, track_picture
+    from virnucpro.report.tracks import track_picture
     from virnucpro.results import open_run
 
     suffix = output.suffix.lower().removeprefix(".") if output else "png"
     if suffix not in ("png", "svg"):
         raise UsageError(f"--output {output}: the name must end in .png or .svg")
     run = open_run(folder, options["stem"])
-    picture = track_picture(find_track(run, record), suffix)
+    picture = track_picture(run, record, suffix)
     path = output or Layout(folder, run.stem).plots / picture_name(record, suffix)
     shared.save_output(path, picture, force=options["force"], option="--output")
     shared.say(f"picture: {path}")

@@ -97,7 +97,7 @@ def fit_lite(
         head = start.with_name(files.results[2].name)
         started = inspect_classifier(head)
         encoder = read_lite(start)
-        settings = replace(settings, hidden=started.hidden, shape=encoder.shape)
+        settings = replace(settings, hidden=started.model.hidden, shape=encoder.shape)
         first = LiteModel(settings)
         first.load_state_dict(read_safetensors(head), strict=False)
         first.encoder = encoder
