@@ -45,7 +45,7 @@ def invented_reading(device: Device) -> GpuReading | None:
     used = int((31 + device.index / 2 + jitter.random()) * 2**30)
     watts = jitter.uniform(560, 690)
     temperature = 55 + device.index + jitter.randint(0, 2)
-    return GpuReading(used, device.memory, jitter.randint(94, 100), temperature, watts)
+    return (used, device.memory, jitter.randint(94, 100), temperature, watts)
 
 
 def device(number: int, per_node: int | None) -> Device:

@@ -10,13 +10,14 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Mapping
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from virnucpro.configuration import Configuration, checked_value, load_configuration
 from virnucpro.errors import UsageError
-from virnucpro.events import Emit, Event, Notice, SequencesFailed
+from virnucpro.events import Event, Notice, SequencesFailed
 from virnucpro.results import PredictionRun, RclRun, open_rcl_run, open_run
 from virnucpro.run.request import PredictionRequest, check_request
 from virnucpro.settings import SETTINGS
@@ -81,7 +82,7 @@ def predict(
         check_request(request)
         from virnucpro.run.predict import run_prediction  # it imports torch, which takes seconds
 
-        run_prediction(request, _observer(log))
+        run_prediction(request, partial(_observe, log))
     except BaseException as error:
         log.close(error)
         raise
@@ -138,7 +139,7 @@ def rcl_predict(
         force=force,
         command=_command("rcl_predict", source, output_dir, {"model": model, **options}),
     )
-    run_rcl_prediction(request, _observer(LogFile(None)))
+    run_rcl_prediction(request, partial(_observe, LogFile(None)))
     return open_rcl_run(request.root, request.stem)
 
 
@@ -180,16 +181,12 @@ def _command(
     return (f"virnucpro.{name}({', '.join([*map(repr, places), *given])})",)
 
 
-def _observer(log: LogFile) -> Emit:
-    """Return what takes the events of a run to its log file and to the logger."""
-
-    def take(event: Event) -> None:
-        text = log.event(event)
-        if isinstance(event, Notice):
-            warns, text = event.level == "warning", event.message
-        else:
-            warns = isinstance(event, SequencesFailed)
-        if text:
-            logger.log(logging.WARNING if warns else logging.INFO, text)
-
-    return take
+def _observe(log: LogFile, event: Event) -> None:
+    """Take an event of a run to its log file and to the logger."""
+    text = log.event(event)
+    if isinstance(event, Notice):
+        warns, text = event.level == "warning", event.message
+    else:
+        warns = isinstance(event, SequencesFailed)
+    if text:
+        logger.log(logging.WARNING if warns else logging.INFO, text)

@@ -206,15 +206,12 @@ class Receipts(Protocol):
 
     def outputs(self, stage: str) -> tuple[OutputFile, ...]:
         """Return the outputs of a finished whole-run stage, in the order it wrote them."""
-        ...
 
     def figures(self, receipt: Path) -> TaskFigures:
         """Return the figures that a finished task left in its receipt."""
-        ...
 
     def part(self, receipt: Path) -> OutputFile | None:
         """Return the file of a task that this start has proved or carried out; None without one."""
-        ...
 
 
 SPLITTING = "splitting"
@@ -227,6 +224,9 @@ class Stage(ABC):
     ``docs/developing.md`` says how to add one. The defaults fit a stage of the host with one task.
     """
 
+    # Part of every fingerprint. Raise it when the same inputs give another output, so that finished
+    # runs are brought up to date.
+    version: ClassVar[int] = 1
     # The parent process carries out the tasks of the host, several at once in threads.
     runs_on: ClassVar[Literal["host", "worker"]] = "host"
     # Whether its files are flushed to the disk. Where a power cut has torn others, which their
@@ -280,16 +280,12 @@ class Encoder(Protocol):
     @property
     def dim(self) -> int:
         """Numbers an embedding."""
-        ...
 
     def encode(self, sequences: Sequence[str], report: ReportProgress) -> torch.Tensor:
         """Embed ``sequences``; float32 ``[len(sequences), dim]`` on the CPU, in their order."""
-        ...
 
     def facts(self) -> Mapping[str, Json]:
         """Budget and kernels; see :class:`Session`."""
-        ...
 
     def shrink(self) -> bool:
         """Smaller batches from now on; see :class:`Session`."""
-        ...

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from virnucpro.contracts import Device
 from virnucpro.errors import DeviceError, UsageError
@@ -171,14 +171,8 @@ def _gpu_names(machine: MachineSettings) -> list[str] | None:
     return [name.strip() for name in text.split(",")]
 
 
-class GpuReading(NamedTuple):
-    """State of a GPU at one moment: bytes, percent, degrees Celsius and watts."""
-
-    memory_used: int | None = None
-    memory_total: int | None = None
-    utilisation: int | None = None
-    temperature: int | None = None
-    power: float | None = None
+GpuReading = tuple[int | None, int | None, int | None, int | None, float | None]
+"""State of a GPU: bytes in use and in all, percent of its time, degrees Celsius and watts."""
 
 
 def read_gpu(device: Device) -> GpuReading | None:
@@ -203,7 +197,7 @@ def read_gpu(device: Device) -> GpuReading | None:
     memory = ask(nvml.nvmlDeviceGetMemoryInfo, handle)
     rates = ask(nvml.nvmlDeviceGetUtilizationRates, handle)
     milliwatts = ask(nvml.nvmlDeviceGetPowerUsage, handle)
-    return GpuReading(
+    return (
         memory and int(memory.used),
         memory and int(memory.total),
         rates and int(rates.gpu),

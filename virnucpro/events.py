@@ -145,13 +145,12 @@ class Notice(Event):
 
 @dataclass(frozen=True)
 class EpochProgress(Event):
-    """A training has seen ``seen`` of the ``total`` ``units`` of an epoch (from 1)."""
+    """A training has seen ``seen`` of ``total`` frames, proteins or steps of an epoch (from 1)."""
 
     epoch: int
     epochs: int
     seen: int
     total: int
-    units: str
 
 
 @dataclass(frozen=True)
@@ -166,10 +165,6 @@ Emit = Callable[[Event], None]
 """Takes an event to whoever shows it."""
 
 
-def unseen(event: Event) -> None:
-    """Take an event where nobody looks at it."""
-
-
 class StepProgress(Protocol):
     """Receives the progress of work that consists of steps of known size.
 
@@ -178,8 +173,6 @@ class StepProgress(Protocol):
 
     def begin(self, title: str, total: float) -> None:
         """Begin a step of ``total`` units. The step before it is finished."""
-        ...
 
     def advance(self, amount: float) -> None:
         """Report that ``amount`` more units of the current step are finished."""
-        ...

@@ -220,9 +220,7 @@ class Layout(OutputFolder):
     def chunked_files(self) -> list[Path]:
         """Return the existing files of chunks, for any chunk length."""
         pattern = re.compile(rf"{re.escape(self.stem)}_chunked[1-9][0-9]*\.fa")
-        if not self.root.is_dir():
-            return []
-        return sorted(path for path in self.root.iterdir() if pattern.fullmatch(path.name))
+        return sorted(path for path in self.root.glob("*.fa") if pattern.fullmatch(path.name))
 
     def owned(self) -> list[Path]:
         """Everything of this run that exists, its state last: what a new run would overwrite."""

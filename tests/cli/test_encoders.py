@@ -106,8 +106,9 @@ def packages(tmp_path, monkeypatch) -> Path:
     folder = tmp_path / "packages"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setattr(registry, "_entry_points", registry._entry_points.__wrapped__)
-    return folder
+    registry.family_names.cache_clear()
+    yield folder
+    registry.family_names.cache_clear()
 
 
 def test_a_broken_package_is_named_and_only_where_it_is_needed(packages, tmp_path):

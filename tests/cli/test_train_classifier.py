@@ -48,7 +48,7 @@ def test_what_a_classifier_says_of_itself(train, tmp_path):
     assert info.encoders == ("toy-nucleotide", "toy-protein")
     assert info.chunk_lengths == (LENGTH,)
     assert info.temperature is not None
-    assert (info.input_width, info.hidden) == (32, 16)
+    assert (info.model.input_width, info.model.hidden) == (32, 16)
     assert info.extra["seed"] == "42"
     assert str(tmp_path) not in output.read_bytes().decode("latin-1")
     assert not list(tmp_path.glob(".checkpoints/*.pt"))

@@ -64,7 +64,6 @@ class Counting(Stage):
     disk: Disk = field(default_factory=Disk)
 
     name, title = "counting", "Counting"
-    version = 1
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
     divisible = True
 

@@ -72,7 +72,7 @@ def test_pickled_module(save_module):
     made = module()
     path = save_module(made)
     info = inspect_classifier(path)
-    assert (info.input_width, info.hidden) == (12, 5)
+    assert (info.model.input_width, info.model.hidden) == (12, 5)
     assert (info.labels, info.encoders, info.chunk_lengths) == ((), (), ())
     x = torch.randn(300, 12)
     assert torch.allclose(inspect_classifier(path).model.scores(x), expected(made, x), atol=1e-6)
@@ -85,7 +85,7 @@ def test_own_format(tmp_path):
     assert contents[0] == contents[1]
     path.write_bytes(contents[0])
     info = inspect_classifier(path)
-    assert (info.input_width, info.hidden) == (12, 5)
+    assert (info.model.input_width, info.model.hidden) == (12, 5)
     assert info.labels == ("others", "virus")
     assert info.encoders == ("dnabert-s", "esm2")
     assert info.chunk_lengths == (300, 500)
@@ -187,7 +187,9 @@ ESM = EncoderSource("esm2", "esm2_t36_3B_UR50D", Path("esm.pt"), (), "", 2560)
 
 @pytest.fixture
 def info():
-    return changed(inspect_classifier(TOY_CLASSIFIER), input_width=3328, encoders=())
+    found = changed(inspect_classifier(TOY_CLASSIFIER), encoders=())
+    found.model.input_width = 3328
+    return found
 
 
 def verdict_of(*arguments):
@@ -232,4 +234,5 @@ def test_encoders_must_fit(info, encoders, asked, verdict):
 def test_widths_and_chunk_lengths_must_fit(info, name, lengths, chunk_length, verdict):
     info = changed(info, file=replace(info.file, path=Path(name)), chunk_lengths=lengths)
     assert verdict_of(info, (DNA, ESM), chunk_length) == verdict
-    assert verdict_of(changed(info, input_width=32), (DNA, ESM), chunk_length) == "error"
+    info.model.input_width = 32
+    assert verdict_of(info, (DNA, ESM), chunk_length) == "error"

@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import torch
@@ -101,10 +102,6 @@ _PICKLED = (
 )
 
 
-class _Inert:
-    """What a pickled module becomes: its attributes, and no behaviour."""
-
-
 _Positive = Annotated[float, Meta(gt=0, le=1e300)]
 
 
@@ -139,14 +136,10 @@ class ClassifierInfo(ClassifierMetadata, kw_only=True):
     Attributes:
         file: the file as it was hashed.
         model: the classifier itself, in evaluation mode.
-        input_width: width of a merged embedding, nucleotide part first.
-        hidden: units of the hidden layer.
     """
 
     file: HashedFile
     model: Classifier
-    input_width: int
-    hidden: int
 
 
 def inspect_classifier(path: Path) -> ClassifierInfo:
@@ -160,8 +153,7 @@ def inspect_classifier(path: Path) -> ClassifierInfo:
     state, said = _read(path)
     refuse_changed_models(file)
     model = build_classifier(state, said, path)
-    facts = {"file": file, "input_width": model.input_width, "hidden": model.hidden}
-    return ClassifierInfo(**asdict(said) | facts, model=model)
+    return ClassifierInfo(**asdict(said), file=file, model=model)
 
 
 def classifier_to_bytes(state: Mapping[str, torch.Tensor], **said: Any) -> bytes:
@@ -201,25 +193,26 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], ClassifierMetadata]:
     if path.suffix == ".safetensors":
         metadata = read_metadata(path, _KEY)
         return read_safetensors(path), as_type(metadata, ClassifierMetadata, path)
-    module = read_pickle(path, [(_Inert, name) for name in _PICKLED])
-    if not isinstance(module, _Inert):
+    # A pickled module becomes its attributes, without any behaviour.
+    module = read_pickle(path, [(SimpleNamespace, name) for name in _PICKLED])
+    if not isinstance(module, SimpleNamespace):
         raise ModelError(f"{path} is not a classifier: neither .safetensors nor MLPClassifier")
     norm = _held(module, "_modules").get("bn1")
     metadata = {"batch_norm_eps": getattr(norm, "eps", _EPS)}
     return dict(_tensors(module, "")), as_type(metadata, ClassifierMetadata, path)
 
 
-def _tensors(module: _Inert, prefix: str) -> Iterator[tuple[str, torch.Tensor]]:
+def _tensors(module: SimpleNamespace, prefix: str) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield parameters and buffers of a module that was taken apart, by dotted name."""
     for name, value in {**_held(module, "_parameters"), **_held(module, "_buffers")}.items():
         if isinstance(value, torch.Tensor):
             yield prefix + name, value.detach()
     for name, inner in _held(module, "_modules").items():
-        if isinstance(inner, _Inert):
+        if isinstance(inner, SimpleNamespace):
             yield from _tensors(inner, f"{prefix}{name}.")
 
 
-def _held(module: _Inert, group: str) -> dict[str, Any]:
+def _held(module: SimpleNamespace, group: str) -> dict[str, Any]:
     held = vars(module).get(group)
     return dict(held) if isinstance(held, dict) else {}
 

@@ -27,10 +27,10 @@ def check_fit(
         ModelError: widths, encoders or the chunk length do not fit.
     """
     width = sum(source.dim for source in sources)
-    if info.input_width != width:
+    if info.model.input_width != width:
         raise ModelError(
-            f"{info.file.path} takes {info.input_width} numbers per sequence, not {width}: choose "
-            f"the classifier that was trained with these encoders"
+            f"{info.file.path} takes {info.model.input_width} numbers per sequence, not {width}: "
+            f"choose the classifier that was trained with these encoders"
         )
     warnings: list[str] = []
     if info.encoders:

@@ -232,7 +232,8 @@ def train(precomputed: Path | None, **options: Any) -> None:
         if separator:
             said = str(value) if isinstance(value, Path) else value
             given.setdefault(section, {})[key] = said
-    training, warnings = training_settings(shared.configuration_file(), given)
+    file: Path | None = click.get_current_context().obj.get("config")
+    training, warnings = training_settings(file, given)
     chosen = {name: options[name] for name in ("device", "multi_gpu", "gpu_ids", "processes")}
     hardware = training.hardware
     if not any(chosen.values()):  # one of these options replaces all keys on devices

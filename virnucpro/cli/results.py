@@ -45,15 +45,15 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
     wanted = (options["stems"], options["inputs"], settings.cuts, shared.command_line())
     with shared.steps(settings) as screen:
         runs = call_again(folders, *wanted, screen, screen.show)
-    for run in runs:
-        cuts = run.figures.cuts
+    for layout, figures, changed, noun in runs:
+        cuts = figures.cuts
         rate = f", fdr at most {cuts.max_fdr:g}" if cuts.max_fdr < 1 else ""
         length = f", at least {cuts.min_length:,} bases" if cuts.min_length > 1 else ""
-        state = "" if run.changed else " (as it was)"
+        state = "" if changed else " (as it was)"
         shared.tell(
-            f"{run.layout.stem}: virus score above {cuts.min_score:g}{rate}{length}{state}",
-            *(f"  {line}" for line in call_lines(run.figures, run.layout, run.noun)),
-            f"  One row per virus: {shared.shown_path(run.layout.virus_table)}",
+            f"{layout.stem}: virus score above {cuts.min_score:g}{rate}{length}{state}",
+            *(f"  {line}" for line in call_lines(figures, layout, noun)),
+            f"  One row per virus: {shared.shown_path(layout.virus_table)}",
         )
 
 
@@ -119,14 +119,14 @@ def plot(folder: Path, record: str, output: Path | None, **options: Any) -> None
       virnucpro plot results --record contig_17 -o contig_17.svg
     """
     from virnucpro.layout import Layout, picture_name
-    from virnucpro.report.tracks import find_track, track_picture
+    from virnucpro.report.tracks import track_picture
     from virnucpro.results import open_run
 
     suffix = output.suffix.lower().removeprefix(".") if output else "png"
     if suffix not in ("png", "svg"):
         raise UsageError(f"--output {output}: the name must end in .png or .svg")
     run = open_run(folder, options["stem"])
-    picture = track_picture(find_track(run, record), suffix)
+    picture = track_picture(run, record, suffix)
     path = output or Layout(folder, run.stem).plots / picture_name(record, suffix)
     shared.save_output(path, picture, force=options["force"], option="--output")
     shared.say(f"picture: {path}")
@@ -162,21 +162,23 @@ def describe(folder: Path, **options: Any) -> int:
     databases = {name: options[name] for name in ("genomad", "checkv")}
     threads = settings.machine.threads or host_threads()
     with shared.steps(settings) as screen:
-        result = describe_run(run, databases, threads, screen.info, force=options["force"])
-        for _, problem in result.problems:
+        count, done, problems = describe_run(
+            run, databases, threads, screen.info, force=options["force"]
+        )
+        for _, problem in problems:
             screen.warn(problem)
-    for program, _ in result.problems:
+    for program, _ in problems:
         path = databases[program.name] or Path(f"{program.name.upper()}_DATABASE")
         own = program.words(layout.virus_fasta, layout.root / program.name, path, threads)
         shared.tell(f"The command of {program.title}:", f"  {shlex.join(own)}")
-    if not result.done:
+    if not done:
         raise UsageError("nothing is described: the warnings above say why")
-    if not result.sequences:
+    if not count:
         shared.tell("Nothing is classified as viral, so there is nothing to describe.")
     else:
         table = shared.shown_path(layout.described_table)
-        shared.tell(f"{counted(result.sequences, 'viral sequence')} described: {table}")
-    asked = any(databases[program.name] for program, _ in result.problems)
+        shared.tell(f"{counted(count, 'viral sequence')} described: {table}")
+    asked = any(databases[program.name] for program, _ in problems)
     return EXIT_PARTIAL if asked else EXIT_OK
 
 

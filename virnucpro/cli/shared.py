@@ -72,13 +72,12 @@ class NumberType(click.ParamType[Any]):
             self.fail(f"{value!r} is not accepted: give a {accepted}", param, ctx)
 
 
+@dataclass
 class ListType(click.ParamType[Any]):
     """Values of one type, separated by commas, each once."""
 
+    kind: click.ParamType[Any]
     name = "list"
-
-    def __init__(self, kind: click.ParamType[Any]) -> None:
-        self.kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the values as a tuple."""
@@ -207,12 +206,6 @@ def tell(*lines: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):  # where nobody reads it, the work still counts
             raise OutputError(f"cannot write standard output: {error.strerror}") from error
-
-
-def configuration_file() -> Path | None:
-    """Return the file that ``--config`` names."""
-    path: Path | None = click.get_current_context().obj.get("config")
-    return path
 
 
 def configuration(

@@ -82,22 +82,20 @@ class Fp8Linear(nn.Module):
         float32 from where the product leaves the tensor cores, in bfloat16 as they give it: a
         compiler keeps the float32 numbers in registers.
         """
-        product = self._raw(rows).float() * scale * self.scale
-        return product if self.bias is None else product + self.bias.float()
-
-    def _raw(self, rows: torch.Tensor) -> torch.Tensor:
-        """float8 ``[M, K]`` to bfloat16 ``[M, N]``, without scales."""
         if rows.device.type == "cpu":  # for trials alone: its own takes two hundred times as long
-            return torch.mm(rows.float(), self.weight.float().t()).to(torch.bfloat16)
-        # F.scaled_mm, its public name, is not compiled by torch 2.10 (pytorch/pytorch#180604).
-        return torch._scaled_mm(
-            rows,
-            self.weight.t(),
-            scale_a=self.one,
-            scale_b=self.one,
-            out_dtype=torch.bfloat16,
-            use_fast_accum=True,
-        )
+            raw = torch.mm(rows.float(), self.weight.float().t()).to(torch.bfloat16)
+        else:
+            # F.scaled_mm, its public name, is not compiled by torch 2.10 (pytorch/pytorch#180604).
+            raw = torch._scaled_mm(
+                rows,
+                self.weight.t(),
+                scale_a=self.one,
+                scale_b=self.one,
+                out_dtype=torch.bfloat16,
+                use_fast_accum=True,
+            )
+        product = raw.float() * scale * self.scale
+        return product if self.bias is None else product + self.bias.float()
 
 
 class Fp8GatedLinear(Fp8Linear):

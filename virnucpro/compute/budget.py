@@ -195,22 +195,19 @@ def measure_budget(
     Raises:
         torch.OutOfMemoryError: a batch does not fit into the memory.
     """
-    counts = {"sequences": 0, "tokens": 0}
-
-    def count(sequences: int, tokens: int) -> None:
-        counts["sequences"] += sequences
-        counts["tokens"] += tokens
-
+    reports: list[tuple[int, int]] = []
     encoder.encode(sequences[: len(sequences) // 4], lambda s, t: None)  # warm
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     started, waited = time.perf_counter(), encoder.host_wait_seconds
-    while (elapsed := time.perf_counter() - started) < seconds or not counts["sequences"]:
-        encoder.encode(sequences, count)  # returns when the last row is on the host
+    while (elapsed := time.perf_counter() - started) < seconds or not reports:
+        # Returns when the last row is on the host.
+        encoder.encode(sequences, lambda *counts: reports.append(counts))
+    embedded, tokens = map(sum, zip(*reports, strict=True))
     return {
         "budget": budget,
-        "sequences_per_second": counts["sequences"] / elapsed,
-        "tokens_per_second": counts["tokens"] / elapsed,
+        "sequences_per_second": embedded / elapsed,
+        "tokens_per_second": tokens / elapsed,
         "waited_share": (encoder.host_wait_seconds - waited) / elapsed,
         "peak_memory": torch.cuda.max_memory_allocated() if on_gpu else None,
     }

@@ -132,15 +132,13 @@ def prefetched(items: Iterable[T], depth: int) -> Generator[T]:
         yield from source
         return
     end = object()
-
-    def following() -> T | object:
-        return next(source, end)
-
     with ThreadPoolExecutor(1, thread_name_prefix=PREFETCH_THREAD) as thread:
-        ahead: deque[Future[T | object]] = deque(thread.submit(following) for _ in range(depth))
+        ahead: deque[Future[T | object]] = deque(
+            thread.submit(next, source, end) for _ in range(depth)
+        )
         try:
             while (item := ahead.popleft().result()) is not end:
-                ahead.append(thread.submit(following))
+                ahead.append(thread.submit(next, source, end))
                 yield item  # type: ignore[misc]
         finally:
             for future in ahead:

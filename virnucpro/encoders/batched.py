@@ -183,7 +183,10 @@ class BatchedEncoder(ABC):
         def batches() -> Iterator[Batch]:
             yield from self._timed(made)
             if others := following():
-                self._begin(others)
+                with suppress(RuntimeError):  # out of memory, for example: their own turn says why
+                    others.first = [
+                        replace(each, embedded=self._compute(each)) for each in others.first
+                    ]
 
         compute_all = self._compute_on_gpu if self._on_gpu else self._compute_on_cores
         with closing(prepared.rest), closing(compute_all(batches(), rows)) as computed:
@@ -305,13 +308,6 @@ class BatchedEncoder(ABC):
         finished, batch = queued.popleft()
         finished.synchronize()  # until the GPU has computed it
         return batch
-
-    def _begin(self, prepared: PreparedBatches) -> None:
-        """Queue the first batches. Where that fails, their own turn says why."""
-        with suppress(RuntimeError):  # out of memory, for example
-            prepared.first = [
-                replace(batch, embedded=self._compute(batch)) for batch in prepared.first
-            ]
 
     def _compute(self, batch: Batch) -> torch.Tensor:
         """Queue or compute one batch: float32 ``[B, dim]`` on the device."""

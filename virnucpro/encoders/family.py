@@ -90,6 +90,7 @@ class EncoderFamily(ABC):
         released: layers, width and attention heads of the released models, by name.
         caution: what users are told about results made with it; empty for nothing.
         packaged: the weights that come with the package and are found by the family's name.
+        has_weights: whether its encoders are read from files.
     """
 
     name: str
@@ -102,11 +103,7 @@ class EncoderFamily(ABC):
     released: Mapping[str, tuple[int, int, int]] = {}
     caution: str = ""
     packaged: Path | None = None
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether its encoders are read from files."""
-        return True
+    has_weights: bool = True
 
     def recognises(self, path: Path) -> bool:
         """Return whether ``path`` is of this family.

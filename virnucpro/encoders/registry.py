@@ -10,7 +10,7 @@ import hashlib
 import importlib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from virnucpro.contracts import Encoder
@@ -35,9 +35,15 @@ BUILT_IN: Mapping[str, str] = {
 }
 
 
+@cache
 def family_names() -> tuple[str, ...]:
-    """Return the names of all families, those of other packages last; none is imported."""
-    return tuple(dict.fromkeys([*BUILT_IN, *(point.name for point in _entry_points())]))
+    """Return the names of all families, those of other packages last; none is imported.
+
+    To look for those takes 14 ms, and a run would look six times.
+    """
+    return tuple(
+        dict.fromkeys([*BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINTS))])
+    )
 
 
 def family_named(name: str) -> EncoderFamily:
@@ -46,7 +52,7 @@ def family_named(name: str) -> EncoderFamily:
         module, _, attribute = BUILT_IN[name].partition(":")
         family: EncoderFamily = getattr(importlib.import_module(module), attribute)
         return family
-    points = [point for point in _entry_points() if point.name == name]
+    points = list(entry_points(group=ENTRY_POINTS, name=name))
     if len(points) != 1:
         found = " and ".join(point.value for point in points) or "no package"
         raise ModelError(f"{found} registers {name!r}; known are {', '.join(family_names())}")
@@ -57,12 +63,6 @@ def family_named(name: str) -> EncoderFamily:
     except Exception as error:  # whatever goes wrong there is that package's error
         raise ModelError(f"{points[0].value} ({name}) cannot be imported: {error!r}") from error
     return family
-
-
-@cache
-def _entry_points() -> list[EntryPoint]:
-    """Return those of other packages. To look takes 14 ms, and a run would look six times."""
-    return [point for point in entry_points(group=ENTRY_POINTS) if point.name not in BUILT_IN]
 
 
 def locate(name: str, molecule: Molecule) -> EncoderSource:

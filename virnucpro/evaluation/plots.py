@@ -10,7 +10,7 @@ import numpy as np
 from virnucpro.evaluation.measure import Evaluation, SliceResult
 from virnucpro.formatting import counted
 from virnucpro.metrics.classification import BINS, Bools, Floats
-from virnucpro.metrics.plots import BLACK, BLUE, GREY, ORANGE, OTHERS, plain_axes, png_of
+from virnucpro.metrics.plots import BLACK, BLUE, GREY, ORANGE, OTHERS, image_of, plain_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,7 @@ def draw_plots(evaluation: Evaluation, unit: str) -> dict[str, bytes]:
         figure = Figure(figsize=(5.5, 5.5), layout="constrained")
         draws[name](figure, evaluation)
         figure.suptitle(f"{TITLES[name]}\n{rows}", fontsize="medium")
-        plots[name] = png_of(figure)
+        plots[name] = image_of(figure, "png")
     return plots
 
 

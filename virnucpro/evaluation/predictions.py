@@ -31,9 +31,7 @@ class Predictions:
     Attributes:
         path: the file.
         level: what a row is.
-        stem: the name of the run or of the file.
-        folder: the output directory of the run that made it; else the folder of the file.
-        run: the ``STEM_run.json`` of the run that made it, where it is in its place.
+        layout: the files of the run that made it; else those of one with the name of the file.
         rows: every row of the table, with ``record`` (the id of its record), ``score`` (0 to 1, or
             NaN), ``status``, ``length`` (in bases; 0 where the table does not say), ``fdr`` (or
             NaN), and ``called`` (whether ``predict`` called it virus).
@@ -41,9 +39,7 @@ class Predictions:
 
     path: Path
     level: Level
-    stem: str
-    folder: Path
-    run: Path
+    layout: Layout
     rows: DataFrame
 
 
@@ -104,7 +100,7 @@ def find_predictions(path: Path, level: Level | None) -> Predictions:
         raise UsageError(f"{path} has one row per {own_level}, not per {level}: leave out --level")
     others = {"status": "scored", "length": 0, "fdr": np.nan, "called": False}
     rows = pandas.DataFrame(others | columns)
-    return Predictions(path, own_level, layout.stem, layout.root, layout.run_json, rows)
+    return Predictions(path, own_level, layout, rows)
 
 
 def _only_run(folder: Path) -> str:

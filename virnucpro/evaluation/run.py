@@ -49,8 +49,8 @@ def run_evaluation(
     predictions = frames = find_predictions(source, level)
     if threshold is None and predictions.level != "contig":
         threshold = 0.5  # where predict decides about a frame and about a chunk
-    name = f"{predictions.stem}_{predictions.level}_evaluation"
-    folder = output_dir or predictions.folder / name
+    name = f"{predictions.layout.stem}_{predictions.level}_evaluation"
+    folder = output_dir or predictions.layout.root / name
     facts: dict[str, Json] = {
         "predictions": {"file": str(predictions.path), "sha256": hashed(predictions.path).sha256},
         "labels": {"file": str(labels), "sha256": hashed(labels).sha256},
@@ -60,10 +60,14 @@ def run_evaluation(
     classifier = inspect_classifier(calibrate) if calibrate else None
     if classifier is not None:
         if predictions.level != "frame":
-            frames = find_predictions(source if source.is_dir() else predictions.folder, "frame")
+            frames = find_predictions(
+                source if source.is_dir() else predictions.layout.root, "frame"
+            )
         made_by = None  # where no record of the run says it
         with suppress(OSError, ValueError, LookupError, TypeError):
-            made_by = parse_json(frames.run.read_bytes())["models"]["classifier"]["sha256"]
+            made_by = parse_json(frames.layout.run_json.read_bytes())["models"]["classifier"][
+                "sha256"
+            ]
         if made_by not in (None, classifier.file.sha256):
             raise UsageError(f"{frames.path} was made by another classifier (SHA-256 {made_by})")
     own = (folder / REPORT, FILES, _settings(facts), _settings)
@@ -77,7 +81,7 @@ def run_evaluation(
             rows = join(frames, known).rows
             calibration = fit_calibration(rows, classifier.temperature or 1.0)
             calibrated = with_temperature(classifier.file.path, calibration["temperature"])
-        plots = draw_plots(evaluation, f"{predictions.level}s of {predictions.stem}")
+        plots = draw_plots(evaluation, f"{predictions.level}s of {predictions.layout.stem}")
         contents = {
             REPORT: as_json(evaluation, facts, calibration).encode(),
             "evaluation.tsv": as_tsv(evaluation).encode(),

@@ -25,7 +25,7 @@ from typing import Any
 from virnucpro.contracts import Device, OutputFile, TaskResult
 from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.errors import UsageError
-from virnucpro.events import Emit, Notice, WorkerDied, unseen
+from virnucpro.events import Emit, Notice, WorkerDied
 from virnucpro.executors.pool import HandleEvent, PoolEvent, Work, WorkEnded, WorkerPool
 from virnucpro.executors.processes import serve_tasks, settle_on_device
 from virnucpro.executors.signals import SIGNALS
@@ -227,7 +227,7 @@ class RayPool(WorkerPool):
         find_places: Callable[[], Sequence[Place]],
         tokenizer_threads: int,
         files: Mapping[Path, int] | None = None,
-        emit: Emit = unseen,
+        emit: Emit = lambda event: None,
     ) -> None:
         """``find_places`` returns those of the nodes that are alive now.
 

@@ -140,7 +140,12 @@ class Scheduler:
             self._check_silence()
             while self._outcomes:
                 yield self._outcomes.popleft()
-        self._report_workers()
+        if self._first_task_began is not None:  # say how each worker spent the time since then
+            elapsed = self._clock() - self._first_task_began
+            for worker in self._workers.values():
+                who, worked = (worker.number, worker.device, self._stage.name), worker.busy_seconds
+                counts = max(0.0, elapsed - worked), worker.finished_tasks, worker.figures
+                self._emit(WorkerReport(*who, worked, *counts))
         if self._final_error is not None:
             raise self._final_error
 
@@ -396,16 +401,6 @@ class Scheduler:
         if any(worker.tasks for worker in self._workers.values()):
             text = f"stopping: up to {self._limits.grace:.0f} s for the tasks in flight"
             self._emit(Notice("warning", text))
-
-    def _report_workers(self) -> None:
-        """Say how each worker spent the time since the first task was handed out."""
-        if self._first_task_began is None:
-            return
-        elapsed = self._clock() - self._first_task_began
-        for worker in self._workers.values():
-            who, busy = (worker.number, worker.device, self._stage.name), worker.busy_seconds
-            counts = max(0.0, elapsed - busy), worker.finished_tasks, worker.figures
-            self._emit(WorkerReport(*who, busy, *counts))
 
 
 def retries(task: Task) -> Generator[Task, WorkFailure | None, None]:

@@ -25,11 +25,6 @@ def plain_axes(axes: Axes) -> Axes:
     return axes
 
 
-def png_of(figure: Figure) -> bytes:
-    """Return a figure as PNG."""
-    return image_of(figure, "png")
-
-
 def image_of(figure: Figure, form: str, **options: Any) -> bytes:
     """Return a figure as ``png``, ``svg`` or ``pdf``. Equal figures give equal bytes."""
     from matplotlib import rc_context

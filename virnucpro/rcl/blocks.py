@@ -89,7 +89,6 @@ class BlockStage(Stage):
     params: Mapping[str, Json]
 
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
-    version: ClassVar[int] = 1
     suffix: ClassVar[str]  # of the file that is made of a block
 
     def plan(self, receipts: Receipts) -> list[Task]:

@@ -85,7 +85,7 @@ def fit_rcl(
         report = show
         if settings.logging.use_tensorboard:
             report = keep_scalars(folder / "tensorboard", point.history, show)
-        point = run_training(plan, devices, report, interruption)
+        point = run_training(plan.loop, savepoint, devices, report, interruption)
         _write_results(folder, plan, point, disk)
         disk.remove(savepoint)  # which proves what is unfinished
     return folder, point

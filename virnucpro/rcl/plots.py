@@ -11,7 +11,7 @@ import numpy as np
 
 from virnucpro.errors import UsageError
 from virnucpro.events import Emit, EpochEnded, Event
-from virnucpro.metrics.plots import BLACK, BLUE, GREY, ORANGE, OTHERS, image_of, plain_axes, png_of
+from virnucpro.metrics.plots import BLACK, BLUE, GREY, ORANGE, OTHERS, image_of, plain_axes
 from virnucpro.results import RclRun
 from virnucpro.tables import RclResidueRow, RclRow
 
@@ -118,4 +118,4 @@ def draw_curve(
     axes.axvline(best_epoch, color="#999999", linestyle=":", label=f"best epoch {best_epoch}")
     axes.set(xlabel="epoch", ylabel=title)
     axes.legend(frameon=False, fontsize="small")
-    return png_of(figure)
+    return image_of(figure, "png")

@@ -91,7 +91,7 @@ class RclLoop(TrainingLoop):
                 windows = [self._window(int(self._lengths[row]), random) for row in rows]
                 yield self._batch(self._plan.train, rows, windows)
 
-        return EpochPlan([len(batch) for batch in batches], "proteins", len(batches), contents())
+        return EpochPlan([len(batch) for batch in batches], len(batches), contents())
 
     def _window(self, length: int, random: np.random.Generator) -> slice:
         """Return the residues of a protein that are trained on: all, or a random fragment."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +24,6 @@ FEWEST_CHUNKS = 3  # of a record with a track; fewer say no more than its score
 # What the figures need of every record: the place of its call in CALLS, whether the score rests on
 # one chunk or on less than a quarter of the bases, score and rate (NaN for none), and bases.
 FIGURES = [("call", "i1"), ("weak", "?"), ("score", "f8"), ("fdr", "f8"), ("length", "i8")]
-
-
-class Tally(NamedTuple):
-    """Records and bases of one kind."""
-
-    records: int
-    bases: int
 
 
 @dataclass
@@ -55,12 +48,12 @@ class Content:
     calibrated: bool  # whether there are false discovery rates
 
     @cached_property
-    def tallies(self) -> dict[str, Tally]:
+    def tallies(self) -> dict[str, tuple[int, int]]:
         """Records and bases by call, and of records with regions not classified as viral."""
-        tallies = {"region": Tally(self.counts["hosts"], self.counts["host_bases"])}
+        tallies = {"region": (self.counts["hosts"], self.counts["host_bases"])}
         for call in CALLS:
             lengths = self.of_call(call)["length"]
-            tallies[call] = Tally(len(lengths), int(lengths.sum()))
+            tallies[call] = (len(lengths), int(lengths.sum()))
         return tallies
 
     def of_call(self, call: str) -> npt.NDArray[Any]:

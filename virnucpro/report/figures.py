@@ -122,11 +122,11 @@ def _histogram(axes: Axes, content: Content) -> str:
     for threshold in (NONVIRUS_BELOW, content.cuts.min_score):
         axes.axvline(threshold, color=_TEXT, linestyle="--", linewidth=1)
     axes.legend(**_LEGEND)
-    tallies = content.tallies
+    nonvirus, undecided, virus = (content.tallies[call][0] for call in SCORED_CALLS)
     return (
-        f"{counted(content.scored, 'record')} with a score: {tallies['nonvirus'].records:,} "
-        f"classified as nonviral (below {NONVIRUS_BELOW:g}), {tallies['virus'].records:,} as viral "
-        f"(above {content.cuts.min_score:g}), {tallies['undecided'].records:,} undecided. The "
+        f"{counted(content.scored, 'record')} with a score: {nonvirus:,} "
+        f"classified as nonviral (below {NONVIRUS_BELOW:g}), {virus:,} as viral "
+        f"(above {content.cuts.min_score:g}), {undecided:,} undecided. The "
         f"dashed lines are these thresholds."
     )
 

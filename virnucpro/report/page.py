@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +26,7 @@ from virnucpro.report.content import Content, read_content
 from virnucpro.report.document import KINDS, definitions, file_link, flat, grid, page, share
 from virnucpro.report.figures import FEWEST_RECORDS, draw_figures, page_style, page_svg
 from virnucpro.report.table import table_section
-from virnucpro.report.tracks import draw_track, hover_data, read_tracks
+from virnucpro.report.tracks import draw_track, read_tracks
 from virnucpro.results import PredictionRun
 from virnucpro.settings import DOUBTFUL, SHIPPED_MODELS
 
@@ -98,7 +100,7 @@ def warnings(content: Content) -> Iterator[str]:
     if unfamiliar := int(content.run.record["counts"].get("unfamiliar_viruses", 0)):
         yield (
             f"Unlike all that lite was trained on: {counted(unfamiliar, content.noun)} classified "
-            f"as viral ({share(unfamiliar, content.tallies['virus'].records)}). Calls of such "
+            f"as viral ({share(unfamiliar, content.tallies['virus'][0])}). Calls of such "
             f"{content.noun}s are wrong more often."
         )
     records, bases = content.tallies["unscored"]
@@ -137,10 +139,10 @@ def answer_section(content: Content) -> Iterator[str]:
     paths = [files["path"], *([files["mates"]["path"]] if "mates" in files else [])]
     names = ["standard input" if path == "-" else Path(str(path)).name for path in paths]
     records, bases = counted(content.records, content.noun), counted(content.bases, "base")
-    virus, counts = content.tallies["virus"], content.counts
-    text = f"{part_of(virus.records, content.records, content.noun)} classified as viral"
-    if virus.records:
-        text += f", {counts['sure']:,} with high confidence; these are {virus.bases:,} of {bases}"
+    (virus, virus_bases), counts = content.tallies["virus"], content.counts
+    text = f"{part_of(virus, content.records, content.noun)} classified as viral"
+    if virus:
+        text += f", {counts['sure']:,} with high confidence; these are {virus_bases:,} of {bases}"
     if counts["regions"]:
         numbers = (counts["regions"], counts["more_regions"], counts["hosts"])
         text += f". {regions_text(*numbers)}"
@@ -212,12 +214,15 @@ with the tab key and use the arrow keys, to read the scores.</p>
 <li class="unscored"><i class="bar"></i>not scored, in the lane below the scores</li>
 <li class="region"><i class="area"></i>viral region</li>
 </ul>"""
-    hover, left = list[str](), MOST_HOVER_CHUNKS
+    # Places of chunks, and thousandths of their scores, -1 for no score.
+    hover, left = list[list[Any] | None](), MOST_HOVER_CHUNKS
     tracks = read_tracks(content.run, content.tracked)
     for track in tracks:
-        room = left - len(track.starts)
-        hover.append(hover_data(track) if room >= 0 else "null")
-        left = room if room >= 0 else left
+        hover.append(None)
+        if len(track.starts) <= left:
+            left -= len(track.starts)
+            scores = np.nan_to_num(np.round(np.multiply(1000, [track.virus, track.others])), nan=-1)
+            hover[-1] = [track.row.length, track.starts, track.ends, *scores.astype(int).tolist()]
         id, words = track.row.record, track.description
         with page_style(id):
             drawing = page_svg(draw_track(track), words)
@@ -229,7 +234,8 @@ with the tab key and use the arrow keys, to read the scores.</p>
             f'<div class="wide">{drawing}</div><output></output>'
             f"<figcaption>{escape(words)}</figcaption></figure>"
         )
-    yield f'<script type="application/json" id="track-data">[{",".join(hover)}]</script>'
+    data = json.dumps(hover, separators=(",", ":"))
+    yield f'<script type="application/json" id="track-data">{data}</script>'
     yield (
         f"<p>{counted(len(tracks), 'track')} of {counted(content.records, 'record')}. Any other is "
         f"drawn by: <code>virnucpro plot DIR --record ID</code></p>"

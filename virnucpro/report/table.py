@@ -109,7 +109,7 @@ def _described(content: Content) -> Iterator[tuple[str, str]]:
 def _rows(content: Content) -> Iterator[_Row]:
     """Yield at most ``MOST_ROWS`` rows: viruses, regions, and other records."""
     room = MOST_ROWS - len(content.others)
-    free = room - content.tallies["virus"].records
+    free = room - content.tallies["virus"][0]
     regions = min(content.counts["regions"], max(MOST_REGION_ROWS, free))
     for v in islice(content.run.virus(), room - regions):
         kind = v.virus_kind.replace("unsure", "unsure kind")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -99,25 +98,6 @@ def read_tracks(run: PredictionRun, records: Sequence[ContigRow]) -> list[Track]
     return list(tracks.values())
 
 
-def find_track(run: PredictionRun, record: str) -> Track:
-    """Return the track of a record; UsageError where the run has no chunks of it."""
-    row = next((row for row in run.contigs() if row.record == record and row.chunks), None)
-    if row is None:
-        raise UsageError(
-            f"{run.contigs().path} has no chunks of a record {record!r}: check the id, the first "
-            f"word of the header"
-        )
-    return read_tracks(run, [row])[0]
-
-
-def hover_data(track: Track) -> str:
-    """Return the places of chunks as JSON, and thousandths of their scores, -1 for no score."""
-    scores = np.nan_to_num(np.round(np.multiply(1000, [track.virus, track.others])), nan=-1)
-    virus, others = scores.astype(int).tolist()
-    data = [track.row.length, track.starts, track.ends, virus, others]
-    return json.dumps(data, separators=(",", ":"))
-
-
 def draw_track(track: Track) -> Figure:
     """Return the drawing of a track: dots for scored chunks, strokes in a lane for the others."""
     from matplotlib.figure import Figure
@@ -149,10 +129,20 @@ def draw_track(track: Track) -> Figure:
     return figure
 
 
-def track_picture(track: Track, suffix: str) -> bytes:
-    """Return a picture: ``png`` or ``svg``. The same track gives the same bytes."""
-    figure, id = draw_track(track), track.row.record
-    name = id[:LONGEST_TITLE] + ("…" if len(id) > LONGEST_TITLE else "")
+def track_picture(run: PredictionRun, record: str, suffix: str) -> bytes:
+    """Return a picture of a record: ``png`` or ``svg``. The same track gives the same bytes.
+
+    Raises UsageError where the run has no chunks of the record.
+    """
+    row = next((row for row in run.contigs() if row.record == record and row.chunks), None)
+    if row is None:
+        raise UsageError(
+            f"{run.contigs().path} has no chunks of a record {record!r}: check the id, the first "
+            f"word of the header"
+        )
+    (track,) = read_tracks(run, [row])
+    figure = draw_track(track)
+    name = record[:LONGEST_TITLE] + ("…" if len(record) > LONGEST_TITLE else "")
     call = "" if track.row.virus_score is None else f"{track.row.call}, "
     title = f"{name}, {counted(track.row.length, 'base')}: {call}{track.score_text}"
     figure.suptitle(title, y=1.1, parse_math=False)

@@ -23,29 +23,6 @@ NamedRuns = Sequence[tuple[str, PredictionRun]]
 """Finished runs, and what they are called in an overview."""
 
 
-def overview_page(samples: NamedRuns, failed: Sequence[tuple[str, str]], folder: Path) -> str:
-    """Return the overview as a page for ``folder``."""
-    calls = {kind: name for kind, name in KINDS.items() if kind != "region"}
-    heads, rows = ["sample", "model", "records", *calls.values(), "with regions"], []
-    for name, run in samples:
-        counts, model = run.record["counts"], run.record["settings"]["analysis"]["model_type"]
-        hosts = int(counts.get("records_with_regions_not_called_virus", 0))
-        found = [run.summary.records, *(run.summary.calls.get(call, 0) for call in calls), hosts]
-        report = os.path.relpath(Layout(run.folder, run.stem).report, folder)
-        rows.append([file_link(report, name), str(model), *(f"{n:,}" for n in found)])
-    body = [
-        "<main>",
-        "<h1>VirNucPro: overview</h1>",
-        f"<p>{counted(len(samples), 'sample')}. Each name leads to the report of the sample.</p>",
-        grid(heads, rows, numeric=2),
-        '<p class="muted">With regions: records that are not classified as viral and hold viral '
-        "regions.</p>",
-    ]
-    if failed:
-        body += ["<h2>Samples that failed</h2>", grid(["sample", "why"], failed, numeric=2)]
-    return page("VirNucPro: overview", [*body, "</main>"])
-
-
 _LAST_LINE = "<!-- made from "
 
 
@@ -85,7 +62,25 @@ def write_overview(
 
     See :func:`write_report` for the errors that it raises.
     """
-    text = overview_page(runs, failed, path.absolute().parent)
+    calls = {kind: name for kind, name in KINDS.items() if kind != "region"}
+    heads, rows = ["sample", "model", "records", *calls.values(), "with regions"], []
+    for name, run in runs:
+        counts, model = run.record["counts"], run.record["settings"]["analysis"]["model_type"]
+        hosts = int(counts.get("records_with_regions_not_called_virus", 0))
+        found = [run.summary.records, *(run.summary.calls.get(call, 0) for call in calls), hosts]
+        report = os.path.relpath(Layout(run.folder, run.stem).report, path.absolute().parent)
+        rows.append([file_link(report, name), str(model), *(f"{n:,}" for n in found)])
+    body = [
+        "<main>",
+        "<h1>VirNucPro: overview</h1>",
+        f"<p>{counted(len(runs), 'sample')}. Each name leads to the report of the sample.</p>",
+        grid(heads, rows, numeric=2),
+        '<p class="muted">With regions: records that are not classified as viral and hold viral '
+        "regions.</p>",
+    ]
+    if failed:
+        body += ["<h2>Samples that failed</h2>", grid(["sample", "why"], failed, numeric=2)]
+    text = page("VirNucPro: overview", [*body, "</main>"])
     _replace(path, earlier_page(path), text, __version__, disk)
 
 

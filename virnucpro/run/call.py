@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.contracts import Device
@@ -34,17 +33,9 @@ from virnucpro.store.lock import locked
 from virnucpro.store.work import INPUT_NAMES, INTERLEAVED, MATES, read_state
 from virnucpro.version import __version__
 
-
-class CalledRun(NamedTuple):
-    """A run whose tables have the asked thresholds now; ``changed`` if they were not so before.
-
-    ``noun`` says what gets a call: ``record`` or ``pair``.
-    """
-
-    layout: Layout
-    figures: OutputFigures
-    changed: bool
-    noun: str
+CalledRun = tuple[Layout, OutputFigures, bool, str]
+"""A run whose tables have the asked thresholds now, and what they hold; whether they were not so
+before; and what gets a call: ``record`` or ``pair``."""
 
 
 def call_again(
@@ -80,7 +71,7 @@ def call_again(
                 continue
             if problem := report_problem(layout, disk):
                 emit(Notice("info", problem))
-    for folder in dict.fromkeys(run.layout.root.parent for run in called):
+    for folder in dict.fromkeys(layout.root.parent for layout, *_ in called):
         if problem := renew_samples(folder):
             emit(Notice("info", problem))
     if left_out and (stems or not called):
@@ -152,7 +143,7 @@ def _called(
             "counts": {**counts, **result_counts(figures)},
         }
         disk.save(layout.run_json, (json.dumps(record, indent=1) + "\n").encode())
-    return CalledRun(layout, figures, bool(run.computed), "pair" if source.paired else "record")
+    return layout, figures, bool(run.computed), "pair" if source.paired else "record"
 
 
 def _input_file(

@@ -67,18 +67,12 @@ PROGRAMS = (
 )
 
 
-class Description(NamedTuple):
-    """How many sequences the table has, which programs have columns in it, and why others not."""
-
-    sequences: int
-    done: Sequence[Program]
-    problems: Sequence[tuple[Program, str]]
-
-
 def describe(
     run: PredictionRun, databases: Mapping[str, Path | None], threads: int, say: Say, *, force: bool
-) -> Description:
+) -> tuple[int, list[Program], list[tuple[Program, str]]]:
     """Run the programs whose columns are not there yet, and write the table and the report.
+
+    Returns how many sequences the table has, which programs have columns in it, and why others not.
 
     ``databases`` are folders by the names of the programs. ``say`` gets each line that they print.
     ``force`` begins a new table.
@@ -125,7 +119,7 @@ def describe(
                 disk.save(path, "".join(lines).encode(), len(rows))
         if problem := report_problem(layout, disk, again=True):
             say(problem)
-    return Description(len(rows), done, problems)
+    return len(rows), done, problems
 
 
 def _rows(run: PredictionRun) -> Rows:

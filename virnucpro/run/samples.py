@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from virnucpro.errors import (
@@ -103,7 +104,7 @@ def _carry_out(
                 sample, own = waiting.popleft()
                 number = len(usable) - len(waiting)
                 emit(Notice("info", f"sample {number} of {len(usable)}: {sample.name}"))
-                named = _named(sample, emit)
+                named = partial(_emit_named, sample, emit)
                 with _failing(sample, emit), ExitStack() as lock:
                     run = lock.enter_context(opened_run(own, models, disk, named))
                     # How long the other samples take is not known, but that they do.
@@ -114,7 +115,7 @@ def _carry_out(
                     locks.push(lock.pop_all())
             embed([run for _, _, run in group], workers.executor, emit)
             for sample, own, run in group:
-                named = _named(sample, emit)
+                named = partial(_emit_named, sample, emit)
                 with _failing(sample, emit):
                     conclude(run, workers.executor, named)
                     sample.outcome = finish(own, models, run, workers.devices, named)
@@ -136,12 +137,8 @@ def _failing(
         emit(Notice("warning", f"sample {sample.name} failed: {error}"))
 
 
-def _named(sample: Sample, emit: Emit) -> Emit:
-    """Return what passes events on, and names the sample in warnings."""
-
-    def named(event: Event) -> None:
-        if isinstance(event, Notice) and event.level == "warning":
-            event = replace(event, message=f"sample {sample.name}: {event.message}")
-        emit(event)
-
-    return named
+def _emit_named(sample: Sample, emit: Emit, event: Event) -> None:
+    """Pass an event on; a warning names the sample."""
+    if isinstance(event, Notice) and event.level == "warning":
+        event = replace(event, message=f"sample {sample.name}: {event.message}")
+    emit(event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from virnucpro.contracts import Json, Stage, Task
 from virnucpro.layout import Layout
@@ -17,13 +17,9 @@ class HostStage(Stage):
     """A stage of the host. Subclasses plan tasks and ``run`` them.
 
     Attributes:
-        version: part of every fingerprint. Raise it when the same inputs give another output, so
-            that finished runs are brought up to date.
         layout: every path of the run; the only place that a stage takes paths from.
         disk: what writes files; the only way that a stage writes.
     """
-
-    version: ClassVar[int] = 1
 
     layout: Layout
     disk: Disk

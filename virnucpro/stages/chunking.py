@@ -16,7 +16,7 @@ from virnucpro.io.frames import chunk_id, record_spans
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record
-from virnucpro.layout import Layout, Molecule
+from virnucpro.layout import Molecule
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import HashedFile, OutputWriter, hashed
 from virnucpro.tables import PAIRS, RECORDS
@@ -39,7 +39,6 @@ class ChunkingStage(HostStage):
     intermediate: ClassVar[bool] = True
     durable: ClassVar[bool] = False
 
-    layout: Layout
     source: InputFiles
     seen: Sequence[HashedFile]
     duplicate_ids: str

@@ -71,7 +71,6 @@ class EmbeddingStage(Stage):
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
     intermediate: ClassVar[bool] = True
     divisible: ClassVar[bool] = True
-    version = 1
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task per split file."""

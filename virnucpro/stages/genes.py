@@ -9,20 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from io import StringIO
 from multiprocessing.pool import ThreadPool
-from typing import NamedTuple
 
 import numpy as np
 
 from virnucpro.columns import GFF3_HEADER, gff3_escaped
 from virnucpro.store.disk import OutputWriter
 
-
-class ViralRecord(NamedTuple):
-    """What is needed of a record to find its genes."""
-
-    name: str
-    sequence: str
-    circular: bool
+ViralRecord = tuple[str, str, bool]
+"""The name of a record, its sequence, and whether it is circular."""
 
 
 class VirusGenes:
@@ -50,19 +44,20 @@ class VirusGenes:
 
     def _found(self, record: ViralRecord) -> tuple[str, str, int, float]:
         """Return the genes as GFF3 and as proteins, their number, and the share of bases."""
-        genes, length = self._finder.find_genes(record.sequence), len(record.sequence)
-        id_, table, proteins = gff3_escaped(record.name), StringIO(), StringIO()
+        name, sequence, circular = record
+        genes, length = self._finder.find_genes(sequence), len(sequence)
+        id_, table, proteins = gff3_escaped(name), StringIO(), StringIO()
         genes.write_gff(table, id_, header=False, include_translation_table=True)
         genes.write_translations(proteins, id_, full_id=True)
         # Two comments come first, with the order in which threads have found genes.
         lines = table.getvalue().split("\n", 2)[2]
         region = f"##sequence-region {id_} 1 {length}\n"
-        if record.circular:
+        if circular:
             place = f"{id_}\tvirnucpro\tregion\t1\t{length}\t.\t+\t.\t"
             region += f"{place}ID={id_}:1..{length};Is_circular=true\n"
         coding = np.zeros(length, bool)
         for gene in genes:
             coding[gene.begin - 1 : gene.end] = True
         # FASTA knows no escapes: only the attribute ID, as in the table, has them.
-        fasta = proteins.getvalue().replace(f">{id_}_", f">{record.name}_")
+        fasta = proteins.getvalue().replace(f">{id_}_", f">{name}_")
         return region + lines, fasta, len(genes), float(coding.mean())

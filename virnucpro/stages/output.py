@@ -22,7 +22,6 @@ from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskFigure
 from virnucpro.io.frames import record_spans
 from virnucpro.io.pairs import InputFiles, mate_headers
 from virnucpro.io.records import Record, holds_qualities
-from virnucpro.layout import Layout
 from virnucpro.results import INCOMPLETE
 from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
 from virnucpro.stages.base import HostStage
@@ -160,8 +159,7 @@ class ResultFiles:
         self._contigs.write(line.encode(), 1)
         self._statuses[call.status] += 1
         self._calls[call.call] += 1
-        for chunk in chunks:
-            self._chunk_statuses[chunk.status] += 1
+        self._chunk_statuses.update(chunk.status for chunk in chunks)
         if regions:
             self._add_regions(record, name, regions, with_sequences=not is_virus)
         if is_virus:
@@ -216,7 +214,7 @@ class ResultFiles:
             "topology": shape,
         }
         mates = [record.sequence] + ([record.mate.sequence] if record.mate else [])
-        viral = ViralRecord(name, record.sequence, shape == "DTR")
+        viral = name, record.sequence, shape == "DTR"
         self._waiting.append((values, windows(mates), viral))
         self._waiting_bases += length
         if len(self._waiting) == RECORDS_AT_A_TIME or self._waiting_bases >= MOST_BASES_AT_A_TIME:
@@ -315,7 +313,6 @@ class OutputStage(HostStage):
     # 12: rates by the number of others
     version: ClassVar[int] = 12
 
-    layout: Layout
     source: InputFiles
     seen: Sequence[HashedFile]
     calibrated: bool

@@ -11,7 +11,7 @@ from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import Reading
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.io.frames import LEAST_KMERS, open_frames, whole_chunks
-from virnucpro.layout import MOLECULES, Layout
+from virnucpro.layout import MOLECULES
 from virnucpro.stages.base import HostStage
 from virnucpro.tables import FRAMES
 
@@ -29,7 +29,6 @@ class TranslationStage(HostStage):
     intermediate: ClassVar[bool] = True
     durable: ClassVar[bool] = False
 
-    layout: Layout
     reading: Reading = "open frames"
 
     def plan(self, receipts: Receipts) -> list[Task]:

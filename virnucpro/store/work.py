@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
@@ -55,11 +55,8 @@ class ExistingWork:
     holds_others: bool = False  # whether somebody else has put files into folders of ours
 
 
-class Decision(NamedTuple):
-    """Whether to ``start``, ``continue`` or check what is ``finished``, and what users are told."""
-
-    decision: Literal["start", "continue", "finished"]
-    notice: str | None = None
+Decision = tuple[Literal["start", "continue", "finished"], str | None]
+"""Whether to ``start``, ``continue`` or check what is ``finished``, and what users are told."""
 
 
 def check_work(
@@ -84,8 +81,8 @@ def check_work(
     if force:
         folder = move_aside(existing, disk)
         if folder is None:
-            return Decision("start")
-        return Decision("start", f"--force: starting over; what was there is now in {folder}")
+            return "start", None
+        return "start", f"--force: starting over; what was there is now in {folder}"
     refuse_foreign(existing)
     earlier = existing.identity or wanted
     if changes := _changes(earlier.settings, wanted.settings):
@@ -97,10 +94,10 @@ def check_work(
         )
     if not existing.own_files:
         nothing = f"nothing to resume in {existing.place}: starting from the beginning"
-        return Decision("start", nothing if resume else None)
+        return "start", nothing if resume else None
     if existing.finished:
-        return Decision("finished", f"{earlier.label} is finished: its results are checked")
-    return Decision("continue", f"going on with {earlier.label}")
+        return "finished", f"{earlier.label} is finished: its results are checked"
+    return "continue", f"going on with {earlier.label}"
 
 
 def _changes(before: Mapping[str, Json], after: Mapping[str, Json]) -> str:
@@ -190,13 +187,11 @@ def move_aside(existing: ExistingWork, disk: Disk) -> Path | None:
     return folder
 
 
-def make_way(
-    path: Path, disk: Disk, *, force: bool = True, option: str = "--output-dir"
-) -> Decision:
+def make_way(path: Path, disk: Disk, *, force: bool = True, option: str = "--output-dir") -> None:
     """Move a file aside that is not the program's own; without ``force``, refuse to replace it."""
     previous = path.absolute().parent / CHECKPOINTS / f"{path.name}.previous"
     existing = ExistingWork(path.parent, previous, (), existing_paths(path), option=option)
-    return check_work(WorkIdentity("the file", {}), existing, disk, force=force)
+    check_work(WorkIdentity("the file", {}), existing, disk, force=force)
 
 
 # --- the state of a run: what its results depend on, and whether a later start may go on with it

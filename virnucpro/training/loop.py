@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,19 +31,12 @@ REPORT_SECONDS = 0.2
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-class Trainable(Protocol):
-    """What is sent to each process of a training. Picklable."""
-
-    @property
-    def savepoint(self) -> Path:
-        """The file of the savepoint."""
-
-    def loop(self, group: TrainingGroup) -> TrainingLoop:
-        """Return the loop of one process."""
+MakeLoop = Callable[[TrainingGroup], "TrainingLoop"]
+"""Returns the loop of one process. Picklable: it is sent to each process of a training."""
 
 
 def train_network(
-    plan: Trainable,
+    make_loop: MakeLoop,
     rank: int,
     world: int,
     device: Device,
@@ -55,7 +48,7 @@ def train_network(
     group = TrainingGroup(rank, world, torch.device("cpu" if device.kind == "cpu" else "cuda:0"))
     call_mkl_functions_once()
     try:
-        return plan.loop(group).train(report, stop_requested)
+        return make_loop(group).train(report, stop_requested)
     except torch.OutOfMemoryError as error:
         raise DeviceError("out of GPU memory: use a smaller --batch-size") from error
 
@@ -64,14 +57,13 @@ class EpochPlan(NamedTuple):
     """The batches of an epoch.
 
     Attributes:
-        sizes: ``units`` of each batch, over all processes.
+        sizes: frames, proteins or steps of each batch, over all processes.
         loss_divisor: what the sum of the losses of all batches is divided by.
         batches: the contents for this process, after the batches that are finished. A content is
             taken when it is trained on, so random numbers may be drawn for it then.
     """
 
     sizes: list[int]
-    units: str
     loss_divisor: float
     batches: Iterator[Any]
 
@@ -202,7 +194,7 @@ class TrainingLoop(ABC):
             seen += plan.sizes[number]
             if self.group.rank == 0 and time.monotonic() - reported >= REPORT_SECONDS:
                 reported = time.monotonic()
-                report(EpochProgress(savepoint.epoch + 1, self._epochs, seen, total, plan.units))
+                report(EpochProgress(savepoint.epoch + 1, self._epochs, seen, total))
         savepoint.batch, savepoint.loss = 0, self._total_loss(loss)
         return True
 

@@ -22,26 +22,26 @@ from virnucpro.executors.signals import Interruption
 
 if TYPE_CHECKING:
     from virnucpro.events import Emit
-    from virnucpro.training.loop import Trainable
+    from virnucpro.training.loop import MakeLoop
 
 HOST = "127.0.0.1"
 END_SECONDS = 10.0  # for the others to end, after one process has failed
 RESUME = "the same command goes on from the last savepoint"
 LOOPBACK_INTERFACES = {"linux": "lo", "darwin": "lo0"}
-STOP = "stop"  # the only message that a process gets after its plan
+STOP = "stop"  # the only message that a process gets after what it trains
 TrainingEnd = bool | VirNucProError
 """The last message of a process: whether it finished, or its error."""
 
 
 def train_on(
-    plan: Trainable, devices: Sequence[Device], report: Emit, interruption: Interruption
+    make_loop: MakeLoop, devices: Sequence[Device], report: Emit, interruption: Interruption
 ) -> bool:
     """Train on one process per device, a single one being this; return whether it is finished."""
     if len(devices) == 1:
         settle_on_device(devices[0], tokenizer_threads=1)
         from virnucpro.training.loop import train_network
 
-        alone = (plan, 0, 1, devices[0])
+        alone = (make_loop, 0, 1, devices[0])
         return train_network(*alone, report, lambda: interruption.number is not None)
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -54,7 +54,7 @@ def train_on(
             name = f"virnucpro-training-{rank}"
             children.append(ChildProcess(name, device, 1, run_training_process, *place))
         for child in children:
-            child.send(plan)
+            child.send(make_loop)
         ends = _ends(children, devices, report, interruption)
         patience = END_SECONDS if len(ends) == len(children) else 0.0
         for child in children:
@@ -105,7 +105,7 @@ def _ends(
 def run_training_process(
     connection: Connection, rank: int, world: int, device: Device, port: int
 ) -> None:
-    """Receive a plan, train and send a :data:`TrainingEnd`; runs in a training process."""
+    """Receive what is trained, train and send a :data:`TrainingEnd`; in a training process."""
     # torch is imported only now that this process is settled on its device.
     import torch.distributed as dist
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
@@ -114,12 +114,12 @@ def run_training_process(
 
     end: TrainingEnd
     try:
-        plan: Trainable = connection.recv()
+        make_loop: MakeLoop = connection.recv()
         os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK_INTERFACES.get(sys.platform, "lo"))
         store = TCPStore(HOST, port, is_master=False)
         backend = "nccl" if device.kind == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=world)
-        end = train_network(plan, rank, world, device, connection.send, connection.poll)
+        end = train_network(make_loop, rank, world, device, connection.send, connection.poll)
     except VirNucProError as error:
         end = error
     except Exception:  # noqa: BLE001 - the edge of a process: the parent reports it

@@ -15,7 +15,7 @@ from virnucpro.executors.signals import Interruption
 from virnucpro.layout import existing_paths
 from virnucpro.store.disk import Disk
 from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
-from virnucpro.training.loop import Trainable
+from virnucpro.training.loop import MakeLoop
 from virnucpro.training.processes import train_on
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 
@@ -88,15 +88,19 @@ def begin_training(
 
 
 def run_training(
-    plan: Trainable, devices: Sequence[Device], report: Emit, interruption: Interruption
+    make_loop: MakeLoop,
+    savepoint: Path,
+    devices: Sequence[Device],
+    report: Emit,
+    interruption: Interruption,
 ) -> Savepoint:
     """Train to the end on one process per device, and return the finished savepoint."""
-    if (point := load_savepoint(plan.savepoint)).epoch or point.batch:
+    if (point := load_savepoint(savepoint)).epoch or point.batch:
         report(Notice("info", f"going on in epoch {point.epoch + 1}"))
     with interruption.held():  # leaving it raises, after the savepoint is written
-        finished = train_on(plan, devices, report, interruption)
+        finished = train_on(make_loop, devices, report, interruption)
     assert finished
-    return load_savepoint(plan.savepoint)
+    return load_savepoint(savepoint)
 
 
 def how_to_predict(classifier: Path, length: int, encoders: Mapping[str, str]) -> list[str]:

@@ -186,7 +186,7 @@ class RunScreen(ProgressScreen):
             return row | {"busy": f"{len(busy)}/{len(workers)}"}
         if worker.task is not None:
             row["now"] = f"{clock_time(now - worker.since)} {worker.task.name}"
-        used, total, util, temp, power = self.readings.get(worker.number, GpuReading())
+        used, total, util, temp, power = self.readings.get(worker.number, (None,) * 5)
         if used is not None:
             row["memory"] = f"{gibibytes(used)}/{memory_size(total)}"
         if util is not None:

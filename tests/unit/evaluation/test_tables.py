@@ -93,7 +93,7 @@ def test_a_directory_has_every_level(run: Path) -> None:
 )
 def test_a_table_by_itself_says_what_it_is(run: Path, name: str, level: str) -> None:
     found = find_predictions(run / name, None)
-    assert (found.level, found.stem, found.folder) == (level, "s", run)
+    assert (found.level, found.layout.stem, found.layout.root) == (level, "s", run)
     with pytest.raises(UsageError, match="one row per"):
         find_predictions(run / name, "frame" if level != "frame" else "contig")
 

@@ -101,7 +101,7 @@ def test_two_processes_equal_one(plan):
     answers = iter([False, False])  # two processes go on with what one has begun
     assert not run(double, lambda: next(answers, True))[0]
     devices = (Device("cpu", threads=1),) * 2
-    assert train_on(double, devices, lambda event: None, Interruption())
+    assert train_on(double.loop, devices, lambda event: None, Interruption())
     one, two = load_savepoint(single.savepoint), load_savepoint(double.savepoint)
     same(one.network, two.network, atol=1e-5)
     same(one.last_network(), two.last_network(), atol=1e-5)

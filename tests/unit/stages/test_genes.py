@@ -17,7 +17,7 @@ from virnucpro.cli.demo import SOURCE
 from virnucpro.io.records import Records
 from virnucpro.results import open_run
 from virnucpro.stages import output
-from virnucpro.stages.genes import ViralRecord, VirusGenes
+from virnucpro.stages.genes import VirusGenes
 from virnucpro.store.disk import Disk
 
 Calling = Callable[..., Call]
@@ -27,10 +27,10 @@ PREDICT = ("predict", *TOY, "-e", 150)
 ALL, NONE = ("--min-score", "-1"), ("--min-score", "1")
 
 
-def _records() -> list[ViralRecord]:
+def _records() -> list[tuple[str, str, bool]]:
     names, gap = [*HOSTILE, "gap", "short"], GENOMES[0][:1500] + "N" * 1500 + GENOMES[0][1500:]
     sequences = [GENOMES[n % 3] for n in range(len(HOSTILE))] + [gap, "ACGTACGT"]
-    return [ViralRecord(n, s, n == "=;,%&") for n, s in zip(names, sequences, strict=True)]
+    return [(n, s, n == "=;,%&") for n, s in zip(names, sequences, strict=True)]
 
 
 @pytest.fixture(scope="module")

@@ -33,11 +33,11 @@ def _check(existing: ExistingWork, wanted: WorkIdentity = WANTED, **flags: bool)
 
 
 def test_an_empty_place_is_free(empty: ExistingWork) -> None:
-    assert _check(empty) == Decision("start")
-    assert _check(empty, force=True) == Decision("start")
+    assert _check(empty) == ("start", None)
+    assert _check(empty, force=True) == ("start", None)
     resumed = _check(empty, resume=True)
-    assert resumed.decision == "start"
-    assert "starting from the beginning" in str(resumed.notice)
+    assert resumed[0] == "start"
+    assert "starting from the beginning" in str(resumed[1])
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -45,10 +45,10 @@ def test_unfinished_work_goes_on_and_finished_work_is_checked(
     own: ExistingWork, resume: bool
 ) -> None:
     unfinished = _check(own, resume=resume)
-    assert unfinished == Decision("continue", "going on with the run of s.fa")
+    assert unfinished == ("continue", "going on with the run of s.fa")
     finished = _check(replace(own, finished=True), resume=resume)
-    assert finished.decision == "finished"
-    assert "the run of s.fa is finished" in str(finished.notice)
+    assert finished[0] == "finished"
+    assert "the run of s.fa is finished" in str(finished[1])
 
 
 LONG = ["x" * 300]
@@ -71,7 +71,7 @@ def test_another_identity_is_refused_and_the_change_is_named(
     settings = {n: v for n, v in {**WANTED.settings, **change}.items() if v is not ...}
     wanted = replace(WANTED, label="the run of moved/s.fa", settings=settings)
     if row is None:
-        assert _check(own, wanted).decision == "continue"
+        assert _check(own, wanted)[0] == "continue"
         return
     with pytest.raises(ResumeRefusedError, match="--force") as caught:
         _check(own, wanted)
@@ -105,8 +105,8 @@ def test_force_keeps_the_latest_own_work(own: ExistingWork) -> None:
         (own.place / "s_protein").mkdir(exist_ok=True)
         (own.place / "s_contigs.tsv").write_text(content)
         found = _check(own, force=True)
-        assert found.decision == "start"
-        assert str(own.previous) in str(found.notice)
+        assert found[0] == "start"
+        assert str(own.previous) in str(found[1])
     assert [path.name for path in own.previous.parent.iterdir()] == [own.previous.name]
     assert (own.previous / "s_contigs.tsv").read_text() == "second"
     assert not (own.place / "s_contigs.tsv").exists()
@@ -122,7 +122,7 @@ def test_force_never_removes_foreign_files(own: ExistingWork) -> None:
             path.write_text(f"{content} {path.parent.name}")
         folders = [path.parent for path in files[1:]]
         existing = replace(own, foreign_files=files, own_files=folders)
-        assert _check(existing, force=True).decision == "start"
+        assert _check(existing, force=True)[0] == "start"
     kept = sorted(p.read_text() for p in own.previous.parent.rglob("*.fa*"))
     parents = sorted(path.parent.name for path in files)
     assert kept == sorted(

@@ -16,7 +16,7 @@ def run(plan, stop=lambda: False):
     """Train; returns whether it came to its end, and its epochs."""
     events = []
     torch.set_num_threads(1)
-    finished = train_network(plan, 0, 1, Device("cpu"), events.append, stop)
+    finished = train_network(plan.loop, 0, 1, Device("cpu"), events.append, stop)
     return finished, [event for event in events if isinstance(event, EpochEnded)]
 
 

@@ -98,7 +98,7 @@ def test_what_is_written(dataset, done):
     assert list(info.contigs) == [300]
     digest = hashed(files.results[0]).sha256
     assert info.extra["encoder_sha256"] == facts["encoder"] == digest
-    assert info.input_width == 8
+    assert info.model.input_width == 8
     assert locate(str(files.results[0]), "nucleotide").dim == 8
     for part in ("validation", "test"):
         row = facts["chunk_auroc"][part]["300"]

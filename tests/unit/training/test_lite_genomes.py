@@ -57,7 +57,6 @@ def test_masked_parts_are_left_out_or_a_group():
     rows = [record("v", "virus", 400), record("o", "others", 1000)]
     genomes = genome_set(rows, {"o": [(700, 800, "", False), (150, 400, "rRNA", False)]})
     assert genomes.lengths.tolist() == [400, 150, 300, 200, 250]
-    assert genomes.genomes.tolist() == [0, 1, 1, 1, 1]
     assert genomes.virus.tolist() == [True, False, False, False, False]
     assert [genomes.group_names[n] for n in genomes.groups[1:]] == ["g", "g", "g", "rRNA"]
     sequence = rows[1].sequence

@@ -16,7 +16,7 @@ from virnucpro.ui.dashboard import RunScreen
 from virnucpro.ui.progress import StageProgress
 
 STAGE = "protein_embeddings"
-FULL = GpuReading(34 * 2**30, 140 * 2**30, 99, 61, 612.0)
+FULL: GpuReading = (34 * 2**30, 140 * 2**30, 99, 61, 612.0)
 
 
 class Hand:

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from tests.unit.ui.simulated import FULL, Worked, begin, file_task, gpu, host_stage, screen_of
 from virnucpro.contracts import Device, FailedSequences
-from virnucpro.devices import GpuReading
 from virnucpro.events import Progressed, SequencesFailed, TaskFinished, TaskStarted, WorkerDied
 from virnucpro.ui.dashboard import RunScreen
 
@@ -99,7 +98,7 @@ def test_the_state_of_a_worker_and_failures_are_seen() -> None:
     assert " dead " in lines[5]
     assert " idle " in lines[6]
     assert "memory" not in lines[3], "without readings their columns are gone"
-    board.readings = {0: GpuReading(utilisation=50)}
+    board.readings = {0: (None, None, 50, None, None)}
     assert " 50 %" in lines_of(board)[4]
     stage.update(begin())
     assert "loading the model" in lines_of(board)[0]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.ui.simulated import gpu
 from virnucpro.contracts import Device
-from virnucpro.devices import GpuReading, read_gpu
+from virnucpro.devices import read_gpu
 
 
 class DriverError(Exception):
@@ -36,7 +36,7 @@ def driver(*, there: bool) -> SimpleNamespace:
 
 def test_what_is_missing_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_gpu(Device("cuda", 0, uuid="GPU-of-no-machine")) is None
-    reading = GpuReading(5, 9, None, 61, 612.0)
+    reading = (5, 9, None, 61, 612.0)
     for there, expected in ((True, reading), (False, None)):
         monkeypatch.setitem(sys.modules, "pynvml", driver(there=there))
         assert read_gpu(gpu(0)) == expected

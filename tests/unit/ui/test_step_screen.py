@@ -61,11 +61,11 @@ def test_a_training_shows_and_logs_each_epoch(tmp_path: Path) -> None:
     stream, hand, log = io.StringIO(), Hand(), tmp_path / "training.log"
     with screen_on(stream, hand, log_file=log).shown() as screen:
         for seconds, event in (
-            (3, EpochProgress(1, 20, 50, 100, "frames")),
+            (3, EpochProgress(1, 20, 50, 100)),
             (3, EpochEnded({**row, "epoch": 1, "seconds": 6.0}, 1)),
             (1, Notice("warning", "3 frames are left out")),
             (11, EpochEnded({**row, "epoch": 2, "seconds": 12.0}, 1)),
-            (11, EpochProgress(3, 20, 66, 100, "frames")),
+            (11, EpochProgress(3, 20, 66, 100)),
         ):
             hand.now += seconds
             screen.show(event)

@@ -99,7 +99,7 @@ def fit_classifier(
         show(Notice("info", f"frames: {sizes}; {train.width:,} values each"))
         if left_out := sum(features.left_out for features in parts.values()):
             show(Notice("warning", f"left out: {counted(left_out, 'frame')} not embedded"))
-        point = run_training(plan, devices, show, interruption)
+        point = run_training(plan.loop, files.savepoint, devices, show, interruption)
         lines = _write_results(files, point, plan, dataset, record, parts, disk)
         disk.remove(files.savepoint)
         return lines

@@ -127,7 +127,7 @@ class ClassifierLoop(TrainingLoop):
         windows = epoch_windows(self._plan.train, settings.batch_size, settings.seed, epoch)
         sizes = [len(batch) for window in windows for batch in window]
         batches = self._read_batches(windows, finished_batches)
-        return EpochPlan(sizes, "frames", len(self._plan.train), batches)
+        return EpochPlan(sizes, len(self._plan.train), batches)
 
     def _read_batches(
         self, windows: list[list[RowNumbers]], finished_batches: int

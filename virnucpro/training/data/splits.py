@@ -111,8 +111,7 @@ def sketch(sequence: str) -> Sketch:
 
 def merge_sketches(sketches: Iterable[Sketch]) -> Sketch:
     """Return all 31-mers of several sketches: sorted, each once."""
-    arrays = list(sketches)
-    return np.unique(np.concatenate(arrays)) if arrays else np.empty(0, np.uint64)
+    return np.unique(np.concatenate([np.empty(0, np.uint64), *sketches]))
 
 
 def shared_fraction(genome: Sketch, held_out: Sketch) -> float:

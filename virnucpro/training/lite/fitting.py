@@ -97,7 +97,7 @@ def fit_lite(
         head = start.with_name(files.results[2].name)
         started = inspect_classifier(head)
         encoder = read_lite(start)
-        settings = replace(settings, hidden=started.hidden, shape=encoder.shape)
+        settings = replace(settings, hidden=started.model.hidden, shape=encoder.shape)
         first = LiteModel(settings)
         first.load_state_dict(read_safetensors(head), strict=False)
         first.encoder = encoder
@@ -130,7 +130,8 @@ def fit_lite(
         genomes = genome_set(dataset.records("train"), masked)
         progress.advance(1)
         plan = LitePlan(settings, genomes, dataset.lengths(), files.savepoint, first)
-        point = run_training(plan, [Device("cpu", threads=threads)], show, interruption)
+        devices = [Device("cpu", threads=threads)]
+        point = run_training(plan.loop, files.savepoint, devices, show, interruption)
         model = LiteModel(settings)
         model.load_state_dict(point.best)
         results = _write_results(files, model, plan, dataset, identity, started, disk, progress)

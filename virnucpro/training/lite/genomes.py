@@ -33,7 +33,7 @@ MOST_UNKNOWN = 0.1  # share of letters other than A, C, G and T in a window that
 class GenomeSet:
     """The records of one part, of which ``bases`` has all bases, 0 to 4, one after the other.
 
-    The others have one value per record; groups, taxa and genomes are the numbers of their names.
+    The others have one value per record; groups and taxa are the numbers of their names.
     """
 
     bases: Bases
@@ -42,7 +42,6 @@ class GenomeSet:
     virus: npt.NDArray[np.bool_]
     groups: npt.NDArray[np.int32]
     taxa: npt.NDArray[np.int32]
-    genomes: npt.NDArray[np.int32]
     group_names: tuple[str, ...]
 
     def windows(
@@ -64,7 +63,8 @@ def genome_set(records: Iterable[LabelledRecord], masked: MaskedRegions | None =
     Each part of a record that is left between its ``masked`` regions counts as a record, and so
     does a region with a group of its own.
     """
-    numbers: dict[str, dict[str, int]] = {"group": {}, "taxon": {}, "genome": {}}
+    groups: dict[str, int] = {}
+    taxa: dict[str, int] = {}
     bases: list[Bases] = []
     columns: list[tuple[int, ...]] = []
     for record in records:
@@ -76,20 +76,18 @@ def genome_set(records: Iterable[LabelledRecord], masked: MaskedRegions | None =
         for start, end, group, viral in [*parts, *(region for region in regions if region[2])]:
             if end - start < SHORTEST:
                 continue
-            names = {"group": group, "taxon": record.taxon, "genome": record.genome}
-            ids = [known.setdefault(names[kind], len(known)) for kind, known in numbers.items()]
+            ids = groups.setdefault(group, len(groups)), taxa.setdefault(record.taxon, len(taxa))
             bases.append(base_numbers([record.sequence[start:end]])[0])
             columns.append((end - start, viral, *ids))
-    lengths, virus, groups, taxa, genomes = np.array(columns, np.int64).reshape(-1, 5).T
+    lengths, virus, group_numbers, taxon_numbers = np.array(columns, np.int64).reshape(-1, 4).T
     return GenomeSet(
         np.concatenate([np.empty(0, np.uint8), *bases]),
         np.cumsum(lengths) - lengths,
         lengths,
         virus.astype(np.bool_),
-        groups.astype(np.int32),
-        taxa.astype(np.int32),
-        genomes.astype(np.int32),
-        tuple(numbers["group"]),
+        group_numbers.astype(np.int32),
+        taxon_numbers.astype(np.int32),
+        tuple(groups),
     )
 
 

@@ -168,7 +168,7 @@ class LiteLoop(TrainingLoop):
         """Return all steps, each with its batch."""
         steps = self._settings.steps
         batches = (self._draw() for _ in range(finished_batches, steps))
-        return EpochPlan([1] * steps, "steps", max(steps, 1), batches)
+        return EpochPlan([1] * steps, max(steps, 1), batches)
 
     def rate(self, epochs: float) -> float:
         """Return the learning rate of a step."""
