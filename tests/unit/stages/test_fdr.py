@@ -129,12 +129,8 @@ def test_rates_by_chance_hold_without_a_share_of_virus(share: float, shift: floa
 
 
 def test_rates_by_chance_by_hand() -> None:
-    assert rates_by_chance(np.array([0.2, 0.01, 0.2, 0.9])).tolist() == [
-        0.8 / 3,
-        0.04,
-        0.8 / 3,
-        0.9,
-    ]
+    rates = rates_by_chance(np.array([0.2, 0.01, 0.2, 0.9])).tolist()
+    assert rates == [0.8 / 3, 0.04, 0.8 / 3, 0.9]
     # At most three times the 35 usual ones are others.
     assert rates_by_chance(np.repeat([0.01, 0.9], [85, 35]))[0] == pytest.approx(1.05 / 85)
 
