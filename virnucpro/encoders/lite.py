@@ -33,7 +33,7 @@ from virnucpro.layout import Molecule
 from virnucpro.precision import PRECISIONS
 from virnucpro.settings import SHORTEST_WHOLE
 
-BATCH_BASES = 16_000  # their activations fill 10 MB
+BATCH_BASES = 8_000  # their activations fill 10 MB
 SCHEMA = 2  # 1: another network, before November 2026
 _KEY = "virnucpro_lite"
 
