@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: threads wait and do not spin
+
 from tests.forked import CONTEXT, UNDRAWN, Call, ForkedCommand, ForkedStart
 
 # A busy machine may take any time for an example: no deadline, and no complaint about slow data.
@@ -38,6 +40,13 @@ def reference() -> Path:
 def genomes() -> Path:
     """Viral and non-viral genomes."""
     return _folder("VIRNUCPRO_GENOMES")
+
+
+@pytest.fixture(autouse=True)
+def threads() -> None:
+    """Forget how many threads a command has set: that is of the whole process."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)

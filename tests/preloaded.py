@@ -10,6 +10,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: threads do not 
 import matplotlib.backends.backend_svg
 import matplotlib.figure
 import pyrodigal_gv
+import sklearn.metrics
 import torch._dynamo
 
 import virnucpro.cli.predict

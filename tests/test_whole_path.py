@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.unit.training.made_genomes import SENSE, write_fasta, write_table
 
@@ -25,14 +24,6 @@ def genome(label: str, codons: int) -> str:
     """Codons without a stop, some a little more often than others; no two genomes alike."""
     weights = [1.5 if codon[2] in ENDS[label] else 1.0 for codon in SENSE]
     return "".join(random.Random(f"{label} {codons}").choices(SENSE, weights, k=codons))
-
-
-@pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    """``--threads`` is of the whole process."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)

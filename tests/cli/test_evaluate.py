@@ -21,6 +21,7 @@ FILES = ["evaluation.json", "evaluation.md", "evaluation.tsv"]
 PLOTS = ["pr.png", "reliability.png", "roc.png", "scores.png"]
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT", "CCA", "ATG"]
 RECORDS = 220
+END_OF_PNG = b"IEND\xaeB`\x82"
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run_program(_predict(home, TOY_CLASSIFIER, "out")) == 0
     _label(home, rng)
     return home
+
+
+@pytest.fixture(autouse=True)
+def drawings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the plots, which take most of the time, of all but the first test."""
+    if "[frame]" not in request.node.name:
+        monkeypatch.setattr("virnucpro.evaluation.plots.png_of", lambda figure: END_OF_PNG)
 
 
 @pytest.fixture
@@ -75,13 +83,15 @@ def test_a_run_is_measured_at_every_level(evaluate: Callable, tmp_path: Path, le
     out, done = tmp_path / "e", evaluate("--level", level)
     assert done.code == 0, done.err
     assert sorted(path.name for path in out.iterdir()) == [".checkpoints", *FILES, *PLOTS]
-    assert all((out / name).read_bytes().endswith(b"IEND\xaeB`\x82") for name in PLOTS)
+    assert all((out / name).read_bytes().endswith(END_OF_PNG) for name in PLOTS)
     found = json.loads((out / "evaluation.json").read_text())
     rows = table(out / "evaluation.tsv")
     groups = ["Bacteria", "Plants", "*Odd|<b>*", "Phages"]
     assert [row["name"] for row in rows if row["slice"] == "group"] == groups
     assert float(rows[0]["auroc"]) == pytest.approx(found["slices"][0]["auroc"], abs=1e-6)
     assert found["counts"]["labelled_records_without_a_row"]["virus"] == 1
+    before = contents(out)
+    assert level != "frame" or (evaluate("--level", level).code, contents(out)) == (0, before)
     report = (out / "evaluation.md").read_text()
     assert r"\*Odd\|\<b\>\*" in report
     assert "![roc.png](roc.png)" in report

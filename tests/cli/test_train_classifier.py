@@ -19,8 +19,9 @@ from virnucpro.cli.train import training_machine
 from virnucpro.store.features import load_features
 from virnucpro.training.savepoint import load_savepoint
 
-QUICK = ("--hidden", 16, "--epochs", 3, "--learning-rate", 0.01)
-LONG = ("--hidden", 16, "--epochs", 30, "--patience", 30, "--batch-size", 16, "--processes")
+QUICK = ("--hidden", 16, "--epochs", 3, "--learning-rate", 0.01, "--threads", 1)
+LONG = ("--hidden=16", "--epochs=30", "--patience=30", "--batch-size=16", "--threads=1", "--processes")
+FEW = ("--batch-size", 64)  # steps of an epoch: processes wait for each other in every one
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +105,7 @@ def test_the_best_network_is_measured_and_written(train, tmp_path):
     """A rate far too high, so that the last epoch is not the best; then only up to the best."""
     long, short = tmp_path / "long" / "my.safetensors", tmp_path / "short" / "my.safetensors"
     long.parent.mkdir()
-    words = ("--hidden", 16, "--learning-rate", 0.5, "--patience", 2, "--epochs")
+    words = ("--hidden", 16, "--learning-rate", 0.5, "--patience", 2, "-t", 1, "--epochs")
     assert train(long, *words, 60).code == 0
     best, _, last = _fact(long, "kept epoch").partition(" of ")
     assert int(best) < int(last)
@@ -184,8 +185,8 @@ def test_killed_and_interrupted_and_gone_on_with(start_training, train, tmp_path
 def test_several_processes(start_training, train, tmp_path):
     """They equal one; a dead one ends the rest, an interruption all; nothing is left behind."""
     single, several = tmp_path / "single.safetensors", tmp_path / "several.safetensors"
-    assert train(single, *LONG, 1).code == 0
-    process = start_training(several, *LONG, 2)
+    assert train(single, *LONG, 1, *FEW).code == 0
+    process = start_training(several, *LONG, 2, *FEW)
     until_epochs(several, 1)
     members = sorted(family(process.pid))
     assert len(members) == 2
@@ -194,12 +195,12 @@ def test_several_processes(start_training, train, tmp_path):
     assert "ended by signal 9" in process.err
     assert not any(running(pid) for pid in members)
 
-    process = start_training(several, *LONG, 2, "--resume")
+    process = start_training(several, *LONG, 2, *FEW, "--resume")
     until_epochs(several, 1)
     process.send_signal(signal.SIGTERM)
     assert process.wait() == 143, process.err
 
-    assert train(several, *LONG, 2, "--resume").code == 0
+    assert train(several, *LONG, 2, *FEW, "--resume").code == 0
     one, two = load_file(single), load_file(several)
     for key, value in one.items():
         assert torch.allclose(value, two[key], atol=1e-5, rtol=1e-5), key

@@ -56,8 +56,10 @@ def difference(one, other):
     return float((one - other).abs().max())
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp8"])
-@pytest.mark.parametrize("family", LENGTHS)
+# In fp8 the blocks at the ends are bf16; ESM-2 in fp32 is in tests/gpu and its rehearsal.
+@pytest.mark.parametrize(
+    ("family", "precision"), [("esm2", "fp8"), ("dnabert-s", "fp32"), ("dnabert-s", "fp8")]
+)
 def test_every_batch_goes_through_the_compiled_block_and_nothing_more_is_compiled(
     family, precision
 ):
@@ -91,12 +93,13 @@ def torch_setting(name, value):
     ("setting", "value"), [("allow_tf32", True), ("allow_bf16_reduced_precision_reduction", False)]
 )
 def test_calls_without_the_compiled_code_are_counted(setting, value):
-    encoder, compiler = opened("esm2"), Watched()
-    stack, sequences = encoder.network.blocks, sequences_for("esm2", [40], 24)
+    encoder, compiler = opened("dnabert-s"), Watched()
+    stack, sequences = encoder.network.blocks, sequences_for("dnabert-s", [60], 24)
     stack.fuse(encoder.compile_examples(), backend=compiler)
     checks = compiler.called
     plain = encoder.encode(sequences, quiet)
-    per_call = len(list(encoder.batches(sequences))) * len(stack)
+    batches = encoder.batches(sequences)
+    per_call = sum(len(batch.indices) > 1 for batch in batches) * len(stack)
     assert encoder.block_calls == BlockCalls(compiled=per_call)
     assert compiler.called == checks + per_call
     with torch_setting(setting, value):
@@ -141,7 +144,7 @@ def test_the_compiler_itself(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("change", [lambda x: x.roll(1, -1), lambda x: x * math.nan])
 def test_a_compiler_that_makes_something_else_is_found_out(change):
-    encoder = opened("esm2")
+    encoder = opened("dnabert-s")
     with pytest.raises(NotCompiledError, match=r"unlike the same block.*: cosine (-?0|nan)"):
         encoder.network.blocks.fuse(encoder.compile_examples(), backend=Watched(change))
     assert not encoder.network.blocks.fused
@@ -175,15 +178,16 @@ def test_code_that_serves_one_size_only_is_found_out(monkeypatch):
 
 def test_forgotten_positions_and_masks_are_found_out():
     """What the check compares: a block as written, and one that forgets something."""
-    encoder = random_encoder("esm2", "3x640x10", "cpu", "bf16", budget=500, truncation=1024)
+    encoder = random_encoder("esm2", "3x640x10", "cpu", "bf16", budget=200, truncation=1024)
     block = encoder.network.blocks[1]
     _, masked = encoder.compile_examples()
     x, cos, sin, mask = masked.inputs
+    with torch.inference_mode():
+        whole = block(*masked.inputs).float()
 
+    @torch.inference_mode()
     def likeness(*inputs):
-        with torch.inference_mode():
-            rows = [block(*given).float() for given in (inputs, masked.inputs)]
-        return float(F.cosine_similarity(*rows, dim=-1).min())
+        return float(F.cosine_similarity(block(*inputs).float(), whole, dim=-1).min())
 
     assert likeness(x, cos, sin, mask) > 0.99999
     assert likeness(x, torch.ones_like(cos), torch.zeros_like(sin), mask) < LEAST_COSINE[2]
