@@ -46,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def drawings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the plots, which take most of the time, of all but the first test."""
     if "[frame]" not in request.node.name:
-        monkeypatch.setattr("virnucpro.evaluation.plots.png_of", lambda figure: END_OF_PNG)
+        monkeypatch.setattr("virnucpro.evaluation.plots.image_of", lambda *_: END_OF_PNG)
 
 
 @pytest.fixture
