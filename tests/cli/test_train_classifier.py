@@ -20,7 +20,7 @@ from virnucpro.store.features import load_features
 from virnucpro.training.savepoint import load_savepoint
 
 QUICK = ("--hidden", 16, "--epochs", 3, "--learning-rate", 0.01, "--threads", 1)
-LONG = ("--hidden=16", "--epochs=30", "--patience=30", "--batch-size=16", "--threads=1", "--processes")
+LONG = ("--hidden=16", "--epochs=30", "--patience=30", "--batch-size=16", "-t1", "--processes")
 FEW = ("--batch-size", 64)  # steps of an epoch: processes wait for each other in every one
 
 
