@@ -24,8 +24,12 @@ from virnucpro.executors import processes
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.preloaded"])
-# With these, a report has neither figures nor tracks.
-UNDRAWN = {"virnucpro.report.content.MOST_TRACKS": 0, "virnucpro.report.page.FEWEST_RECORDS": 10**9}
+# With these, a report has neither figures nor tracks, and an evaluation empty plots.
+UNDRAWN = {
+    "virnucpro.report.content.MOST_TRACKS": 0,
+    "virnucpro.report.page.FEWEST_RECORDS": 10**9,
+    "virnucpro.evaluation.plots.image_of": lambda *_: b"",
+}
 
 
 @dataclass(frozen=True)

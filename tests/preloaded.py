@@ -18,6 +18,7 @@ import virnucpro.encoders.dnabert_s
 import virnucpro.encoders.esm2
 import virnucpro.encoders.lite
 import virnucpro.encoders.toy
+import virnucpro.evaluation.plots
 import virnucpro.report.page
 import virnucpro.run.predict
 import virnucpro.ui.dashboard

@@ -118,7 +118,7 @@ def test_what_is_outside_the_package_is_within_its_size() -> None:
 
 
 COUNTING = """
-import inspect, json, os, sys, threading
+import inspect, json, os, sys, threading, matplotlib.backends.backend_svg, rich.live, torch
 package, out, *command = sys.argv[1:]
 called, fsyncs, real = {}, 0, os.fsync
 def fsync(descriptor):

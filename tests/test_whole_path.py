@@ -30,7 +30,6 @@ def genome(label: str, codons: int) -> str:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in, with genomes of two labels that differ in their codons."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("virnucpro.evaluation.plots.image_of", lambda *_: b"")  # takes seconds
     for label in ("virus", "others"):
         records = [(f"{label}{n}", genome(label, 700 + 90 * n)) for n in range(12)]
         write_fasta(tmp_path / f"{label}.fa", records)

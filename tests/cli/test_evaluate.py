@@ -14,6 +14,7 @@ from tests.cli.inputs import table
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli import run as run_program
 from virnucpro.layout import lock_file
+from virnucpro.metrics.plots import image_of
 from virnucpro.settings import TOY_CLASSIFIER
 from virnucpro.store.lock import locked
 
@@ -21,7 +22,6 @@ FILES = ["evaluation.json", "evaluation.md", "evaluation.tsv"]
 PLOTS = ["pr.png", "reliability.png", "roc.png", "scores.png"]
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT", "CCA", "ATG"]
 RECORDS = 220
-END_OF_PNG = b"IEND\xaeB`\x82"
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +40,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run_program(_predict(home, TOY_CLASSIFIER, "out")) == 0
     _label(home, rng)
     return home
-
-
-@pytest.fixture(autouse=True)
-def drawings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the plots, which take most of the time, of all but the first test."""
-    if "[frame]" not in request.node.name:
-        monkeypatch.setattr("virnucpro.evaluation.plots.image_of", lambda *_: END_OF_PNG)
 
 
 @pytest.fixture
@@ -79,19 +72,24 @@ def _predict(home: Path, classifier: Path, out: str) -> list[str]:
 
 
 @pytest.mark.parametrize("level", ["frame", "chunk", "contig"])
-def test_a_run_is_measured_at_every_level(evaluate: Callable, tmp_path: Path, level: str) -> None:
+def test_a_run_is_measured_at_every_level(
+    evaluate: Callable, tmp_path: Path, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if level == "frame":  # the only plots that are drawn
+        monkeypatch.setattr("virnucpro.evaluation.plots.image_of", image_of)
     out, done = tmp_path / "e", evaluate("--level", level)
     assert done.code == 0, done.err
     assert sorted(path.name for path in out.iterdir()) == [".checkpoints", *FILES, *PLOTS]
-    assert all((out / name).read_bytes().endswith(END_OF_PNG) for name in PLOTS)
+    if level == "frame":
+        before = contents(out)
+        assert all(before[name].endswith(b"IEND\xaeB`\x82") for name in PLOTS)
+        assert (evaluate("--level", level).code, contents(out)) == (0, before)
     found = json.loads((out / "evaluation.json").read_text())
     rows = table(out / "evaluation.tsv")
     groups = ["Bacteria", "Plants", "*Odd|<b>*", "Phages"]
     assert [row["name"] for row in rows if row["slice"] == "group"] == groups
     assert float(rows[0]["auroc"]) == pytest.approx(found["slices"][0]["auroc"], abs=1e-6)
     assert found["counts"]["labelled_records_without_a_row"]["virus"] == 1
-    before = contents(out)
-    assert level != "frame" or (evaluate("--level", level).code, contents(out)) == (0, before)
     report = (out / "evaluation.md").read_text()
     assert r"\*Odd\|\<b\>\*" in report
     assert "![roc.png](roc.png)" in report

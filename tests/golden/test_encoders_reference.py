@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,43 +21,38 @@ from virnucpro.store.features import load_features
 MODELS = {"nucleotide": "dnabert-s-tiny", "protein": "esm2_t3_tiny_UR50D.pt"}
 
 
-def encoder(reference: Path, molecule, precision):
+@cache  # two tests look at the same rows
+def rows_of(reference: Path, molecule, precision, compiled):
+    """Of each file of frames."""
     source = locate(str(reference / "models" / MODELS[molecule]), molecule)
-    return open_encoder(source, "cpu", precision, budget=None, truncation=1024)
-
-
-def encoded(opened, path: Path):
-    return opened.encode(list(dict(read_fasta(path)).values()), lambda n, t: None)
-
-
-@cache  # for the two tests that look at them
-def rows_of(reference: Path, molecule, precision, path: Path):
-    return encoded(encoder(reference, molecule, precision), path)
+    opened = open_encoder(source, "cpu", precision, budget=None, truncation=1024)
+    if compiled:  # traced and decomposed as for a GPU, but no kernels are built from it
+        opened.network.blocks.fuse(opened.compile_examples(), backend="aot_eager")
+    files = sorted((reference / "original_500" / f"sample_{molecule}").glob("output_*.fa"))
+    assert len(files) == 3
+    return {
+        path: opened.encode([text for _, text in read_fasta(path)], lambda n, t: None)
+        for path in files
+    }
 
 
 @pytest.mark.parametrize("molecule", ["nucleotide", "protein"])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_features(reference, molecule, precision):
-    check_features(reference, molecule, precision, partial(rows_of, reference, molecule, precision))
+    check_features(reference, molecule, precision, compiled=False)
 
 
 # The other precisions are compiled in tests/unit/compute/test_compiled.py and tests/gpu.
 @pytest.mark.parametrize("molecule", ["nucleotide", "protein"])
 def test_features_of_compiled_blocks(reference, molecule):
     with one_thread():  # what is compiled on one number of threads is not used on another
-        opened = encoder(reference, molecule, "fp32")
-        # Traced and decomposed as for a GPU, but no kernels are built from it.
-        opened.network.blocks.fuse(opened.compile_examples(), backend="aot_eager")
-        check_features(reference, molecule, "fp32", partial(encoded, opened))
+        check_features(reference, molecule, "fp32", compiled=True)
 
 
-def check_features(reference, molecule, precision, rows_in):
-    folder = reference / "original_500" / f"sample_{molecule}"
+def check_features(reference, molecule, precision, compiled):
     suffix = "DNABERT_S" if molecule == "nucleotide" else "ESM"
-    files = sorted(folder.glob("output_*.fa"))
-    assert len(files) == 3
-    for path in files:
-        records, rows = dict(read_fasta(path)), rows_in(path)
+    for path, rows in rows_of(reference, molecule, precision, compiled).items():
+        records = dict(read_fasta(path))
         wanted = load_features(path.with_name(f"{path.stem}_{suffix}.pt"), molecule)
         assert set(wanted.ids) == set(records)
         expected = wanted.data[[wanted.ids.index(name) for name in records]]
@@ -91,7 +86,7 @@ def test_frames_that_keep_their_label(reference, precision):
         parts = []
         for molecule in ("nucleotide", "protein"):
             path = folder / f"sample_{molecule}" / f"output_{number}.fa"
-            parts.append(rows_of(reference, molecule, precision, path))
+            parts.append(rows_of(reference, molecule, precision, False)[path])
         rows = classifier.scores(torch.cat(parts, dim=1)).tolist()
         calls = ["virus" if virus > others else "others" for others, virus in rows]
         found |= dict(zip(dict(read_fasta(path)), calls, strict=True))

@@ -2,51 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import torch
 from torch._dynamo.utils import counters
 
 from tests.gpu.reference_embeddings import REHEARSED, ROLES, SMALL, WIDE, Models, check, sequences
+from tests.unit.compute.test_compiled import KINDS, Watched, _alone  # noqa: F401 - a fixture
 from tests.unit.encoders.small import quiet
-from virnucpro.compute.threads import one_thread
 
 pytestmark = pytest.mark.filterwarnings("default")  # those of torch are not ours
 
 SQUARE = {"esm2": ["MKVLAAGI"] * 10, "dnabert-s": ["ACGACG"] * 8}  # as many sequences as tokens
-KINDS = {"esm2": 2, "dnabert-s": 1}  # of batches: ESM-2 with and without padding
 
 
-class Watched:
-    """Inductor; counts what it compiles and how often that is called. On a CPU the graph is run."""
+def inductor(graph, example) -> Any:
+    """Compile a graph as for a GPU."""
+    from torch._inductor import config
+    from torch._inductor.compile_fx import compile_fx
 
-    def __init__(self, device: str) -> None:
-        self.device = device
-        self.compiled = self.called = 0
-
-    def __call__(self, graph, example) -> Callable[..., object]:
-        from torch._inductor import config
-        from torch._inductor.compile_fx import compile_fx
-
-        self.compiled += 1
-        with config.patch(compile_threads=1):
-            made: Any = compile_fx(graph, example) if self.device == "cuda" else graph
-
-        def run(*inputs):
-            self.called += 1
-            return made(*inputs)
-
-        return run
-
-
-@pytest.fixture(autouse=True)
-def _alone(device) -> Iterator[None]:
-    """What is compiled on one number of threads is not used on another."""
-    with one_thread():
-        yield
-    torch._dynamo.reset()
+    with config.patch(compile_threads=1):
+        return compile_fx(graph, example)
 
 
 def batches_of_several(encoder, work) -> int:
@@ -60,7 +36,7 @@ def test_every_batch_goes_through_the_compiled_block(models: Models, device, fam
     budget, work = (1400 if family == "esm2" else 6), sequences(family)
     encoder = models.open(family, SMALL[family], device, precision, budget)
     stack: Any = encoder.network.blocks
-    watched: Any = Watched(device)  # for the name of a backend
+    watched: Any = Watched(inductor) if device == "cuda" else Watched()
     stack.fuse(encoder.compile_examples(), backend=watched)
     kinds = KINDS[family] * (2 if precision == "fp8" else 1)  # 16 bit at the ends
     checks = 2 * kinds  # each is checked with its example and with a smaller batch
