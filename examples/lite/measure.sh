@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Print the figures of docs/lite.md and docs/regions.md, of the model type lite as it is installed.
+# Print the tables of docs/lite.md and docs/regions.md, of the model type lite as it is installed.
 #   examples/lite/measure.sh DATASET WORK
 # DATASET was made by `virnucpro train prepare` from genomes.tsv (train.sh). WORK is a folder for
 # the results. This takes about 20 minutes on two cores.
