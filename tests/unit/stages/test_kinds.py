@@ -66,7 +66,7 @@ def test_unfamiliar_records_follow_the_bases_that_were_read(head, least, expecte
 
 def test_likeness_is_the_mean_cosine_to_the_nearest():
     typical = torch.tensor([[1.0, 0.0]] * 4 + [[0.0, 1.0]] + [[-1.0, 0.0]])
-    rows = torch.tensor([[3.0, 0.0], [0.0, 2.0]])
+    rows = torch.tensor([[9.0, 9.0, 3.0, 0.0], [0.0, 0.0, 0.0, 2.0]])  # by the last numbers
     assert kinds.likeness_to(typical, rows).tolist() == pytest.approx([0.8, 0.2])
 
 
