@@ -76,8 +76,7 @@ def predict(
         mates=given["input2"],
         interleaved=interleaved,
     )
-    display = chosen.display
-    log = LogFile(display.log_file or (request.layout.log if display.auto_log else None))
+    log = LogFile(request.layout.log if chosen.display.auto_log else None)
     try:
         check_request(request)
         from virnucpro.run.predict import run_prediction  # it imports torch, which takes seconds
@@ -115,6 +114,7 @@ def rcl_predict(
     Raises:
         VirNucProError: see ``virnucpro.errors``; no file is left half written, and finished blocks
             of proteins are kept.
+        TypeError: there is no option of that name.
     """
     _refuse_in_worker("rcl_predict")
     from virnucpro.rcl.finders import DEFAULT_MODEL, open_finder
@@ -128,6 +128,8 @@ def rcl_predict(
     if min(rule.get("min_consecutive", 1), rule.get("min_rcl_length", 1)) < 1:
         raise UsageError("min_consecutive and min_rcl_length must be 1 or more")
     files = {n: values.pop(n) for n in ("sequences", "loops", "residues") if n in values}
+    if others := values.keys() - {"device", "gpus", "threads", "duplicate_ids"}:
+        raise TypeError(f"rcl_predict has no option {others.pop()!r}")
     settings = _settings(None, values)
     request = RclRequest(
         os.fspath(source),
@@ -156,7 +158,7 @@ def _settings(config: str | PathLike[str] | None, values: Mapping[str, Any]) -> 
     """Return all settings: defaults, the configuration file, and ``values`` that are not None.
 
     Raises:
-        ConfigError: the file is missing or wrong, or a value is not accepted.
+        UsageError: the file is missing or wrong, or a value is not accepted.
     """
     settings = Configuration() if config is None else load_configuration(Path(config))
     for warning in settings.warnings:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from msgspec import ValidationError, convert
 
-from virnucpro.errors import ConfigError
+from virnucpro.errors import UsageError
 from virnucpro.settings import (
     SETTINGS,
     AnalysisSettings,
@@ -76,7 +76,7 @@ def load_configuration(path: Path) -> Configuration:
     """Read a configuration file on top of the defaults.
 
     Raises:
-        ConfigError: the file is missing or not YAML, a key is unknown or a value has the wrong
+        UsageError: the file is missing or not YAML, a key is unknown or a value has the wrong
             type; the message names the key or the line (exit 64).
     """
     values: dict[str, Any] = {}
@@ -91,7 +91,7 @@ def load_configuration(path: Path) -> Configuration:
             same = [key for key in known if key.endswith("." + name.rpartition(".")[2])]
             close = difflib.get_close_matches(name, same or known, n=1, cutoff=0 if same else 0.5)
             advice = f"did you mean {close[0]}?" if close else "see virnucpro utils generate-config"
-            raise ConfigError(f"{path}: unknown key {name}; {advice}")
+            raise UsageError(f"{path}: unknown key {name}; {advice}")
     text = f"{path}: these keys no longer have an effect: {', '.join(obsolete)}"
     return replace(Configuration().with_values(values), warnings=(text,) if obsolete else ())
 
@@ -125,19 +125,19 @@ def _yaml_lines(group: Mapping[str, Any]) -> Iterator[str]:
 
 
 def parse_yaml(path: Path) -> Mapping[str, Any]:
-    """Return the content of a YAML file with sections. ConfigError: it is not such a file."""
+    """Return the content of a YAML file with sections. UsageError: it is not such a file."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise ConfigError(
+        raise UsageError(
             f"configuration {path} not found; make one: virnucpro utils generate-config -o {path}"
         ) from None
     except OSError as error:
-        raise ConfigError(f"configuration {path} cannot be read: {error}") from error
+        raise UsageError(f"configuration {path} cannot be read: {error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: this is not plain YAML: {error}") from error
+        raise UsageError(f"{path}: this is not plain YAML: {error}") from error
     if not isinstance(document, Mapping | None):
-        raise ConfigError(f"{path}: expected keys and values, found a {type(document).__name__}")
+        raise UsageError(f"{path}: expected keys and values, found a {type(document).__name__}")
     return document or {}
 
 
@@ -156,7 +156,7 @@ def checked_value(label: str, declared: Setting, value: Any) -> Any:
     """Return the value of a setting for what a file or a Python program gives, if it is one.
 
     Raises:
-        ConfigError: it is not; the message names the value as ``label``.
+        UsageError: it is not; the message names the value as ``label``.
     """
     if declared.default is None and value in (None, "auto"):
         return None
@@ -166,4 +166,4 @@ def checked_value(label: str, declared: Setting, value: Any) -> Any:
         return convert(value, declared.type)
     except ValidationError as error:
         among = f" (one of {', '.join(declared.shown_choices)})" if declared.choices else ""
-        raise ConfigError(f"{label}: {value!r} is not accepted: {error}{among}") from None
+        raise UsageError(f"{label}: {value!r} is not accepted: {error}{among}") from None

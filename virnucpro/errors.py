@@ -21,13 +21,9 @@ class NothingToResumeError(VirNucProError):
 
 
 class UsageError(VirNucProError):
-    """The command line cannot be carried out as given."""
+    """The command line or the configuration file cannot be carried out as given."""
 
     exit_code = 64
-
-
-class ConfigError(UsageError):
-    """The configuration file is not usable."""
 
 
 class ModelError(UsageError):

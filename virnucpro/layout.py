@@ -34,7 +34,7 @@ RESULT_SUFFIXES = (
 )
 STDIN = "-"
 CHECKPOINTS = ".checkpoints"  # the folder beside results with states, locks and earlier results
-_COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
+COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
 _SEQUENCE_OF_VERSION_1 = (".fa", ".fasta", ".fna", ".fq", ".fastq")
 _LONGEST_PICTURE_NAME = 180  # bytes of a file name that are taken from an id
 _SEQUENCE = (*_SEQUENCE_OF_VERSION_1, ".fas", ".ffn", ".fsa")
@@ -72,7 +72,7 @@ def stem_of(source: str, *, version_1: bool = False) -> str:
     if source == STDIN:
         return "stdin"
     name = Path(source).name
-    for suffixes in (_COMPRESSION, _SEQUENCE_OF_VERSION_1 if version_1 else _SEQUENCE):
+    for suffixes in (COMPRESSION, _SEQUENCE_OF_VERSION_1 if version_1 else _SEQUENCE):
         for suffix in suffixes:
             if name.lower().endswith(suffix) and len(name) > len(suffix):
                 name = name[: -len(suffix)]

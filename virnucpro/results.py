@@ -114,10 +114,10 @@ class RunResults:
     folder: Path
     stem: str
     record: Mapping[str, Json]
-    # The end of the name of the file with the record, a key that no other file of such a name has,
+    # The end of the name of the file with the record, keys that no other file of such a name has,
     # and the command that writes it.
     suffix: ClassVar[str]
-    key: ClassVar[str]
+    keys: ClassVar[frozenset[str]]
     command: ClassVar[str]
 
     def _rows(self, table: ResultTable, *, empty: bool = False) -> Rows[Any]:
@@ -147,7 +147,7 @@ class PredictionRun(RunResults):
     """A finished run of ``predict``; its ``record`` is the content of ``STEM_run.json``."""
 
     suffix = "_run.json"
-    key = "counts"
+    keys = frozenset({"counts", "input"})
     command = "predict"
 
     @cached_property
@@ -205,7 +205,7 @@ class RclRun(RunResults):
     """A finished run of ``rcl predict``; its ``record`` is the content of ``STEM_rcl_run.json``."""
 
     suffix = "_rcl_run.json"
-    key = "statuses"
+    keys = frozenset({"statuses"})
     command = "rcl predict"
 
     def proteins(self) -> Rows[tables.RclRow]:
@@ -267,7 +267,7 @@ def _runs(kind: type[Run], place: str | PathLike[str]) -> list[Run]:
             document = parse_json(path.read_bytes())
         except (OSError, ValueError):
             continue
-        if isinstance(document, dict) and kind.key in document:
+        if isinstance(document, dict) and kind.keys <= document.keys():
             found.append(kind(folder, path.name.removesuffix(kind.suffix), document))
     if not found:
         raise UsageError(

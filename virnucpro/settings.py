@@ -248,7 +248,7 @@ class Cuts:
         """Return the options of the command line that are not the defaults, separated by blanks."""
         own, usual = asdict(self), asdict(Cuts())
         names = [name for name in own if name != "genes" and own[name] != usual[name]]
-        words = [f"--{name.replace('_', '-')} {own[name]:g}" for name in names]
+        words = [f"--{name.replace('_', '-')} {own[name]}" for name in names]
         return " ".join(words + ["--no-genes"] * (not self.genes))
 
     def check(self, *, calibrated: bool) -> None:

@@ -13,8 +13,10 @@ import pytest
 from tests.conftest import Call
 from virnucpro.classifier.files import with_temperature
 from virnucpro.cli import run
+from virnucpro.layout import Layout
 from virnucpro.settings import TOY_CLASSIFIER
 from virnucpro.store.disk import Disk
+from virnucpro.store.lock import locked
 
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
 ARGUMENTS = ["-m", "custom", "-e", "150", "--device", "cpu", "--threads", "1", "-q"]
@@ -115,9 +117,9 @@ def test_a_moved_input_is_named(call: Calling, home: Path) -> None:
 def test_predict_says_that_it_goes_back_to_other_thresholds(
     call: Calling, finished: Path, home: Path
 ) -> None:
-    assert call("call", home / "out", "--min-score", "-0.5").code == 0
+    assert call("call", home / "out", "--min-score", "-0.1234567").code == 0
     words = _predict(finished, home / "out", "a")
-    assert "before: --min-score -0.5\n" in call(*(word for word in words if word != "-q")).err
+    assert "before: --min-score -0.1234567\n" in call(*(word for word in words if word != "-q")).err
 
 
 def test_an_unfinished_run_is_left_out_and_named(call: Calling, home: Path) -> None:
@@ -128,6 +130,15 @@ def test_an_unfinished_run_is_left_out_and_named(call: Calling, home: Path) -> N
     assert "the run b in" in done.err
     assert "a: virus score above -1" in done.out
     assert _tables(home / "out", "b") == before
+
+
+def test_a_run_in_use_is_left_out_and_named(call: Calling, home: Path) -> None:
+    before = _tables(home / "out", "a")
+    with locked(Layout(home / "out", "a").lock):
+        done = call("call", home / "out", "--min-score", "-1")
+        assert (done.code, "left out: " in done.err) == (0, True)
+        assert call("call", home / "out", "--stem", "a", "--min-score", "-1").code == 5
+    assert _tables(home / "out", "a") == before
 
 
 def test_an_unfinished_run_is_refused_where_it_is_named_or_alone(call: Calling, home: Path) -> None:

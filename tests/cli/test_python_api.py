@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import virnucpro
-from virnucpro.errors import ConfigError, InputError, UsageError
+from virnucpro.errors import InputError, UsageError
 from virnucpro.settings import SETTINGS
 
 TOY = {"model": "toy", "device": "cpu"}
@@ -54,10 +54,10 @@ def test_a_run_writes_what_the_command_writes(
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"model": "big"}, ConfigError),
-        ({"threads": 0}, ConfigError),
+        ({"model": "big"}, UsageError),
+        ({"threads": 0}, UsageError),
         ({"model": "custom"}, UsageError),
-        ({"config": "none.yaml"}, ConfigError),
+        ({"config": "none.yaml"}, UsageError),
         ({"chunk_lenght": 500}, TypeError),
     ],
 )
@@ -112,3 +112,5 @@ def test_rcl_predict_writes_what_the_command_writes(call: Callable, tmp_path: Pa
     assert "residues=True" in record["command"][0]
     with pytest.raises(InputError, match="does not exist"):
         virnucpro.rcl_predict(proteins, tmp_path / "plain", device="cpu").residues()
+    with pytest.raises(TypeError):
+        virnucpro.rcl_predict(proteins, tmp_path / "no", min_score=0.9)

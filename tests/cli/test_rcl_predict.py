@@ -17,6 +17,7 @@ from virnucpro.layout import Layout
 from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.models import RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
+from virnucpro.run.status import statuses
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 
@@ -135,6 +136,8 @@ def test_a_second_start_and_another_threshold(predict, tmp_path):
     out = tmp_path / "out"
     assert predict().code == 0
     assert "nothing to compute" in predict().err
+    (run,) = statuses(out)
+    assert (run["state"], run["stages"][1]["sequences_done"]) == ("finished", len(PROTEINS))
     assert predict("--threshold", 0.6).code == 3
     assert predict("--threshold", 0.6, "--force").code == 0
     assert (out / f"{STEM}_onehot_RCL_predictions_thr0p60.tsv").exists()

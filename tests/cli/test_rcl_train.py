@@ -92,6 +92,7 @@ def test_the_configuration_of_the_original_is_accepted_whole(call, tmp_path, mon
 @pytest.mark.parametrize(
     "section",
     [{"training": {"epochs": "many"}}, {"training": {"loss_weights": [1]}}, [1, 2],
+     {"precision": "half"},
      {"hardware": {"mixed_precision": "yes"}}, {"models": {"cnn": {"channels": "wide"}}},
      {"models": {"cnn": {"kernel_sizes": [4] * 4}}}, {"models": {"cnn": {"kernel_sizes": [3]}}},
      {"training": {"optimizer": "sgd"}}, {"data": {"train_split": 1}},

@@ -8,7 +8,7 @@ import pytest
 
 from tools.document_tables import PAGES, documented
 from virnucpro.configuration import Configuration, default_yaml, load_configuration
-from virnucpro.errors import ConfigError, UsageError
+from virnucpro.errors import UsageError
 from virnucpro.settings import AnalysisSettings
 
 ROOT = Path(__file__).parents[2]
@@ -106,7 +106,7 @@ def test_refusals(tmp_path: Path, text: str | bytes, message: str) -> None:
 
 @pytest.mark.parametrize(("name", "message"), [("none.yaml", "generate-config"), ("", "cannot be")])
 def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(UsageError, match=message):
         load_configuration(tmp_path / name)
 
 

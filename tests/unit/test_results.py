@@ -61,6 +61,7 @@ def test_a_data_frame_has_every_row_as_it_is_in_the_table(tmp_path: Path) -> Non
 
 def test_runs_in_a_folder_are_told_apart_by_name(tmp_path: Path) -> None:
     (tmp_path / "s_run.json").write_text('{"counts": ')
+    (tmp_path / "train_run.json").write_text('{"counts": {}}')  # of train embed
     for folder, message in ((tmp_path, "virnucpro status"), (tmp_path / "no", "not a directory")):
         with pytest.raises(UsageError, match=message):
             virnucpro.open_run(folder)

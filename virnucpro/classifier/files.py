@@ -189,7 +189,6 @@ def with_temperature(path: Path, temperature: float) -> bytes:
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], ClassifierMetadata]:
     """Read its tensors, and what it says of itself."""
-    check_file(path)
     if path.suffix == ".safetensors":
         metadata = read_metadata(path, _KEY)
         return read_safetensors(path), as_type(metadata, ClassifierMetadata, path)

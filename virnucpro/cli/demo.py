@@ -12,6 +12,7 @@ import click
 import virnucpro.cli.shared as shared
 from virnucpro.cli.shared import FOLDER, command
 from virnucpro.formatting import aligned
+from virnucpro.stages.topology import COMPLEMENT
 from virnucpro.tables import CONTIGS
 
 SOURCE = Path(__file__).parents[1] / "data" / "example.fa"
@@ -19,7 +20,6 @@ SOURCE = Path(__file__).parents[1] / "data" / "example.fa"
 arenavirus, three bacteria. None of them, nor a near relative, was used to train ``lite``."""
 VIRUSES = {"NC_002362.1", "OQ135103", "NC_077807.1"}
 READS, READ = 34, 150  # reads, and bases per read
-COMPLEMENT = str.maketrans("ACGT", "TGCA")
 SHOWN = ("record", "length", "call", "virus_score", "status")
 ROWS = 12  # of the table that are printed
 

@@ -15,12 +15,10 @@ from virnucpro.encoders.family import LETTERS_PER_FRAME
 from virnucpro.encoders.registry import family_named, family_names
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.formatting import memory_size, percent
-from virnucpro.settings import Count
+from virnucpro.settings import SETTINGS, Count
 from virnucpro.store.disk import Disk
 from virnucpro.store.work import refuse_other_json
 
-# The option of predict for the batch budget, named after the encoder of the original program.
-BATCH_OPTIONS = {"nucleotide": "--dnabert-batch-size", "protein": "--esm-batch-size"}
 BATCHES = 4  # per call, on each thread of a CPU; with one, nothing could be prepared ahead
 DOUBLINGS = {"cpu": 2, "cuda": 5}  # budgets beyond the least one
 COUNTS = ListType(NumberType(Count))
@@ -105,7 +103,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
         raise DeviceError("not even the smallest budget fits into the memory: try --budgets 1")
     document["points"] = points
     document["recommended"] = best_budget(points)
-    document["option"] = f"{BATCH_OPTIONS[molecule]} {document['recommended']}"
+    document["option"] = f"{SETTINGS[f'{molecule}_batch'].options} {document['recommended']}"
     text = json.dumps(document, indent=1)
     if output is not None:
         Disk().save(output, f"{text}\n".encode())

@@ -314,6 +314,7 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
     from virnucpro.executors.processes import settled_device
 
     device = settled_device(settings.machine)
+    from virnucpro.precision import choose_precision
     from virnucpro.rcl.evaluation import (
         RESIDUE_METRICS,
         SEQUENCE_METRICS,
@@ -327,6 +328,7 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
     esm_model = options["esm_model"]
     finders = [open_finder(name, esm_model=esm_model, **rule) for name in dict.fromkeys(models)]
     for finder in finders:
+        finder.precision = choose_precision("auto", [device])
         finder.settle(device)
     parts: dict[str, Part] = {"test": "test", "val": "validation", "train": "train"}
     tables = (options["serpins"], options["others"], options["split"], parts[options["dataset"]])

@@ -93,13 +93,11 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
         for _, run in runs:
             screen.say(f"report: {write_report(run, disk, again=True)}")
             screen.advance(1)
-        if of_samples:
-            if problem := renew_samples(folders[0]):
-                screen.say(problem)
-        elif overview:
+        problem = renew_samples(folders[0]) if of_samples else ""
+        if overview and not of_samples:
             write_overview(overview, runs, disk)
         if overview:
-            screen.say(f"overview: {overview}")
+            screen.say(problem or f"overview: {overview}")
 
 
 @command(

@@ -217,7 +217,7 @@ def configuration(
     keys of its own reads it itself: ``read_file`` is False then.
 
     Raises:
-        ConfigError: the configuration file is missing or wrong (exit 64).
+        UsageError: the configuration file is missing or wrong (exit 64).
         UsageError: a value is out of its range (exit 64).
     """
     shared: dict[str, Any] = click.get_current_context().obj

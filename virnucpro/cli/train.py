@@ -110,7 +110,9 @@ def download(release_groups: tuple[str, ...], output_dir: Path, mirror: str, max
             screen.warn(f"{failed:,} of {len(files):,} files could not be fetched: run it again")
             return EXIT_PARTIAL
         if table.exists() and table.read_bytes() != text:
-            screen.warn(f"{table} was changed and is left as it is; remove it to get a new one")
+            screen.warn(
+                f"{table} is another table and is left as it is; remove it to get a new one"
+            )
         else:
             Disk().save(table, text)
     shared.say(f"{counted(len(files), 'file')}; next: virnucpro train prepare {table} -o DATASET")

@@ -76,7 +76,7 @@ def join(predictions: Predictions, labels: DataFrame) -> Sample:
     if not scored.any():
         raise InputError(f"{predictions.path} has no row with a label and a score: check the ids")
     classes = None
-    if both.length.all():
+    if both.length.any():  # an empty record has none
         ends = CONTIG_LENGTHS if predictions.level == "contig" else CHUNK_LENGTHS
         names = (*(f"<={end}" for end in ends), f">{ends[-1]}")
         classes = pandas.cut(both.length, [0, *ends, np.inf], labels=names)

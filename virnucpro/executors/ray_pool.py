@@ -412,12 +412,12 @@ class RayPool(WorkerPool):
                 self._ray.kill(group.popitem()[1].handle)
 
 
-def await_files(outputs: Sequence[OutputFile], seconds: float = FILE_SECONDS) -> None:
+def await_files(outputs: Sequence[OutputFile]) -> None:
     """Wait until this node sees files that another one has written.
 
     Reading the folder makes a network file system ask the server again.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + FILE_SECONDS
     for output in outputs:
         while not output.path.exists() and time.monotonic() < deadline:
             if output.path.parent.is_dir():

@@ -261,8 +261,8 @@ class Scheduler:
         if ends_run or self._final_error is not None:
             self._remove(worker)
             if ends_run:
-                error_class = getattr(errors, failure.error, errors.OutputError)
-                self._end(error_class(failure.message))
+                other = errors.OutputError if of_run else errors.VirNucProError
+                self._end(getattr(errors, failure.error, other)(failure.message))
         elif event.task is None:
             self._after_failed_opening(worker, f"{worker.title} cannot load the model: {text}")
         elif failure.kind == "data":

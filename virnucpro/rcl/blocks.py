@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from virnucpro.contracts import Json, Receipts, ReportProgress, Stage, Task, TaskResult
 from virnucpro.errors import ResumeRefusedError
 from virnucpro.io.fasta import fasta_bytes
-from virnucpro.layout import Layout, existing_paths
+from virnucpro.layout import Layout, existing_paths, receipt_beside
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.work import read_state
@@ -91,12 +91,17 @@ class BlockStage(Stage):
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
     suffix: ClassVar[str]  # of the file that is made of a block
 
+    @property
+    def blocks(self) -> Path:  # type: ignore[override]
+        """What the receipts stand beside; results of a block may be in another folder."""
+        return self.layout.state / f"{self.layout.stem}_{{number}}.{self.suffix}"
+
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task per block."""
         tasks = []
         for number, block in enumerate(receipts.outputs(ReadingStage.name), 1):
             output = self.layout.output(number, self.suffix)
-            receipt = self.layout.state / f"{output.name}.done"
-            task = (self.name, self.version, (block.path,), (output,), receipt, self.params)
+            proof = receipt_beside(Path(str(self.blocks).replace("{number}", str(number))))
+            task = (self.name, self.version, (block.path,), (output,), proof, self.params)
             tasks.append(Task(*task, weight=block.bytes, count=block.rows))
         return tasks

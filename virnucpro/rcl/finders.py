@@ -14,7 +14,6 @@ from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import open_encoder
 from virnucpro.errors import DeviceError, ModelError
-from virnucpro.precision import choose_precision
 from virnucpro.rcl.features import locate_esm2
 from virnucpro.rcl.models import (
     ENCODING_OF_WIDTH,
@@ -47,13 +46,14 @@ class RclFinder:
     sha256: str
     batch_size: int | None = None
     esm2: EncoderSource | None = None
+    precision: str = "fp32"  # of the features
     features: FeaturesOfResidues | None = field(init=False, default=None)
 
     def settle(self, device: Device) -> None:
         """Compute on ``device`` from now on, the features, too; a profile stays on the CPU."""
         if self.esm2 is not None:
-            precision, place = choose_precision("auto", [device]), (self.esm2, device.kind)
-            encoder = open_encoder(*place, precision, budget=None, truncation=WINDOW)
+            place = (self.esm2, device.kind, self.precision)
+            encoder = open_encoder(*place, budget=None, truncation=WINDOW)
             assert isinstance(encoder, Esm2Encoder)
 
             def features(sequences: Sequence[str]) -> list[Floats]:

@@ -39,7 +39,6 @@ from virnucpro.encoders.weights import (
     renamed,
 )
 from virnucpro.errors import ModelError
-from virnucpro.models.store import check_file
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
 from virnucpro.rcl.networks import NETWORKS, RCL
 from virnucpro.store.disk import Disk, hashed
@@ -184,7 +183,6 @@ def read_rcl_model(path: Path) -> RclModel:
     if path.is_dir():
         files = [path / name for name in BEST]
         path = next((file for file in files if file.exists()), files[0])
-    check_file(path)
     padded, about = path.suffix != ".safetensors", Metadata(1, "rcl", None, 0.5)
     if padded:
         content = as_type(read_pickle(path), dict[str, Any], path)

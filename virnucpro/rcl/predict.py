@@ -43,7 +43,8 @@ from virnucpro.io.fasta import read_fasta
 from virnucpro.io.input_summary import RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Records
-from virnucpro.layout import STDIN
+from virnucpro.layout import COMPRESSION, STDIN
+from virnucpro.precision import choose_precision
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, ProteinBlock, ReadingStage
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.models import WINDOW
@@ -64,7 +65,6 @@ from virnucpro.version import __version__
 RESIDUES_AT_A_TIME = 1 << 20
 """Residues from which a block is full, so that long proteins take no more memory."""
 FASTA_LINE = 80
-COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
 EMPTY = RclResult("empty", None, np.zeros(0, np.float32))
 WINDOWS = f"with more than {WINDOW:,} residues: computed in overlapping windows"
 Record = Mapping[str, Json]
@@ -151,7 +151,7 @@ class FindingStage(BlockStage):
                     texts[kind].append(text)
         files = {kind: "".join(rows).encode() for kind, rows in texts.items()}
         if "residues" in files:
-            files["residues"] = _packed(files["residues"])
+            files["residues"] = gzip.compress(files["residues"], GZIP_LEVEL, mtime=0)
         content = msgspec.msgpack.encode({"statuses": statuses, "long": long, "files": files})
         output = self.disk.save(task.outputs[0], content, len(proteins))
         report(len(proteins), 0)
@@ -191,11 +191,6 @@ class FindingStage(BlockStage):
         yield "loops", "\n".join([f">{accession} RCL {start} - {end}", *lines, ""])
 
 
-def _packed(content: bytes) -> bytes:
-    """Return a member of a gzip file, without the time."""
-    return gzip.compress(content, GZIP_LEVEL, mtime=0)
-
-
 @dataclass(frozen=True)
 class RclResultsStage(HostStage):
     """Joins the results of all blocks, in the order of the input.
@@ -224,7 +219,7 @@ class RclResultsStage(HostStage):
             "regions": RCL_REGIONS.header.encode(),
             "positions": RCL_POSITIONS.header.encode(),
             "gff": GFF3_HEADER.encode(),
-            "residues": _packed(RCL_RESIDUES.header.encode()),
+            "residues": gzip.compress(RCL_RESIDUES.header.encode(), GZIP_LEVEL, mtime=0),
         }
         with ExitStack() as stack:
             files = {
@@ -280,6 +275,8 @@ def run_rcl_prediction(
             "duplicate ids": request.duplicate_ids,
             "files": sorted(path.name for path in layout.results.values()),
         }
+        if finder.esm2 is not None:
+            settings["precision"] = finder.precision = choose_precision("auto", devices)
         state = RunState(request.source, settings)
         state = check_run(layout, disk, state, emit, resume=False, force=request.force)
         size = {"proteins per block": request.proteins_at_a_time}

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct, convert, to_builtins
 
 from virnucpro.configuration import parse_yaml
 from virnucpro.contracts import Json
-from virnucpro.errors import ConfigError, UsageError
+from virnucpro.errors import UsageError
 
 Count = Annotated[int, Meta(ge=1, le=1 << 30)]
 Size = Annotated[int, Meta(ge=1, le=1 << 16)]
@@ -129,7 +129,7 @@ class RclTrainingSettings(Struct, frozen=True):
     encoding: str = "onehot"
     model: Literal["cnn", "unet", "lstm"] = "unet"
     split: str = "clusters"
-    precision: str = "fp32"
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     esm_model: str | None = None
     data: DataSettings = DataSettings()
     models: NetworkSettings = NetworkSettings()
@@ -169,7 +169,7 @@ def training_settings(
         values = _merged(_merged({}, content), options)
         settings = convert(values, RclTrainingSettings, strict=False)
     except (TypeError, ValueError) as error:  # of msgspec, or a section that is not one
-        raise ConfigError(f"{path}: {error}" if path else str(error)) from error
+        raise UsageError(f"{path}: {error}" if path else str(error)) from error
     return settings, [text] if unused else []
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.contracts import Device
-from virnucpro.errors import InputError, UsageError
+from virnucpro.errors import InputError, LockedError, UsageError
 from virnucpro.events import Emit, Notice, StepProgress
 from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.pairs import InputFiles
@@ -51,8 +51,8 @@ def call_again(
 
     ``stems`` are the names of runs, empty for all, and ``inputs`` files that runs were made from,
     where they are not in their places any more. The table and the overview of several inputs have
-    the new counts, too. Runs that are not finished, or whose input is gone, are left out, and
-    named; their error is raised where one was asked for by its name, or there is no other.
+    the new counts, too. Runs that are not finished or in use, or whose input is gone, are left out,
+    and named; their error is raised where one was asked for by its name, or there is no other.
     """
     found: dict[tuple[Path, str], None] = {}
     for folder in folders:
@@ -63,14 +63,13 @@ def call_again(
     given = {file.sha256: file for file in (hashed_input(path.absolute()) for path in inputs)}
     called, left_out, disk = [], [], Disk()
     for layout in (Layout(*place) for place in found):
-        with locked(layout.lock):
-            try:
+        try:
+            with locked(layout.lock):
                 called.append(_called(layout, disk, cuts, command, given, progress, emit))
-            except (UsageError, InputError) as error:
-                left_out.append(error)
-                continue
-            if problem := report_problem(layout, disk):
-                emit(Notice("info", problem))
+                if problem := report_problem(layout, disk):
+                    emit(Notice("info", problem))
+        except (UsageError, InputError, LockedError) as error:
+            left_out.append(error)
     for folder in dict.fromkeys(layout.root.parent for layout, *_ in called):
         if problem := renew_samples(folder):
             emit(Notice("info", problem))

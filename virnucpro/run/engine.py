@@ -47,17 +47,16 @@ def begin(run: Run, executor: Executor, emit: Emit) -> None:
     """Bring the stages before the embedding up to date."""
     sweep(run)
     layout, ledger = run.layout, run.ledger
-    kinds = (stage.kind for stage in run.stages if stage.kind)
-    files = {kind: layout.features(kind, "{number}").relative_to(layout.root) for kind in kinds}
+    patterns = [layout.features(s.kind, "{number}") if s.kind else s.blocks for s in run.stages]
     rows = [
         {
             "name": stage.name,
             "title": stage.title,
             "embeds": stage.runs_on == "worker",
             "reads_intermediate": stage.reads_intermediate,
-            "file_pattern": stage.kind and files[stage.kind].as_posix(),
+            "file_pattern": pattern and pattern.relative_to(layout.root).as_posix(),
         }
-        for stage in run.stages
+        for stage, pattern in zip(run.stages, patterns, strict=True)
     ]
     listed = sealed({"command": run.command, "stages": rows})  # for ``virnucpro status``
     run.disk.save(layout.stage_list, listed, durable=False)

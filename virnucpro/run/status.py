@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from virnucpro.contracts import SPLITTING, Json
+from virnucpro.contracts import Json
 from virnucpro.formatting import clock_time, counted
 from virnucpro.layout import Layout, OutputFolder, receipt_beside
 from virnucpro.store import legacy
@@ -94,7 +94,7 @@ def _stages(
 ) -> tuple[list[dict[str, Json]], list[dict[str, Json]], list[dict[str, Json]]]:
     """Return how far each stage of a run is, those that are not done, and what failed in all."""
     stages, failed = list[dict[str, Json]](), list[dict[str, Json]]()
-    splitting = _receipt(ledger, layout.receipt(SPLITTING))
+    split: Receipt | str = "not begun"  # of the last stage that handles everything at once
     for stage in listed:
         row: dict[str, Json] = {"stage": stage["name"], "title": stage["title"]}
         row |= {"embeds": stage["embeds"], "files_done": 0, "files": None}
@@ -102,15 +102,17 @@ def _stages(
         stages.append(row)
         tasks = {layout.receipt(stage["name"]): 0}
         if pattern := stage["file_pattern"]:
-            if isinstance(splitting, str):
+            if isinstance(split, str):
                 continue
-            folder = layout.folders["nucleotide"]  # the split files of proteins have the same rows
-            rows = [file.rows for file in splitting.outputs if file.path.parent == folder]
+            # The split files of proteins have the same names and rows as those of nucleotides.
+            rows = {f.path.name: f.rows for f in split.outputs if f.path.suffix == ".fa"}
             output = layout.root / pattern
             tasks = {
                 receipt_beside(output.with_name(output.name.replace("{number}", str(n)))): count
-                for n, count in enumerate(rows, 1)
+                for n, count in enumerate(rows.values(), 1)
             }
+        else:
+            split = _receipt(ledger, layout.receipt(stage["name"]))
         done, timed, seconds = 0, 0, 0.0
         for path, count in tasks.items():
             receipt, name = _receipt(ledger, path), path.name.removesuffix(".done")

@@ -307,10 +307,6 @@ class OutputStage(HostStage):
 
     name, title = "output", "Output"
     reads_intermediate: ClassVar[bool] = False
-    # 2: column fdr; 3: STEM_virus.tsv, regions, other tiers; 4: the share that contig models
-    # assume; 5: STEM_virus.fastq.gz; 7: rates from the tail of others, and that share again;
-    # 8: topology and kind of viruses; 9: genes and unfamiliar viruses; 11: overlaps count once;
-    # 12: rates by the number of others
     version: ClassVar[int] = 12
 
     source: InputFiles

@@ -52,7 +52,7 @@ class LogFile:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if self._path.is_file():
                 with self._path.open("rb") as earlier:
-                    if not re.match(rb"\d{4}-\d\d-|$", earlier.readline(8)):
+                    if not re.match(rb"\d{4}-\d\d-|\Z", earlier.readline(8)):
                         raise UsageError(f"{self._path} is not a log: name another file")
             descriptor = open_without_links(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             self._stream = os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")

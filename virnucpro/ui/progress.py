@@ -268,8 +268,8 @@ def worker_warnings(workers: Sequence[WorkerProgress], now: float) -> list[str]:
     """
     warnings = []
     for worker in workers:
-        alike = [w for w in workers if w.device == worker.device] if worker.state == "busy" else []
-        known = [w.usual_seconds for w in alike if w.usual_seconds]
+        alike = [w for w in workers if w.device.name == worker.device.name]
+        known = [w.usual_seconds for w in alike if w.usual_seconds and worker.state == "busy"]
         usual = worker.usual_seconds or (statistics.median(known) if known else None)
         limit = STALL_UNKNOWN if worker.device.kind == "cuda" else float("inf")
         if usual is not None:

@@ -200,6 +200,7 @@ def test_what_cannot_be_used_is_counted(joined) -> None:
         ["others", "Bacteria", "<=150"],
     ]
     contigs = joined(LABELS, level="contig").counts  # a record that is only unscored is not absent
+    assert joined(LABELS, level="contig").rows.length.tolist() == ["<=1000"]  # the other one has 0
     assert [row["label"] for row in contigs["unscored"]] == ["others"]
     assert contigs["labelled_records_without_a_row"] == {}
     assert joined(LABELS, FRAMES).rows.length.isna().all()

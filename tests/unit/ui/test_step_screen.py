@@ -81,8 +81,9 @@ def test_a_training_shows_and_logs_each_epoch(tmp_path: Path) -> None:
     assert [line in log.read_text() for line in lines] == [True] * 4
 
 
-def test_a_log_is_not_written_into_another_file(tmp_path: Path) -> None:
-    (file := tmp_path / "contigs.fa").write_text(">a\nACGT\n")
+@pytest.mark.parametrize("text", [">a\nACGT\n", "\nnotes\n"])
+def test_a_log_is_not_written_into_another_file(tmp_path: Path, text: str) -> None:
+    (file := tmp_path / "contigs.fa").write_text(text)
     with pytest.raises(UsageError, match="is not a log"):
         LogFile(file).open()
-    assert file.read_text() == ">a\nACGT\n"
+    assert file.read_text() == text

@@ -34,6 +34,14 @@ def test_stalled(device: Device, usual: float | None, silent: float, warns: bool
     assert not warns or "output_100_ESM.pt" in found[0]
 
 
+def test_a_first_task_is_compared_with_those_of_the_same_devices() -> None:
+    stage = Worked(gpu(0), gpu(1))
+    stage.update(TaskStarted(0, file_task(0)), TaskFinished(0, file_task(0), 4.0))
+    stage.update(TaskStarted(1, file_task(100)))
+    stage.hand.now += 61
+    assert len(worker_warnings(stage.progress.workers, stage.hand.now)) == 1
+
+
 def test_a_stall_is_said_once_and_again_only_after_progress() -> None:
     stage = Worked(gpu(0))
     stage.update(TaskStarted(0, file_task(0)))

@@ -12,7 +12,7 @@ from virnucpro.contracts import Json
 from virnucpro.events import StepProgress
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import FRAME_LABELS, chunk_id
-from virnucpro.layout import MOLECULES, Layout
+from virnucpro.layout import MOLECULES
 from virnucpro.metrics.classification import Floats
 from virnucpro.stages.splitting import frames_per_file
 from virnucpro.store.disk import Disk
@@ -77,8 +77,7 @@ def write_frames(
         members = members.iloc[np.argsort(random_numbers(len(members), seed, part_number))]
         size = frames_per_file(len(members), proteins=True)
         starts = range(0, len(members), size)
-        # The description of the data set, which Dataset.layout reads, is written last.
-        layout = Layout(dataset.root, part)
+        layout = dataset.layout(part)
         with disk.create(dataset.frames_table(part)) as table:
             table.write(LABELLED_FRAMES.header.encode())
             for shard, start in enumerate(starts, 1):

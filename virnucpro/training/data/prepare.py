@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import StepProgress
-from virnucpro.layout import Layout
 from virnucpro.stages.chunking import hashed_input
 from virnucpro.store.disk import Disk, HashedFile, explain_write_errors
 from virnucpro.store.documents import SCHEMAS, read_kept, sealed, stamped
@@ -62,20 +61,18 @@ def prepare_dataset(
     *,
     command: Sequence[str] = (),
     force: bool = False,
-    disk: Disk | None = None,
 ) -> tuple[dict[str, Json], str | None]:
     """Make the data set, unless the same one exists already.
 
     Returns:
         The content of ``dataset.json``, and what users are told of an earlier data set.
     """
-    disk = disk or Disk()
+    disk = Disk()
     if settings.test + settings.validation > 1:
         raise UsageError("--test and --validation are together more than all genomes")
     if dataset.root.exists() and not dataset.root.is_dir():
         raise UsageError(f"--output-dir {dataset.root} is a file: name a folder")
     rows = read_genome_table(settings.table, settings.folder)
-    disk.make_folder(dataset.lock.parent)
     with locked(dataset.lock, "this data set", state=[dataset.begun_file]):
         files: dict[Path, list[SourceRow]] = {}
         for row in rows:
@@ -180,7 +177,7 @@ def _own_files(dataset: Dataset, content: Content) -> list[Path]:
         if content == "records":
             files.append(dataset.records_file(part))
             continue
-        layout = Layout(dataset.root, part)
+        layout = dataset.layout(part)
         files += [dataset.frames_table(part), *layout.folders.values()]
         files += [layout.merged_folder, layout.run_json, layout.state]
     return [path for path in files if path.exists()]

@@ -35,8 +35,8 @@ def read_release(mirror: str) -> tuple[int, str]:
 
 def files_of_group(listing: str, group: str) -> dict[str, str]:
     """Return path and MD5 of the genome files of ``group`` in the order of their numbers."""
-    # Names become paths, so only letters, numbers and suffix are allowed.
-    name = rf"{re.sub('[^a-z_]', '', group)}((?:\.\d{{1,9}}){{1,9}})\.genomic\.gbff\.gz"
+    # Names become paths, so only the group, numbers and suffix are allowed.
+    name = rf"{re.escape(group)}((?:\.\d{{1,9}}){{1,9}})\.genomic\.gbff\.gz"
     found = re.findall(rf"(?m)^([0-9a-f]{{32}})\s+({name})$", listing, re.ASCII)
     if not found:
         raise UsageError(f"RefSeq lists no files of {group!r}: choose a group that the help names")

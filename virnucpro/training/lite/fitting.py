@@ -111,7 +111,6 @@ def fit_lite(
     digest, threads = hashed(dataset.description_file).sha256, torch.get_num_threads()
     # As it is read again: lists, not tuples.
     identity = json.loads(json.dumps({"settings": facts, "data_set": digest, "threads": threads}))
-    disk.make_folder(files.place)
     with locked(files.lock, "this encoder", state=[files.savepoint]):
         try:
             # A finished training is the same one with any number of threads.
