@@ -111,7 +111,6 @@ class AnalysisSettings:
         "less accurate, needs no GPU and no download, and takes chunks of 150, 300 or 500 bases; "
         "custom is your own.",
     )
-    # A bare name is looked up among the models on disk.
     classifier: str | None = setting(
         None,
         "prediction.model_path",

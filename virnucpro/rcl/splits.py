@@ -45,7 +45,7 @@ COLUMNS = ("id", "part", "cluster", "length", "rcl_start", "rcl_end")
 def cluster_proteins(sequences: Sequence[str], progress: StepProgress) -> list[int]:
     """Return the cluster of each protein: the number of its first protein.
 
-    Needs scikit-learn and Biopython.
+    Needs scikit-learn, SciPy and Biopython.
     """
     from scipy.cluster.hierarchy import DisjointSet
 
