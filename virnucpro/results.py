@@ -125,8 +125,8 @@ class RunResults:
         path = self.folder / table.path.format(stem=self.stem)
         if not (empty or path.is_file()):
             raise InputError(
-                f"{path} does not exist: repeat the command that writes it, with the option for it "
-                f"if there is one"
+                f"{path} does not exist: repeat the command that writes it; where it needs an "
+                f"option that was not given, with this option and --force"
             )
         return Rows(path, table, empty)
 
@@ -184,13 +184,13 @@ class PredictionRun(RunResults):
         return self._rows(tables.DESCRIBED)
 
     def undescribed(self) -> str:
-        """Return a sentence if the table of ``describe`` lacks viral records, as after ``call``."""
+        """Return a sentence if the table of ``describe`` has other records, as after ``call``."""
         if not (self.folder / tables.DESCRIBED.path.format(stem=self.stem)).exists():
             return ""
         viral, known = ({row.record for row in rows} for rows in (self.virus(), self.described()))
-        new = {*viral, *(row.region for row in self.regions() if row.record not in viral)} - known
-        text = f"Not described yet: {counted(len(new), 'viral record')}. Repeat virnucpro describe."
-        return text if new else ""
+        now = {*viral, *(row.region for row in self.regions() if row.record not in viral)}
+        text = f"Not described yet: {counted(len(now - known), 'viral record')}; no longer viral: "
+        return f"{text}{len(known - now):,}. Repeat virnucpro describe." if now != known else ""
 
     def regions(self) -> Rows[tables.RegionRow]:
         """Return the viral regions of all records; pairs have none, and no file."""
@@ -271,8 +271,8 @@ def _runs(kind: type[Run], place: str | PathLike[str]) -> list[Run]:
             found.append(kind(folder, path.name.removesuffix(kind.suffix), document))
     if not found:
         raise UsageError(
-            f"{folder} holds no finished run of {kind.command}; what is there is shown by: "
-            f"virnucpro status {folder}"
+            f"{folder} holds no finished run of {kind.command}: of several inputs, name the folder "
+            f"of one. What is there is shown by: virnucpro status {folder}"
         )
     return found
 

@@ -61,17 +61,9 @@ class Setting:
     default: Any = None  # where it is None, the key also accepts null and ``auto``
 
 
-def setting(
-    default: Any,
-    key: str,
-    options: str,
-    description: str,
-    unset: str = "",
-    choices: tuple[str, ...] = (),
-) -> Any:
+def setting(default: Any, *said: Any, **more: Any) -> Any:
     """Declare a setting; its group, and the class :class:`Setting`, say what the words mean."""
-    said = Setting(key, options, description, unset, choices)
-    return field(default=default, metadata={"setting": said})
+    return field(default=default, metadata={"setting": Setting(*said, **more)})
 
 
 class ShippedModels(NamedTuple):

@@ -105,7 +105,7 @@ def test_a_moved_input_is_named(call: Calling, home: Path) -> None:
     try:
         assert call("call", home / "out", "--stem", "a", "--min-score", "0").code == 65
         both = call("call", home / "out", "--min-score", "0")
-        assert (both.code, "left out: the input of the run a" in both.err) == (0, True)
+        assert (both.code, "left out: the input of the run a" in both.err) == (2, True)
         named = call("call", home / "out", "--stem", "a", "--min-score", "0", "--input", moved)
         assert named.code == 0, named.err
         source.write_text(">a0\nACGT\n")
@@ -126,7 +126,7 @@ def test_an_unfinished_run_is_left_out_and_named(call: Calling, home: Path) -> N
     before = _tables(home / "out", "b")
     (home / "out/b_merged/prediction_results_highestscore.csv").unlink()
     done = call("call", home / "out", "--min-score", "-1")
-    assert done.code == 0, done.err
+    assert done.code == 2, done.err
     assert "the run b in" in done.err
     assert "a: virus score above -1" in done.out
     assert _tables(home / "out", "b") == before
@@ -136,7 +136,7 @@ def test_a_run_in_use_is_left_out_and_named(call: Calling, home: Path) -> None:
     before = _tables(home / "out", "a")
     with locked(Layout(home / "out", "a").lock):
         done = call("call", home / "out", "--min-score", "-1")
-        assert (done.code, "left out: " in done.err) == (0, True)
+        assert (done.code, "left out: " in done.err) == (2, True)
         assert call("call", home / "out", "--stem", "a", "--min-score", "-1").code == 5
     assert _tables(home / "out", "a") == before
 

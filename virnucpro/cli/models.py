@@ -42,15 +42,17 @@ def list_models(as_json: bool) -> None:
             }
         )
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
-        return
+        return shared.tell(json.dumps(rows, indent=1), always=True)
     cells = [
         (row["name"], byte_size(row["bytes"]), row["state"], row["what"], row["path"] or "")
         for row in rows
     ]
-    click.echo("\n".join(aligned([("name", "size", "state", "what", "where"), *cells])))
-    click.echo(f"Fetch what a model type needs: virnucpro models fetch {' | '.join(SETS)}")
-    click.echo("Model type lite needs nothing: its models are part of the package.")
+    return shared.tell(
+        *aligned([("name", "size", "state", "what", "where"), *cells]),
+        f"Fetch what a model type needs: virnucpro models fetch {' | '.join(SETS)}",
+        "Model type lite needs nothing: its models are part of the package.",
+        always=True,
+    )
 
 
 @command(

@@ -27,7 +27,7 @@ FOLDERS = click.Argument(["folders"], type=FOLDER, nargs=-1, required=True, meta
     option("--input --input2 inputs", FILE, "A moved input of a run; repeatable.", multiple=True),
     common=shared.CUTS,
 )
-def call(folders: tuple[Path, ...], **options: Any) -> None:
+def call(folders: tuple[Path, ...], **options: Any) -> int:
     """Write the tables of finished runs with other thresholds.
 
     For every finished run in DIR, it is decided again which records are classified as viral. DIR
@@ -44,7 +44,7 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
 
     wanted = (options["stems"], options["inputs"], settings.cuts, shared.command_line())
     with shared.steps(settings) as screen:
-        runs = call_again(folders, *wanted, screen, screen.show)
+        runs, are_left_out = call_again(folders, *wanted, screen, screen.show)
     for layout, figures, changed, noun in runs:
         cuts = figures.cuts
         rate = f", fdr at most {cuts.max_fdr:g}" if cuts.max_fdr < 1 else ""
@@ -55,6 +55,7 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
             *(f"  {line}" for line in call_lines(figures, layout, noun)),
             f"  One row per virus: {shared.shown_path(layout.virus_table)}",
         )
+    return EXIT_PARTIAL if are_left_out else EXIT_OK
 
 
 @command(

@@ -156,7 +156,7 @@ class Command(click.Command):
 
     def __init__(self, name: str, **more: Any) -> None:
         super().__init__(name, **more)
-        self.help, title, examples = inspect.cleandoc(more["help"]).partition("\nExample")
+        self.help, title, examples = inspect.cleandoc(more["help"] or "").partition("\nExample")
         self.epilog = f"\b\n{title[1:]}{examples}\n\n{EXIT_CODES}"
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -196,9 +196,12 @@ def say(text: str) -> None:
         click.echo(printable(text), err=True)
 
 
-def tell(*lines: str) -> None:
-    """Print the lines of a result on standard output, unless only warnings are to be shown."""
-    if click.get_current_context().obj.get("quiet"):
+def tell(*lines: str, always: bool = False) -> None:
+    """Print the lines of a result on standard output, unless only warnings are to be shown.
+
+    What somebody asked for is printed ``always``.
+    """
+    if click.get_current_context().obj.get("quiet") and not always:
         return
     try:
         click.echo("\n".join(lines))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from virnucpro.cli.shared import FOLDER, command
+from virnucpro.cli.shared import FOLDER, command, tell
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.formatting import counted, part_of, printable
@@ -38,19 +38,19 @@ def status(output_dir: Path, as_json: bool) -> None:
         raise UsageError(f"{root} holds no run of virnucpro predict or train embed")
     if as_json:
         document = {"directory": str(output_dir), "checked": "size", "samples": samples}
-        click.echo(json.dumps({**document, "runs": runs}, indent=1))
-        return
-    finished = 0
+        return tell(json.dumps({**document, "runs": runs}, indent=1), always=True)
+    finished, lines = 0, []
     for sample in samples:
         words = ", ".join(map(_word, sample["runs"])) or "not begun"
         if sample["failed"]:
             words = f"failed: {sample['failed']}"
         finished += {run["state"] for run in sample["runs"]} == {"finished"}
-        click.echo(printable(f"{sample['sample']}: {words}"))
+        lines.append(printable(f"{sample['sample']}: {words}"))
     for run in runs:
-        click.echo("\n  ".join([f"{run['stem']}: {_word(run)}", *_lines(run)]))
+        lines.append("\n  ".join([f"{run['stem']}: {_word(run)}", *_lines(run)]))
     count = f"{part_of(finished, len(samples), 'sample')} finished "
-    click.echo(f"{count if samples else ''}(checked by size; the same command checks contents)")
+    lines.append(f"{count if samples else ''}(checked by size; the same command checks contents)")
+    return tell(*lines, always=True)
 
 
 def _sample(root: Path, sample: Sample) -> dict[str, Json]:

@@ -45,16 +45,14 @@ def list_devices(as_json: bool) -> None:
         rows = [
             {"index": g.index, "name": g.name, "uuid": g.uuid, "memory": g.memory} for g in gpus
         ]
-        click.echo(json.dumps({"cpu_threads": host_threads(), "gpus": rows}, indent=1))
-        return
-    click.echo(f"cpu     {host_threads()} threads")
-    for gpu in gpus:
-        click.echo(
-            f"cuda:{gpu.index}  {gpu.name}, {memory_size(gpu.memory)}, "
-            f"{choose_precision('auto', [gpu])}, {gpu.uuid}"
-        )
-    if not gpus:
-        click.echo("There is no usable NVIDIA GPU: see nvidia-smi, and check torch.version.cuda.")
+        text = json.dumps({"cpu_threads": host_threads(), "gpus": rows}, indent=1)
+        return shared.tell(text, always=True)
+    lines = [
+        f"cuda:{gpu.index}  {gpu.name}, {memory_size(gpu.memory)}, "
+        f"{choose_precision('auto', [gpu])}, {gpu.uuid}"
+        for gpu in gpus
+    ] or ["There is no usable NVIDIA GPU: see nvidia-smi, and check torch.version.cuda."]
+    return shared.tell(f"cpu     {host_threads()} threads", *lines, always=True)
 
 
 @command(
@@ -84,12 +82,12 @@ def validate(source: Path, mates: Path | None, interleaved: bool, **options: Any
     if summary.duplicates:
         raise duplicate_ids_error(files, summary)
     noun = "pair" if files.paired else "record"
-    click.echo(
+    shared.tell(
         f"{files} can be used: {counted(summary.records, noun)}, {counted(summary.bases, 'base')}, "
-        f"median {summary.median_length:,}, longest {summary.longest:,}"
+        f"median {summary.median_length:,}, longest {summary.longest:,}",
+        *(f"warning: {n}" for n in input_notices(summary, lengths, analysis.chunk_length)),
+        always=True,
     )
-    for notice in input_notices(summary, lengths, analysis.chunk_length):
-        click.echo(f"warning: {notice}")
 
 
 @command(
@@ -106,8 +104,7 @@ def generate_config(output: Path | None, force: bool) -> None:
     from virnucpro.configuration import default_yaml
 
     if output is None:
-        click.echo(default_yaml(), nl=False)
-        return
+        return shared.tell(default_yaml().rstrip("\n"), always=True)
     shared.save_output(output, default_yaml().encode(), force=force, option="--output")
     click.echo(f"wrote {output}")
 

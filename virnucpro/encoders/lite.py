@@ -23,7 +23,7 @@ import torch
 from safetensors.torch import save
 
 from virnucpro.compute.arithmetic import torch_dtype
-from virnucpro.compute.threads import CoreThreads, keep_freed_memory
+from virnucpro.compute.threads import CoreThreads, keep_freed_memory, one_thread
 from virnucpro.contracts import Json, ReportProgress
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions, Reading
 from virnucpro.encoders.lite_network import TAPS, LiteNetwork, LiteShape, base_numbers
@@ -48,7 +48,8 @@ class LiteEncoder:
         self._device = device
         self._dtype = torch_dtype(precision)
         if (device.type, self._dtype, network.shape.kernel) == ("cpu", torch.float32, TAPS):
-            network = network.fused()
+            with one_thread():  # sums of tables would depend on the number of threads
+                network = network.fused()
         self._network = network.to(device)
         self._batch_bases = BATCH_BASES
         self._threads = CoreThreads()

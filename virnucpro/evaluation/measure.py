@@ -173,7 +173,7 @@ def _measure(
     metrics["correct"] = float(alone.correct.mean()) if len(alone) else None
     intervals: dict[str, Interval] = {"auroc": None, "correct": None}
     (draws, whole), by_genome, note = drawn, alone.groupby("genome").correct, ""
-    if len(by_genome) >= FEWEST_GENOMES:
+    if alone.groupby("virus").genome.nunique().min() >= FEWEST_GENOMES:
         resampled = draws[by_genome.sum().index].T
         shares = ratio_or_nan(resampled @ by_genome.sum(), resampled @ by_genome.count())
         intervals["correct"] = percentile_interval(shares)

@@ -7,6 +7,7 @@ frames. Only the few frames without a stop are then written out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import accumulate, chain, product
 from typing import NamedTuple
@@ -129,6 +130,8 @@ KMER = 6  # bases
 # Different k-mers among those of a chunk that is read whole. Of chunks of 500 bases of genomes, one
 # in a thousand has a smaller share; of tandem repeats with units of up to 60 bases, nearly all.
 LEAST_KMERS = 0.4
+MOST_UNKNOWN = 0.1  # share of letters other than A, C, G and T; lite was trained with less
+GAP = re.compile("[^ACGT]{2,}")
 
 
 def open_frames(chunks: Sequence[str]) -> list[ChunkFrames]:
@@ -169,14 +172,18 @@ def whole_chunks(chunks: Sequence[str]) -> list[ChunkFrames]:
     """Return each chunk as a single "frame" with the label ``WHOLE_LABEL`` and no protein.
 
     ``chunks`` are ASCII letters of either case. A chunk with fewer than ``SHORTEST_WHOLE`` bases is
-    ``too_short``; one with fewer than that many letters A, C, G and T is ``ambiguous``. Tandem
-    repeats are ``repetitive``: encoders that have seen few of them take many for viruses.
+    ``too_short``. Neighbours other than A, C, G and T become one N, because a gap of many dilutes
+    what an encoder reads; a chunk with fewer than ``SHORTEST_WHOLE`` known bases, or with more than
+    ``MOST_UNKNOWN`` of others then, is ``ambiguous``. Tandem repeats are ``repetitive``: encoders
+    that have seen few of them take many for viruses.
     """
     found = []
-    for chunk in map(str.upper, chunks):
-        if len(chunk) < SHORTEST_WHOLE:
+    for read in map(str.upper, chunks):
+        chunk = GAP.sub("N", read)
+        known = sum(map(chunk.count, "ACGT"))
+        if len(read) < SHORTEST_WHOLE:
             found.append(_TOO_SHORT)
-        elif sum(map(chunk.count, "ACGT")) < SHORTEST_WHOLE:
+        elif known < max(SHORTEST_WHOLE, (1 - MOST_UNKNOWN) * len(chunk)):
             found.append(_AMBIGUOUS)
         else:
             # Two bits of a letter: A, C, G and T have different ones.

@@ -80,7 +80,6 @@ class Metadata(Struct):
     content: Literal["rcl"]
     encoding: str | None
     threshold: Annotated[float, Meta(ge=0, le=1)]
-    padding: Literal["masked"] = "masked"
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,9 @@ _FDR = """\
 def table_section(content: Content) -> Iterator[str]:
     """Yield the table with its controls, which the script shows."""
     stem = content.run.stem
-    names = (table.path.format(stem=stem) for table in (VIRUS, REGIONS, CONTIGS))
-    virus, regions, contigs = map(file_link, names)
-    yield f"<p>The whole tables are {virus}, {regions} and, with every record, {contigs}.</p>"
+    tables = (VIRUS, CONTIGS) if content.run.paired else (VIRUS, REGIONS, CONTIGS)
+    *others, contigs = (file_link(table.path.format(stem=stem)) for table in tables)
+    yield f"<p>The whole tables are {', '.join(others)} and, with every record, {contigs}.</p>"
     rows = sorted(_rows(content), key=lambda row: -2 if row[3] is None else row[3], reverse=True)
     if not rows:
         yield "<p>There are no records.</p>"

@@ -46,13 +46,13 @@ def call_again(
     command: Sequence[str],
     progress: StepProgress,
     emit: Emit,
-) -> list[CalledRun]:
+) -> tuple[list[CalledRun], bool]:
     """Write the tables of all runs with other thresholds; a run that has these is left alone.
 
     ``stems`` are the names of runs, empty for all, and ``inputs`` files that runs were made from,
     where they are not in their places any more. The table and the overview of several inputs have
-    the new counts, too. Runs that are not finished or in use, or whose input is gone, are left out,
-    and named; their error is raised where one was asked for by its name, or there is no other.
+    the new counts, too. Runs that are not finished or in use, or whose input is gone, are left out
+    (True), and named; their error is raised where one was asked for by name, or there is no other.
     """
     found: dict[tuple[Path, str], None] = {}
     for folder in folders:
@@ -77,7 +77,7 @@ def call_again(
         raise left_out[0]
     for refusal in left_out:
         emit(Notice("warning", f"left out: {refusal}"))
-    return called
+    return called, bool(left_out)
 
 
 def _called(

@@ -82,7 +82,8 @@ def describe(
         InputError: the files of the run do not belong together.
     """
     layout, disk = Layout(run.folder.absolute(), run.stem), Disk()
-    path, work = layout.described_table, layout.described_work
+    # A program of a command that was killed may still write into the folder of that one.
+    path, work = layout.described_table, layout.described_work / str(os.getpid())
     done, problems = list[Program](), list[tuple[Program, str]]()
     if run.paired:
         raise UsageError(f"the run {run.stem} has pairs of reads: assemble them, describe these")
@@ -102,9 +103,9 @@ def describe(
             elif database:
                 if not (done or keeps):
                     make_way(path, disk, force=force, option="DIR")
-                disk.remove_tree(work)  # of a command that was killed
+                disk.remove_tree(layout.described_work)  # of a command that was killed
                 try:
-                    names, folder = _numbered(layout, rows, disk), work / program.name
+                    names, folder = _numbered(layout, work, rows, disk), work / program.name
                     words = work / "virus.fna", folder, database.absolute(), threads
                     _carry_out(program, program.words(*words), folder / program.table, say)
                     _add_columns(program, folder / program.table, names, rows)
@@ -112,9 +113,9 @@ def describe(
                     problems.append((program, f"{program.title} failed: {error}"))
                     continue
                 finally:
-                    disk.remove_tree(work)
+                    disk.remove_tree(layout.described_work)
                 done.append(program)
-            if rows and program in done:
+            if (rows or is_ours) and program in done:
                 lines = [DESCRIBED.header, *(DESCRIBED.line(**row) for row in rows.values())]
                 disk.save(path, "".join(lines).encode(), len(rows))
         if problem := report_problem(layout, disk, again=True):
@@ -145,11 +146,11 @@ def _lacks(program: Program, database: Path | None) -> str:
     return f"{program.title} is not run: {'; '.join(lacks)}" if lacks else ""
 
 
-def _numbered(layout: Layout, rows: Rows, disk: Disk) -> dict[str, str]:
-    """Write the sequences with new ids; return the ids of ``rows`` by these."""
+def _numbered(layout: Layout, work: Path, rows: Rows, disk: Disk) -> dict[str, str]:
+    """Write the sequences with new ids into ``work``; return the ids of ``rows`` by these."""
     names, fasta = dict[str, str](), layout.virus_fasta
     pairs = read_fasta(fasta) if fasta.is_file() else ()
-    with suppress(ValueError), disk.create(layout.described_work / "virus.fna") as out:
+    with suppress(ValueError), disk.create(work / "virus.fna") as out:
         for number, (header, sequence) in enumerate(pairs, 1):
             names[f"sequence_{number}"] = first_word(header)
             out.write(f">sequence_{number}\n{sequence}\n".encode(), 1)

@@ -22,10 +22,11 @@ from virnucpro.layout import STDIN, Layout, stem_of
 from virnucpro.models.store import find_model
 from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
 from virnucpro.store import legacy
-from virnucpro.store.disk import refuse_links
+from virnucpro.store.disk import HOST_NAME, refuse_links
 from virnucpro.store.work import refuse_early
 
-LONGEST_STEM = 200  # bytes; the names of results are longer, and 255 is the most of any file
+# Bytes. The most of any file is 255, and a temporary one has 36 more than its stem and the host.
+LONGEST_STEM = min(200, 219 - len(HOST_NAME))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ for the group. A sample that cannot be used stops no other.
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -16,13 +17,10 @@ from functools import partial
 from pathlib import Path
 
 from virnucpro.errors import (
-    InputError,
-    LockedError,
+    DeviceError,
     ModelError,
-    NothingToResumeError,
-    OutputError,
     ResumeRefusedError,
-    UsageError,
+    RunInterruptedError,
     VirNucProError,
 )
 from virnucpro.events import Emit, Event, Notice, StageAhead
@@ -44,8 +42,8 @@ GROUP_SHARE = 0.25
 # Of a group: each has an open lock file and threads of its own, and many systems allow a process
 # only 256 or 1,024 open files.
 MOST_SAMPLES = 100
-# What is wrong with one input and does not concern the others.
-OF_A_SAMPLE = (InputError, ResumeRefusedError, LockedError, NothingToResumeError, UsageError)
+# What concerns all samples: all other errors, except of a full disk, are of one input or folder.
+OF_ALL = (ModelError, DeviceError, RunInterruptedError)
 
 
 def predict_samples(
@@ -88,7 +86,7 @@ def _carry_out(
     for sample in samples:
         place = folder.sample(sample.name)
         own = replace(request, source=sample.file, mates=sample.mates, output_dir=place)
-        with _failing(sample, emit, (*OF_A_SAMPLE, OutputError)):  # its folder is not writable
+        with _failing(sample, emit):
             check_input(own)
             usable.append((sample, own))
     if not usable:
@@ -123,15 +121,14 @@ def _carry_out(
 
 
 @contextmanager
-def _failing(
-    sample: Sample, emit: Emit, kinds: tuple[type[VirNucProError], ...] = OF_A_SAMPLE
-) -> Iterator[None]:
+def _failing(sample: Sample, emit: Emit) -> Iterator[None]:
     """Note in a sample, and say, what in the block is wrong with this sample alone."""
     try:
         yield
-    except ModelError:
-        raise
-    except kinds as error:
+    except VirNucProError as error:
+        is_full = getattr(error.__cause__, "errno", 0) in (errno.ENOSPC, errno.EDQUOT)
+        if is_full or isinstance(error, OF_ALL):
+            raise
         sample.state, sample.error = "failed", error
         sample.message = " ".join(str(error).split())
         emit(Notice("warning", f"sample {sample.name} failed: {error}"))

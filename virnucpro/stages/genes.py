@@ -7,8 +7,8 @@ Source Softw 7:4296), with more models of viruses (Camargo et al. 2024, Nat Biot
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
-from multiprocessing.pool import ThreadPool
 
 import numpy as np
 
@@ -35,8 +35,9 @@ class VirusGenes:
         import torch  # is there, for the kinds of the same records, and knows how many threads
 
         densities = []
-        with ThreadPool(torch.get_num_threads()) as pool:  # Python's lock is free meanwhile
-            for gff3, proteins, count, density in pool.imap(self._found, records):
+        # Python's lock is free meanwhile. A pool of multiprocessing would need /dev/shm.
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            for gff3, proteins, count, density in pool.map(self._found, records):
                 self._gff3.write(gff3.encode(), count)
                 self._proteins.write(proteins.encode(), count)
                 densities.append(density)

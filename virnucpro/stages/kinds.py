@@ -13,7 +13,7 @@ import numpy as np
 
 from virnucpro.columns import MISSING
 from virnucpro.errors import ModelError
-from virnucpro.io.frames import chunk_spans
+from virnucpro.io.frames import GAP, chunk_spans
 from virnucpro.settings import SHORTEST_WHOLE
 from virnucpro.store.disk import hashed
 
@@ -93,7 +93,7 @@ def windows(sequences: Sequence[str]) -> list[str]:
     """Return the windows of a record, or of both mates of a pair, that its kind follows from."""
     places = [
         (text, start, stop)
-        for text in sequences
+        for text in (GAP.sub("N", sequence) for sequence in sequences)
         for start, stop in chunk_spans(len(text), WINDOW)
         if stop - start - text.count("N", start, stop) >= SHORTEST_WHOLE
     ]

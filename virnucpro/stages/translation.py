@@ -10,7 +10,7 @@ from typing import ClassVar
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import Reading
 from virnucpro.io.fasta import fasta_bytes, read_fasta
-from virnucpro.io.frames import LEAST_KMERS, open_frames, whole_chunks
+from virnucpro.io.frames import LEAST_KMERS, MOST_UNKNOWN, open_frames, whole_chunks
 from virnucpro.layout import MOLECULES
 from virnucpro.stages.base import HostStage
 from virnucpro.tables import FRAMES
@@ -35,7 +35,8 @@ class TranslationStage(HostStage):
         """Return one task for all chunks."""
         framed, layout = self.reading == "open frames", self.layout
         fastas = [layout.frames[each] for each in (MOLECULES if framed else MOLECULES[:1])]
-        params = {} if framed else {"reading": self.reading, "least k-mers": LEAST_KMERS}
+        limits = {"least k-mers": LEAST_KMERS, "most unknown": MOST_UNKNOWN}
+        params = {} if framed else {"reading": self.reading, **limits}
         chunks = receipts.outputs("chunking")[0].rows
         outputs = (*fastas, layout.frames_table)
         return [self.whole((layout.chunked,), outputs, params, count=chunks)]

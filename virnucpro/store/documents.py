@@ -1,11 +1,10 @@
-"""The program's own JSON files: their digest, their schema, and how an older schema is read.
+"""The program's own JSON files: their digest, and their schema.
 
 A flipped bit turns one number into another and leaves a file valid JSON. So every file that the
 program trusts later carries the SHA-256 of its canonical text, and one that does not fit its digest
 counts as unreadable, whatever else is right in it.
 
-Each file names its ``schema``, a number. To change a format, raise its number in ``SCHEMAS`` and
-add the step from the number before to ``STEPS``; a reader then knows the present schema only.
+Each file names its ``schema``, a number. To change a format, raise its number in ``SCHEMAS``.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -37,11 +36,6 @@ SCHEMAS: Mapping[DocumentKind, int] = {
     "work": 1,
     "receipts": 2,  # it holds receipts
 }
-
-
-STEPS: Mapping[tuple[DocumentKind, int], Callable[[dict[str, Json]], dict[str, Json]]]
-STEPS = {("data set", 1): lambda document: {**document, "content": "frames"}}  # all held frames
-"""The steps from a schema to the next one."""
 
 
 def sealed(document: Mapping[str, Json]) -> bytes:
@@ -86,29 +80,24 @@ def stamped(kind: DocumentKind, **content: Json) -> dict[str, Json]:
 def read_kept(kind: DocumentKind, path: Path, form: type[T]) -> T | None:
     """Return what a file with a digest holds; None where it is missing or damaged.
 
-    Raises ResumeRefusedError as :func:`upgraded`.
+    Raises ResumeRefusedError as :func:`in_schema`.
     """
     try:
-        return msgspec.convert(upgraded(kind, unsealed(path.read_bytes()), path), form)
+        return msgspec.convert(in_schema(kind, unsealed(path.read_bytes()), path), form)
     except (OSError, ValueError):
         return None
 
 
-def upgraded(kind: DocumentKind, document: Json, path: Path) -> dict[str, Json]:
-    """Return ``document``, which was read from ``path``, in the present schema.
+def in_schema(kind: DocumentKind, document: Json, path: Path) -> dict[str, Json]:
+    """Return ``document``, which was read from ``path``, if it has the present schema.
 
     Raises:
-        ResumeRefusedError: it is of a newer version of the program, or of one so old that no step
-            leads on from its schema (exit 3).
+        ResumeRefusedError: another version of the program wrote it in another schema (exit 3).
         ValueError: it is not a document of this kind.
     """
     schema = document.get("schema") if isinstance(document, dict) else None
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise ValueError(f"{path} has no usable schema number")
-    changed = dict(document)
-    while step := STEPS.get((kind, schema)):
-        schema += 1
-        changed = {**step(changed), "schema": schema}
     if schema != SCHEMAS[kind]:
         age = "a newer" if schema > SCHEMAS[kind] else "an older"
         producer = document.get("producer") or document.get("version") or "unknown"
@@ -116,4 +105,4 @@ def upgraded(kind: DocumentKind, document: Json, path: Path) -> dict[str, Json]:
             f"{path} was written by {age} version of the program ({producer}); go on with that "
             f"version, or start over with --force"
         )
-    return changed
+    return dict(document)

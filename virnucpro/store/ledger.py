@@ -16,7 +16,7 @@ from virnucpro.errors import OutputError
 from virnucpro.formatting import counted
 from virnucpro.layout import Layout
 from virnucpro.store.disk import AGAIN, Disk, HashedFile, hashed, stamp_of
-from virnucpro.store.documents import digest, read_kept, sealed, stamped, unsealed, upgraded
+from virnucpro.store.documents import digest, in_schema, read_kept, sealed, stamped, unsealed
 
 UNFINISHED = "not finished"  # why a task without a receipt must be carried out
 
@@ -132,7 +132,7 @@ class Ledger:
                 if name not in self._stored:
                     raise
                 document = self._stored[name]
-            document = upgraded("receipt", document, name)
+            document = in_schema("receipt", document, name)
             receipt = msgspec.convert(document, Receipt, dec_hook=inside)
             return replace(receipt, figures=msgspec.convert(document["figures"], figures))
         except (OSError, ValueError) as error:

@@ -7,6 +7,7 @@ then is a table in ``docs/checkpoints.md``.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -25,8 +26,10 @@ from virnucpro.store.lock import read_owner
 
 NAMED_FILES = 5  # files that a message lists before it only counts the others
 LONGEST_VALUE = 200  # letters of a setting in a message
-# What the names of files begin with that a run writes into its folders.
-OWN_NAMES = ("output_", "prediction_results", ".")
+# The names of files that a run writes into its folders, unfinished ones too.
+OWN_NAME = re.compile(
+    r"output_\d+(\.fa|_\w+\.pt(\.done)?)|prediction_results(\.txt|_highestscore\.csv)|\..+\.tmp"
+)
 
 
 @dataclass(frozen=True)
@@ -286,7 +289,7 @@ def _existing_run(layout: Layout, wanted: RunState, *, accepted: bool) -> Existi
         foreign,
         identity=earlier.identity if earlier and own else None,
         finished=layout.run_json.exists() and not layout.failed_fasta.exists(),
-        holds_others=any(not path.name.startswith(OWN_NAMES) for path in files_in(folders)),
+        holds_others=not all(OWN_NAME.fullmatch(path.name) for path in files_in(folders)),
     )
 
 

@@ -14,7 +14,7 @@ from virnucpro.contracts import Json
 from virnucpro.encoders.weights import read_pickle
 from virnucpro.errors import InputError, ModelError
 from virnucpro.store.disk import Disk
-from virnucpro.store.documents import SCHEMAS, upgraded
+from virnucpro.store.documents import SCHEMAS, in_schema
 
 AVERAGE = "average"  # in ``extra``: the state of the running mean of the weights
 
@@ -69,7 +69,7 @@ def save_savepoint(path: Path, savepoint: Savepoint, disk: Disk) -> None:
 def load_savepoint(path: Path) -> Savepoint:
     """Read a savepoint."""
     try:
-        document = upgraded("savepoint", read_pickle(path), path)
+        document = in_schema("savepoint", read_pickle(path), path)
         del document["schema"]
         return Savepoint(**document)
     except (ModelError, KeyError, TypeError, ValueError) as error:

@@ -120,7 +120,10 @@ class ProgressScreen(ABC):
         """
         if always or not self.quiet:
             soft_wrap = not self.console.is_terminal
-            self.console.print(Text(printable(text), style=style), soft_wrap=soft_wrap)
+            try:
+                self.console.print(Text(printable(text), style=style), soft_wrap=soft_wrap)
+            except OSError:  # the disk that takes the messages is full
+                self.console.on_broken_pipe()
 
     def draw(self) -> None:
         """Start the live picture where one is shown; it is drawn until :meth:`erase`."""

@@ -71,7 +71,9 @@ def test_a_chunk_without_an_open_frame_is_read():
 
 def test_what_says_nothing_is_not_read():
     short, known = "ACGTA" * 5, "ACGTACCTGAGTTCATGCAAGGCTTACGAT"
-    results = whole_chunks([short, known, "N" * 500, known[1:] + "N" * 99, known + "N" * 99, ""])
+    gaps = ["N" * 500, known[1:] + "N" * 99, known + "N" * 99, "N".join(known)]
+    results = whole_chunks([short, known, *gaps, ""])
+    assert results[4].frames[0].nucleotide == known + "N"
     assert SHORTEST_WHOLE == 30
     assert [chunk.status for chunk in results] == [
         "too_short",
@@ -79,6 +81,7 @@ def test_what_says_nothing_is_not_read():
         "ambiguous",
         "ambiguous",
         "framed",
+        "ambiguous",
         "too_short",
     ]
     repeats = [(unit * 500)[:length] for unit in ("G", "ACG", known) for length in (150, 500)]

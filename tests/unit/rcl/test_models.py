@@ -210,7 +210,6 @@ def test_hostile_checkpoints_are_refused(small_model, tmp_path, monkeypatch, cas
         ("content", "classifier"),
         ("encoding", "blosum"),
         ("threshold", 1.5),
-        ("padding", "padded 1024"),
     ],
 )
 def test_hostile_metadata_is_refused(small_model, tmp_path, name, value):

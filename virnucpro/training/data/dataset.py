@@ -34,7 +34,7 @@ from virnucpro.columns import row_error, table_rows
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.layout import CHECKPOINTS, Layout, ShardLayout, lock_file
-from virnucpro.store.documents import parse_json, upgraded
+from virnucpro.store.documents import in_schema, parse_json
 from virnucpro.tables import GENOMES, LABELLED_FRAMES, LabelledFrameRow
 
 Part = Literal["train", "validation", "test"]
@@ -92,7 +92,7 @@ class Dataset:
         """
         path = self.description_file
         try:
-            return upgraded("data set", parse_json(path.read_text(encoding="utf-8")), path)
+            return in_schema("data set", parse_json(path.read_text(encoding="utf-8")), path)
         except OSError as error:
             raise UsageError(f"{path} is not there: virnucpro train prepare makes it") from error
         except (ValueError, ResumeRefusedError) as error:

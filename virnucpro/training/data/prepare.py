@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from virnucpro.stages.chunking import hashed_input
 from virnucpro.store.disk import Disk, HashedFile, explain_write_errors
 from virnucpro.store.documents import SCHEMAS, read_kept, sealed, stamped
 from virnucpro.store.lock import locked
-from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
+from virnucpro.store.work import OWN_NAME, ExistingWork, WorkIdentity, check_work, files_in
 from virnucpro.tables import GENOMES
 from virnucpro.training.data.dataset import PARTS, Content, Dataset
 from virnucpro.training.data.genomes import cut_genomes, records_of_parts, survey_genomes
@@ -61,13 +61,14 @@ def prepare_dataset(
     *,
     command: Sequence[str] = (),
     force: bool = False,
+    disk: Disk | None = None,
 ) -> tuple[dict[str, Json], str | None]:
     """Make the data set, unless the same one exists already.
 
     Returns:
         The content of ``dataset.json``, and what users are told of an earlier data set.
     """
-    disk = Disk()
+    disk = disk or Disk()
     if settings.test + settings.validation > 1:
         raise UsageError("--test and --validation are together more than all genomes")
     if dataset.root.exists() and not dataset.root.is_dir():
@@ -197,4 +198,9 @@ def _existing_work(
         own_files = _own_files(dataset, begun.settings["content"])
     foreign_files = [path for path in _own_files(dataset, content) if path not in own_files]
     previous = dataset.lock.with_suffix(".previous")
-    return ExistingWork(dataset.root, previous, own_files, foreign_files, known, finished=finished)
+    folders = [folder for part in PARTS for folder in dataset.layout(part).folders.values()]
+    others = [path for path in files_in(folders) if not OWN_NAME.fullmatch(path.name)]
+    if not finished:  # it would be made again, without them
+        foreign_files += others
+    existing = ExistingWork(dataset.root, previous, own_files, foreign_files, known)
+    return replace(existing, finished=finished, holds_others=bool(others))

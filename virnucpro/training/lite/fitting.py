@@ -30,7 +30,7 @@ from virnucpro.executors.signals import Interruption
 from virnucpro.layout import lock_file
 from virnucpro.metrics.classification import auroc, fit_temperature
 from virnucpro.store.disk import Disk, hashed
-from virnucpro.store.documents import SCHEMAS, parse_json, upgraded
+from virnucpro.store.documents import SCHEMAS, in_schema, parse_json
 from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import Dataset, Part
 from virnucpro.training.lite.genomes import (
@@ -114,7 +114,7 @@ def fit_lite(
     with locked(files.lock, "this encoder", state=[files.savepoint]):
         try:
             # A finished training is the same one with any number of threads.
-            report = upgraded("lite training", parse_json(files.results[1].read_bytes()), root)
+            report = in_schema("lite training", parse_json(files.results[1].read_bytes()), root)
             earlier: dict[str, Any] | None = _named({**report, "threads": threads})
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             earlier = None

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from virnucpro.columns import row_error, table_rows
 from virnucpro.encoders.lite_network import UNKNOWN, base_numbers
 from virnucpro.errors import InputError
+from virnucpro.io.frames import MOST_UNKNOWN
 from virnucpro.training.data.dataset import Dataset, LabelledRecord
 
 Bases = npt.NDArray[np.uint8]
@@ -26,7 +27,6 @@ Bases = npt.NDArray[np.uint8]
 # would be nearly everything; if all counted alike, a small group would be learned by heart.
 POWER = 0.5
 SHORTEST = 150  # bases; no window is drawn from a shorter record
-MOST_UNKNOWN = 0.1  # share of letters other than A, C, G and T in a window that is measured
 
 
 @dataclass(frozen=True)

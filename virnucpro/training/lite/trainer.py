@@ -46,11 +46,7 @@ BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d
 
 @dataclass(frozen=True)
 class LiteTrainingSettings:
-    """The settings of a lite training.
-
-    Worse on held-out taxa after 1,000 steps were twice the mutation rate, and codons as the mean of
-    their synonyms in a third of the windows.
-    """
+    """The settings of a lite training."""
 
     steps: int = 18_000  # batches
     seed: int = 0
