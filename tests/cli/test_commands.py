@@ -155,7 +155,9 @@ def test_validate(call: Callable, example: Path) -> None:
     assert call("utils", "validate", example).code == 65
 
 
-@pytest.mark.parametrize(("closed", "end"), [("2>&1 | true", 0), ("> /dev/full", 6)])
+@pytest.mark.parametrize(
+    ("closed", "end"), [("2>&1 | true", 0), ("2> /dev/full", 0), ("> /dev/full", 6)]
+)
 def test_a_reader_that_leaves_does_not_end_the_run(
     example: Path, tmp_path: Path, closed: str, end: int
 ) -> None:
@@ -167,3 +169,5 @@ def test_a_reader_that_leaves_does_not_end_the_run(
     until(lambda: code.exists() and code.read_text() != "", 60)
     assert code.read_text() == f"{end}\n"
     assert (tmp_path / "out/example_run.json").exists()
+    status = f"{sys.executable} -m virnucpro status {tmp_path / 'out'} {closed}"
+    assert subprocess.run(["bash", "-c", status], check=False).returncode == end

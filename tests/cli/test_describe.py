@@ -126,6 +126,7 @@ def test_the_table_joins_what_both_say(call: Callable, home: Path) -> None:
     assert "1 viral record" in open_run(home / "a b").undescribed()
     table.write_text(VIRUS.header + "\t".join(rows[0]) + "\n")  # as after another threshold
     described.with_name("s;t_regions.tsv").write_text(REGIONS.header)
+    assert "no longer viral: 1" in open_run(home / "a b").undescribed()
     assert (call(*words_of(home)).code, len(column(home, "taxonomy"))) == (0, 1)
 
 

@@ -53,6 +53,14 @@ def test_a_users_file_where_a_finished_run_removed_its_own(
     assert result_bytes(tmp_path) == results
 
 
+def test_a_users_file_in_a_folder_of_the_run(call: Callable, source: Path, tmp_path: Path) -> None:
+    check_accepted(call("predict", source, "-o", tmp_path, *TOY))
+    (tmp_path / "sample_merged/output_notes.txt").write_text("mine")
+    for _ in range(2):
+        check_accepted(call("predict", source, "-o", tmp_path, *TOY, "--force"))
+    assert [path.read_text() for path in tmp_path.rglob("output_notes.txt")] == ["mine"]
+
+
 def test_chunks_of_another_length_are_somebody_elses(
     call: Callable, source: Path, tmp_path: Path
 ) -> None:

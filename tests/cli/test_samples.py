@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from unittest.mock import Mock, patch
@@ -14,16 +16,16 @@ import pytest
 from tests.cli.inputs import bases
 from virnucpro.cli import run
 from virnucpro.contracts import Device, Session
-from virnucpro.errors import InputError, RunInterruptedError
+from virnucpro.errors import InputError, OutputError, RunInterruptedError
 from virnucpro.events import Emit, Event, StageStarted
 from virnucpro.layout import SamplesFolder
 from virnucpro.run import samples as samples_module
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.sample_list import Sample, mates_among, named_files, read_sample_list, samples_of
-from virnucpro.run.samples import predict_samples
+from virnucpro.run.samples import _failing, predict_samples
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EmbeddingStage
-from virnucpro.store.disk import HOST_NAME
+from virnucpro.store.disk import HOST_NAME, explain_write_errors
 from virnucpro.store.documents import sealed
 from virnucpro.store.lock import LockOwner
 from virnucpro.tables import SAMPLES
@@ -103,6 +105,16 @@ def test_a_list_with_samples_that_fail(folder: Path, capsys: pytest.CaptureFixtu
     assert "Nothing to compute" in capsys.readouterr().out
     assert before == {path: path.stat().st_mtime_ns for path in before}
     assert (folder / "out/samples_summary.tsv").read_bytes() == table
+
+
+@pytest.mark.parametrize(
+    ("number", "state"), [(errno.EACCES, "failed"), (errno.ENOSPC, "unfinished")]
+)
+def test_a_full_disk_ends_all_samples_and_a_closed_folder_one(number: int, state: str) -> None:
+    sample, path = Sample("s", "s.fa"), Path("out")
+    with suppress(OutputError), _failing(sample, lambda event: None), explain_write_errors(path):
+        raise OSError(number, "no")
+    assert sample.state == state
 
 
 def test_files_of_one_name_are_named_after_their_folders() -> None:

@@ -242,6 +242,17 @@ def test_files_of_somebody_else_are_left_alone(prepare, settings, tmp_path):
     assert [path.read_text() for path in kept] == ["mine"]
     with pytest.raises(UsageError):
         prepare(settings.table.name)
+    with pytest.raises(KeyboardInterrupt):
+        prepare("stopped", disk=Stopping(3))
+    folder = Dataset(tmp_path / "stopped").layout("train").folders["nucleotide"]
+    folder.mkdir(exist_ok=True)
+    (folder / "output_mine.fa").write_text("mine")
+    with pytest.raises(UsageError, match="output_mine"):
+        prepare("stopped")
+    for _ in range(2):  # the second --force must not remove what the first one moved
+        prepare("stopped", force=True)
+    (kept,) = (tmp_path / "stopped").rglob("output_mine.fa")
+    assert kept.read_text() == "mine"
 
 
 @pytest.mark.parametrize(
