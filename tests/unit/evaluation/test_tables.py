@@ -53,7 +53,7 @@ def run(tmp_path: Path) -> Path:
     contigs = (
         line_of(CONTIGS, record="a", length=700, call="virus", virus_score=0.5, fdr=0.1,
                 status="scored"),
-        line_of(CONTIGS, record="b", call="unscored", virus_score=None, fdr=None, **closed),
+        line_of(CONTIGS, record="b", length=0, call="unscored", virus_score=None, fdr=None, **closed),
     )  # fmt: skip
     write(out / "s_chunks.tsv", CHUNKS.header + "".join(chunks))
     write(out / "s_contigs.tsv", CONTIGS.header + "".join(contigs))

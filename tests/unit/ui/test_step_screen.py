@@ -50,8 +50,6 @@ def test_a_bar_on_a_terminal_that_is_gone_afterwards() -> None:
             screen.advance(2)
         time.sleep(0.6)  # it is drawn four times per second
     text = stream.getvalue()
-    assert "writing" in text
-    assert "50 %" in text
     assert text.rsplit("\x1b[2K", 1)[1].strip() == ""  # the line is gone, the cursor is not
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 
