@@ -31,7 +31,7 @@ FILES = {
     "_report.html": "all of this as a page, with figures: open it in a browser",
     "_virus.tsv": "the records classified as viral, the most certain first",
     "_virus_described.tsv": "the same with taxonomy and completeness",
-    "_virus.fna": "their sequences, and those of viral regions if there are any",
+    "_virus.fna": "their sequences, and those of any viral regions",
     "_virus.fastq.gz": "the same with qualities",
     "_virus_1.fastq.gz": "their first mates, with qualities",
     "_virus_2.fastq.gz": "their second mates, in the same order",
