@@ -244,7 +244,7 @@ class Stage(ABC):
     # The features that it writes, a file for each split file; None without.
     kind: Literal["nucleotide", "protein", "merged"] | None = None
     # What its receipts stand beside, with ``{number}``, where it has a task per block.
-    blocks: Path | None = None
+    pattern: Path | None = None
     # What the outputs take on the disk, where that may be more than it holds.
     bytes_per_frame: int = 0
 

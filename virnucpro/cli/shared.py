@@ -220,8 +220,7 @@ def configuration(
     keys of its own reads it itself: ``read_file`` is False then.
 
     Raises:
-        UsageError: the configuration file is missing or wrong (exit 64).
-        UsageError: a value is out of its range (exit 64).
+        UsageError: the configuration file is missing or wrong, or a value out of range (exit 64).
     """
     shared: dict[str, Any] = click.get_current_context().obj
     path = shared.get("config") if read_file else None

@@ -130,7 +130,7 @@ KMER = 6  # bases
 # Different k-mers among those of a chunk that is read whole. Of chunks of 500 bases of genomes, one
 # in a thousand has a smaller share; of tandem repeats with units of up to 60 bases, nearly all.
 LEAST_KMERS = 0.4
-MOST_UNKNOWN = 0.1  # share of letters other than A, C, G and T; lite was trained with less
+MOST_UNKNOWN = 0.1  # share of letters other than A, C, G and T; lite was calibrated with no more
 GAP = re.compile("[^ACGT]{2,}")
 
 
@@ -172,10 +172,10 @@ def whole_chunks(chunks: Sequence[str]) -> list[ChunkFrames]:
     """Return each chunk as a single "frame" with the label ``WHOLE_LABEL`` and no protein.
 
     ``chunks`` are ASCII letters of either case. A chunk with fewer than ``SHORTEST_WHOLE`` bases is
-    ``too_short``. Neighbours other than A, C, G and T become one N, because a gap of many dilutes
-    what an encoder reads; a chunk with fewer than ``SHORTEST_WHOLE`` known bases, or with more than
-    ``MOST_UNKNOWN`` of others then, is ``ambiguous``. Tandem repeats are ``repetitive``: encoders
-    that have seen few of them take many for viruses.
+    ``too_short``. Several unknown letters in a row become one N: a long gap dilutes what an encoder
+    reads. A chunk with fewer than ``SHORTEST_WHOLE`` known bases, or more than ``MOST_UNKNOWN``
+    of others then, is ``ambiguous``. Tandem repeats are ``repetitive``: encoders that have seen few
+    of them take many for viruses.
     """
     found = []
     for read in map(str.upper, chunks):

@@ -92,7 +92,7 @@ class BlockStage(Stage):
     suffix: ClassVar[str]  # of the file that is made of a block
 
     @property
-    def blocks(self) -> Path:  # type: ignore[override]
+    def pattern(self) -> Path:  # type: ignore[override]
         """What the receipts stand beside; results of a block may be in another folder."""
         return self.layout.state / f"{self.layout.stem}_{{number}}.{self.suffix}"
 
@@ -101,7 +101,7 @@ class BlockStage(Stage):
         tasks = []
         for number, block in enumerate(receipts.outputs(ReadingStage.name), 1):
             output = self.layout.output(number, self.suffix)
-            proof = receipt_beside(Path(str(self.blocks).replace("{number}", str(number))))
+            proof = receipt_beside(Path(str(self.pattern).replace("{number}", str(number))))
             task = (self.name, self.version, (block.path,), (output,), proof, self.params)
             tasks.append(Task(*task, weight=block.bytes, count=block.rows))
         return tasks

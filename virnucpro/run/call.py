@@ -51,8 +51,8 @@ def call_again(
 
     ``stems`` are the names of runs, empty for all, and ``inputs`` files that runs were made from,
     where they are not in their places any more. The table and the overview of several inputs have
-    the new counts, too. Runs that are not finished or in use, or whose input is gone, are left out
-    (True), and named; their error is raised where one was asked for by name, or there is no other.
+    the new counts, too. Says also whether runs were left out, and names them: not finished, in
+    use, or without input. Where one was asked for by name, or there is no other, that is an error.
     """
     found: dict[tuple[Path, str], None] = {}
     for folder in folders:

@@ -47,7 +47,7 @@ def begin(run: Run, executor: Executor, emit: Emit) -> None:
     """Bring the stages before the embedding up to date."""
     sweep(run)
     layout, ledger = run.layout, run.ledger
-    patterns = [layout.features(s.kind, "{number}") if s.kind else s.blocks for s in run.stages]
+    patterns = [layout.features(s.kind, "{number}") if s.kind else s.pattern for s in run.stages]
     rows = [
         {
             "name": stage.name,

@@ -42,7 +42,7 @@ GROUP_SHARE = 0.25
 # Of a group: each has an open lock file and threads of its own, and many systems allow a process
 # only 256 or 1,024 open files.
 MOST_SAMPLES = 100
-# What concerns all samples: all other errors, except of a full disk, are of one input or folder.
+# They concern all samples. Others, but those of a full disk, concern one input or folder.
 OF_ALL = (ModelError, DeviceError, RunInterruptedError)
 
 
