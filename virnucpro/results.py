@@ -271,7 +271,7 @@ def _runs(kind: type[Run], place: str | PathLike[str]) -> list[Run]:
             found.append(kind(folder, path.name.removesuffix(kind.suffix), document))
     if not found:
         raise UsageError(
-            f"{folder} holds no finished run of {kind.command}: of several inputs, name the folder "
+            f"{folder} holds no finished run of {kind.command}; of several inputs, name the folder "
             f"of one. What is there is shown by: virnucpro status {folder}"
         )
     return found

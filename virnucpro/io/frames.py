@@ -173,9 +173,9 @@ def whole_chunks(chunks: Sequence[str]) -> list[ChunkFrames]:
 
     ``chunks`` are ASCII letters of either case. A chunk with fewer than ``SHORTEST_WHOLE`` bases is
     ``too_short``. Several unknown letters in a row become one N: a long gap dilutes what an encoder
-    reads. A chunk with fewer than ``SHORTEST_WHOLE`` known bases, or more than ``MOST_UNKNOWN``
-    of others then, is ``ambiguous``. Tandem repeats are ``repetitive``: encoders that have seen few
-    of them take many for viruses.
+    reads. A chunk with fewer than ``SHORTEST_WHOLE`` known bases, or a share of more than
+    ``MOST_UNKNOWN`` of others after that, is ``ambiguous``. Tandem repeats are ``repetitive``:
+    encoders that have seen few of them take many for viruses.
     """
     found = []
     for read in map(str.upper, chunks):

@@ -93,7 +93,7 @@ def windows(sequences: Sequence[str]) -> list[str]:
     """Return the windows of a record, or of both mates of a pair, that its kind follows from."""
     places = [
         (text, start, stop)
-        for text in (GAP.sub("N", sequence) for sequence in sequences)
+        for text in (GAP.sub("N", sequence.upper()) for sequence in sequences)
         for start, stop in chunk_spans(len(text), WINDOW)
         if stop - start - text.count("N", start, stop) >= SHORTEST_WHOLE
     ]

@@ -37,7 +37,7 @@ def head(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("bias", "sequences", "expected"),
     [
-        (2, [BASES[:600]], "phage"),
+        (2, [BASES[:600].lower()], "phage"),
         (-2, [BASES[:600]], "eukaryotic virus"),
         (1, [BASES[:600]], "unsure"),
         (-2, [BASES[:150], BASES[200:350]], "eukaryotic virus"),
