@@ -171,7 +171,8 @@ def test_many_short_reads(call: Callable, tmp_path: Path) -> None:
 class Meddling(Disk):
     """Does something to the input when a file whose name has ``at`` in it is opened."""
 
-    def __init__(self, at: str, change: Callable[[], object]) -> None:
+    def __init__(self, root: Path, at: str, change: Callable[[], object]) -> None:
+        super().__init__(root)
         self.at, self.change, self.done = at, change, False
 
     def open_new(self, path: Path):  # type: ignore[no-untyped-def]
@@ -199,7 +200,8 @@ def test_an_input_that_changes_meanwhile(
 ) -> None:
     act, code = CHANGES[change]
     os.utime(source, (1, 1))  # long ago: any write shows in the time
-    disk, out = Meddling(at, lambda: act(source)), tmp_path / "out"
+    out = tmp_path / "out"
+    disk = Meddling(out, at, lambda: act(source))
     with pytest.raises(VirNucProError) as caught:
         _execute(source, out, disk)
     assert disk.done

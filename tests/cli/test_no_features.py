@@ -82,7 +82,7 @@ def _results(out: Path) -> dict[str, bytes]:
         path.relative_to(out).as_posix(): b"" if ".checkpoints" in path.parts else path.read_bytes()
         for path in sorted(out.rglob("*"))
         if path.is_file()
-        and not path.name.endswith(("_run.json", "_report.html", "run.log", ".lock"))
+        and not path.name.endswith(("_run.json", "_report.html", "run.log", ".lock", ".yours"))
     }
 
 
@@ -161,7 +161,8 @@ def test_copies_have_the_scores_of_a_run_that_embeds_each(
 class StoppingDisk(Disk):
     """Ends the run at its ``last``-th change of the disk, as a kill would."""
 
-    def __init__(self, last: int) -> None:
+    def __init__(self, root: Path, last: int) -> None:
+        super().__init__(root)
         self.left = last
 
     def _count(self) -> None:
@@ -189,7 +190,7 @@ def test_stopped_at_random_moments_it_goes_on(
     while True:
         try:
             request = _request(source, out, no_features=not stops or chance.random() < 0.7)
-            disk = StoppingDisk(chance.randrange(20, 120))
+            disk = StoppingDisk(out, chance.randrange(20, 120))
             run_prediction(request, lambda _: None, disk)
             break
         except Stopped:

@@ -153,12 +153,12 @@ def test_files_of_the_user_are_not_overwritten(predict, tmp_path):
     names = ["rcl.tsv", "rcl_run.json", "onehot_RCL_predictions_thr0p50.tsv"]
     for name in names:
         (out / f"{STEM}_{name}").write_text("mine")
-    assert predict().code == 64
-    for name in names:
-        assert (out / f"{STEM}_{name}").read_text() == "mine"
-    assert predict("--force").code == 0
-    aside = [path for path in out.rglob(f"{STEM}_*") if ".checkpoints" in path.parts]
-    assert sum(path.is_file() and path.read_bytes() == b"mine" for path in aside) == 3
+    (out / f"{STEM}_rcl_1_mymodel.safetensors").write_text("mine")
+    for options in ((), ("--force",), ("--force",)):
+        assert predict(*options).code == 0
+        for name in names:
+            assert (out / f"{STEM}_{name}.yours").read_text() == "mine"
+        assert (out / f"{STEM}_rcl_1_mymodel.safetensors").read_text() == "mine"
 
 
 def test_links_are_not_followed_and_locks_hold(predict, tmp_path):
@@ -168,8 +168,8 @@ def test_links_are_not_followed_and_locks_hold(predict, tmp_path):
     with locked(Layout(out, f"{STEM}_rcl").lock, "these proteins"):
         assert predict().code == 5
     (out / f"{STEM}_rcl.tsv").symlink_to(elsewhere / "target")
-    assert predict().code == 64
-    (out / f"{STEM}_rcl.tsv").unlink()
+    assert predict().code == 0
+    assert (out / f"{STEM}_rcl.tsv.yours").is_symlink()
     linked = tmp_path / "linked"
     linked.mkdir()
     (linked / ".checkpoints").symlink_to(elsewhere)

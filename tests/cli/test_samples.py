@@ -198,20 +198,15 @@ def test_a_table_of_the_user_is_not_overwritten(folder: Path, capsys) -> None:
     table, overview = (folder / f"out/samples_{end}" for end in ("summary.tsv", "overview.html"))
     table.parent.mkdir()
     table.write_text("mine")
-    assert _predict("in/a.fa", "in/b.fa", "-q") == 64
-    assert table.read_text() == "mine"
-    assert _predict("in/a.fa", "in/b.fa", "-q", "--force") == 0
+    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
     assert list(_rows(folder / "out")) == ["a", "b"]
-    kept = (folder / "out/.checkpoints").glob(
-        "samples_summary.tsv.previous*/**/samples_summary.tsv"
-    )
-    assert [path.read_text() for path in kept] == ["mine"]
+    assert table.with_name("samples_summary.tsv.yours").read_text() == "mine"
     overview.write_text("mine")
     assert _predict("in/a.fa", "in/b.fa", "in/b.fa", "--min-score", "-1") == 0
     shown = capsys.readouterr()
     assert "named twice" in shown.err
     assert "15 of 15 records" in shown.out
-    assert overview.read_text() == "mine"
+    assert overview.with_name("samples_overview.html.yours").read_text() == "mine"
 
 
 @pytest.mark.parametrize("is_worked_on", [False, True])
@@ -284,15 +279,11 @@ def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(
 
 
 @pytest.mark.parametrize("mine", ["samples_summary.tsv", "samples_overview.html"])
-def test_call_leaves_a_file_of_the_user(
-    folder: Path, capsys: pytest.CaptureFixture[str], mine: str
-) -> None:
+def test_call_keeps_a_file_of_the_user(folder: Path, mine: str) -> None:
     assert _predict("in/a.fa", "in/b.fa", "-q") == 0
     (folder / "out" / mine).write_text("mine\n")
-    capsys.readouterr()
     assert run(["call", "out/a", "--min-score", "-1"]) == 0
-    assert mine in capsys.readouterr().err
-    assert (folder / "out" / mine).read_text() == "mine\n"
+    assert (folder / "out" / f"{mine}.yours").read_text() == "mine\n"
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,8 @@ class Stopped(BaseException):
 class Stopping(Disk):
     """Stops the run when a file of the given name is about to count."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, root: Path, name: str) -> None:
+        super().__init__(root)
         self.name = name
 
     def rename(self, old: Path, new: Path) -> None:
@@ -53,7 +54,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_input(folder / "in.fa")
     predict(folder / "in.fa", folder / "done")
     with pytest.raises(Stopped):
-        predict(folder / "in.fa", folder / "cut", Stopping("output_1_ESM.pt.done"))
+        predict(folder / "in.fa", folder / "cut", Stopping(folder / "cut", "output_1_ESM.pt.done"))
     return folder
 
 
@@ -112,7 +113,7 @@ def test_it_writes_and_locks_nothing(call: Callable, folder: Path) -> None:
 def test_before_the_split_nobody_knows_how_much_there_is(call: Callable, tmp_path: Path) -> None:
     make_input(tmp_path / "in.fa")
     with pytest.raises(Stopped):
-        predict(tmp_path / "in.fa", tmp_path / "out", Stopping("in_protein.faa"))
+        predict(tmp_path / "in.fa", tmp_path / "out", Stopping(tmp_path / "out", "in_protein.faa"))
     run = _run(call, tmp_path / "out")
     assert (run["state"], _stage(run, "chunking")["files_done"]) == ("interrupted", 1)
     assert _stage(run, "protein_embeddings")["files"] is None

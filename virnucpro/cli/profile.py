@@ -16,8 +16,6 @@ from virnucpro.encoders.registry import family_named, family_names
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.formatting import memory_size, percent
 from virnucpro.settings import SETTINGS, Count
-from virnucpro.store.disk import Disk
-from virnucpro.store.work import refuse_other_json
 
 BATCHES = 4  # per call, on each thread of a CPU; with one, nothing could be prepared ahead
 DOUBLINGS = {"cpu": 2, "cuda": 5}  # budgets beyond the least one
@@ -53,7 +51,6 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     from virnucpro.executors.processes import settled_device
     from virnucpro.precision import choose_precision
 
-    refuse_other_json(output, ("model", "points", "recommended"), "--output")
     settings = shared.configuration(options)
     analysis, device = settings.analysis, settled_device(settings.machine)
     precision = choose_precision(analysis.precision, [device])
@@ -106,5 +103,5 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     document["option"] = f"{SETTINGS[f'{molecule}_batch'].options} {document['recommended']}"
     text = json.dumps(document, indent=1)
     if output is not None:
-        Disk().save(output, f"{text}\n".encode())
+        shared.save_output(output, f"{text}\n".encode())
     click.echo(text if as_json else f"Recommended: virnucpro predict {document['option']} ...")

@@ -143,7 +143,11 @@ GLOBAL_OPTIONS = (
 COMMON = {
     "seed": option("--seed", CountOrZero, "Seed of all random choices.", default=0),
     "resume": option("--resume", bool, "Continue unfinished work, and try again what failed."),
-    "force": option("-f --force", bool, "Start over; what is there is moved aside."),
+    "force": option("-f --force", bool, "Start over; the earlier results are removed."),
+    # Of former versions, which refused to replace a file without it.
+    "former_force": option(
+        "-f --force", bool, "Has no effect any more.", hidden=True, expose_value=False
+    ),
     "no_progress": option("--no-progress", bool, "Print a line every 10 seconds instead."),
     "json": option("--json as_json", bool, "Print JSON, for programs."),
 }
@@ -252,18 +256,16 @@ def dashboard(
     return RunScreen(settings.display, layout).shown((*settings.warnings, *warnings))
 
 
-def save_output(path: Path, content: bytes, *, force: bool, option: str) -> None:
-    """Write a file that ``option`` names, unless the same one is there.
+def save_output(path: Path, content: bytes, root: Path | None = None) -> None:
+    """Write a file that an option names, unless the same one is there.
 
-    Raises:
-        UsageError: another file of that name is there, and not ``force`` (exit 64).
-        OutputError: it cannot be written, or the other file not be moved aside (exit 6).
+    ``root`` is the output directory that it belongs to, if any. Raises OutputError (exit 6) where
+    it cannot be written.
     """
-    from virnucpro.store.disk import Disk, is_own_file
-    from virnucpro.store.work import make_way
+    from virnucpro.store.disk import Disk, telling
 
-    if is_own_file(path) and path.read_bytes() == content:
+    if path.is_file() and path.read_bytes() == content:
         return
-    disk = Disk()
-    make_way(path, disk, force=force, option=option)
-    disk.save(path, content, durable=False)
+    disk = Disk(root or path.absolute().parent)
+    with telling(disk, lambda notice: say(notice.message)):
+        disk.save(path, content, durable=False)

@@ -91,9 +91,10 @@ def validate(source: Path, mates: Path | None, interleaved: bool, **options: Any
 
 
 @command(
-    option("-o --output", FILE, "Write to this file instead of standard output."), common="force"
+    option("-o --output", FILE, "Write to this file instead of standard output."),
+    common="former_force",
 )
-def generate_config(output: Path | None, force: bool) -> None:
+def generate_config(output: Path | None) -> None:
     """Write a configuration file with every key.
 
     Each key is there with its default and its meaning.
@@ -105,7 +106,7 @@ def generate_config(output: Path | None, force: bool) -> None:
 
     if output is None:
         return shared.tell(default_yaml().rstrip("\n"), always=True)
-    shared.save_output(output, default_yaml().encode(), force=force, option="--output")
+    shared.save_output(output, default_yaml().encode())
     click.echo(f"wrote {output}")
 
 
@@ -124,8 +125,6 @@ def multiqc(folders: tuple[Path, ...], output_dir: Path) -> None:
       multiqc multiqc_input
     """
     from virnucpro.run.sample_list import finished_runs
-    from virnucpro.store.disk import Disk
-    from virnucpro.store.work import refuse_other_json
 
     runs = [named for folder in folders for named in finished_runs(folder)]
     names = [name for name, _ in runs]
@@ -134,8 +133,7 @@ def multiqc(folders: tuple[Path, ...], output_dir: Path) -> None:
     for name, run in runs:
         for section in _sections(name, run):
             path = output_dir / f"{name}_{section['id']}_mqc.json"
-            refuse_other_json(path, list(section), "--output-dir")
-            Disk().save(path, (json.dumps(section, indent=1) + "\n").encode())
+            shared.save_output(path, (json.dumps(section, indent=1) + "\n").encode())
             shared.say(f"wrote {path}")
 
 

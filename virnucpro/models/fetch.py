@@ -24,7 +24,6 @@ from virnucpro.models.store import (
     hub_folder,
     is_offline,
     manual_route,
-    model_records_file,
     own_folder,
     read_model_records,
     record_model,
@@ -56,8 +55,7 @@ def fetch_model(
         OutputError: the disk is full or unwritable (exit 6).
     """
     lock = own_folder() / "locks" / f"{model.name.replace('/', '--')}.lock"
-    state = [lock.parent, model_records_file()]
-    with locked(lock, wait=True, state=state):  # a second fetch waits, and finds the model there
+    with locked(lock, wait=True):  # a second fetch waits, and finds the model there
         if not update and (located := resolve_model(model)):
             try:
                 return located[1], verify_model(model)

@@ -221,7 +221,7 @@ def record_model(model: Model, path: Path, *, address: str = "") -> None:
     today = time.strftime("%Y-%m-%d", time.gmtime())
     record = ModelRecord(str(path.absolute()), address, revision, today, files)
     path = model_records_file()
-    with locked(path.with_suffix(".lock"), wait=True, state=[path]):
+    with locked(path.with_suffix(".lock"), wait=True):
         document = _Document(SCHEMA, {**read_model_records(), model.name: record})
         content = msgspec.json.format(msgspec.json.encode(document, order="sorted"), indent=1)
         with explain_write_errors(path):

@@ -55,7 +55,7 @@ from virnucpro.run.run import Run, tidy_up
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.chunking import duplicate_ids_error, hashed_input, refuse_changed_input
-from virnucpro.store.disk import GZIP_LEVEL, Disk
+from virnucpro.store.disk import GZIP_LEVEL, Disk, telling
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
@@ -255,12 +255,13 @@ def run_rcl_prediction(
     request: RclRequest, emit: Emit, interruption: Interruption | None = None
 ) -> Record:
     """Carry out a request, or what is missing of it; return the record."""
-    disk, layout, finder = Disk(), request.layout, request.finder
+    layout, finder = request.layout, request.finder
+    disk = Disk(layout.root)
     if request.source != STDIN:
         check_readable(Path(request.source))
     check_writable(layout)
     devices = choose_devices(request.machine)
-    with locked(layout.lock, "these proteins"), ExitStack() as stack:
+    with locked(layout.lock, "these proteins"), telling(disk, emit), ExitStack() as stack:
         source = Path(request.source)
         if request.source == STDIN:
             source = layout.incoming

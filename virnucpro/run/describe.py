@@ -23,9 +23,8 @@ from virnucpro.io.records import first_word
 from virnucpro.layout import Layout
 from virnucpro.report.writing import report_problem
 from virnucpro.results import PredictionRun
-from virnucpro.store.disk import Disk, is_own_file
+from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
-from virnucpro.store.work import make_way
 from virnucpro.tables import DESCRIBED
 
 LAST_LINES = 3  # of what a failed program printed, for the message
@@ -81,14 +80,15 @@ def describe(
         UsageError: the run has pairs, or a file of the user has the name of the table.
         InputError: the files of the run do not belong together.
     """
-    layout, disk = Layout(run.folder.absolute(), run.stem), Disk()
+    layout = Layout(run.folder.absolute(), run.stem)
+    disk = Disk(layout.root)
     # A program of a command that was killed may still write into the folder of that one.
     path, work = layout.described_table, layout.described_work / str(os.getpid())
     done, problems = list[Program](), list[tuple[Program, str]]()
     if run.paired:
         raise UsageError(f"the run {run.stem} has pairs of reads: assemble them, describe these")
     with locked(layout.lock):
-        is_ours = is_own_file(path) and path.read_bytes().startswith(DESCRIBED.header.encode())
+        is_ours = path.is_file() and path.read_bytes().startswith(DESCRIBED.header.encode())
         rows, keeps = _rows(run), is_ours and not force
         for row in run.described() if keeps else ():
             known = rows.get(row.record)
@@ -101,9 +101,7 @@ def describe(
             elif lacks := _lacks(program, database):
                 problems.append((program, lacks))
             elif database:
-                if not (done or keeps):
-                    make_way(path, disk, force=force, option="DIR")
-                disk.remove_tree(layout.described_work)  # of a command that was killed
+                disk.clear(layout.described_work)  # of a command that was killed
                 try:
                     names, folder = _numbered(layout, work, rows, disk), work / program.name
                     words = work / "virus.fna", folder, database.absolute(), threads
@@ -113,7 +111,7 @@ def describe(
                     problems.append((program, f"{program.title} failed: {error}"))
                     continue
                 finally:
-                    disk.remove_tree(layout.described_work)
+                    disk.clear(layout.described_work)
                 done.append(program)
             if (rows or is_ours) and program in done:
                 lines = [DESCRIBED.header, *(DESCRIBED.line(**row) for row in rows.values())]

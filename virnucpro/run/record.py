@@ -26,7 +26,6 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.ledger import FileFailure
 from virnucpro.store.lock import locked
-from virnucpro.store.work import make_way
 from virnucpro.tables import FAILURES, RECORDS
 from virnucpro.version import __version__
 
@@ -127,8 +126,6 @@ def update_failure_table(
                 rows = [line for line in lines[1:] if stem_of(line.split("\t", 1)[0]) != stem]
             elif not failures:  # not a table of ours, and nothing to write
                 return
-            else:
-                make_way(path, disk)
         for failure in failures:
             names = ("file", "stage", "error", "message")
             cells = {name: " ".join(getattr(failure, name).split()) for name in names}

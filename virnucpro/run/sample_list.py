@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from virnucpro.columns import MISSING, row_error, table_rows
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, LockedError, UsageError, VirNucProError
+from virnucpro.events import Emit
 from virnucpro.formatting import printable
 from virnucpro.layout import STDIN, SamplesFolder, stem_of
 from virnucpro.report.writing import write_overview
 from virnucpro.results import PredictionRun, open_runs
-from virnucpro.store.disk import Disk, is_own_file
+from virnucpro.store.disk import Disk, telling
 from virnucpro.store.lock import locked
-from virnucpro.store.work import make_way
 from virnucpro.tables import SAMPLES
 
 if TYPE_CHECKING:
@@ -166,13 +166,6 @@ def finished_runs(root: Path) -> list[tuple[str, PredictionRun]]:
     return of_samples + [(root.name if is_sample else run.stem, run) for run in single]
 
 
-def claim_table(folder: SamplesFolder, disk: Disk, *, force: bool = False) -> None:
-    """Refuse to write over a file that is not a table of samples; with force, move it aside."""
-    path, header = folder.summary_table, SAMPLES.header.encode()
-    if not (is_own_file(path) and path.read_bytes().startswith(header)):
-        make_way(path, disk, force=force)
-
-
 def write_table(folder: SamplesFolder, disk: Disk, named: Iterable[Sample] = ()) -> None:
     """Write the table of all samples in an output directory, unless it is there already.
 
@@ -215,7 +208,7 @@ def _rows(folder: SamplesFolder, sample: Sample) -> list[dict[str, Json]]:
         return [{**row, "message": str(error)}]
 
 
-def renew_samples(root: Path) -> str:
+def renew_samples(root: Path, emit: Emit) -> str:
     """Write the table and the overview of all samples in an output directory, if it has samples.
 
     Returns what was in the way, if anything.
@@ -224,21 +217,21 @@ def renew_samples(root: Path) -> str:
     if not samples_of(root):
         return ""
     try:
-        with locked(folder.lock, "these samples"):
-            claim_table(folder, Disk())
-            write_table(folder, Disk())
-            return overview_problem(folder)
-    except (LockedError, UsageError) as error:
+        disk = Disk(folder.root)
+        with locked(folder.lock, "these samples"), telling(disk, emit):
+            write_table(folder, disk)
+            return overview_problem(folder, disk)
+    except LockedError as error:
         return f"{folder.summary_table} is not up to date: {error}"
 
 
-def overview_problem(folder: SamplesFolder) -> str:
+def overview_problem(folder: SamplesFolder, disk: Disk) -> str:
     """Write the overview, if any sample has results; return what was in the way, if anything."""
     try:
         if runs := runs_of_samples(folder.root):
             samples = samples_of(folder.root).values()
             failed = [(each.name, each.message) for each in samples if each.state == "failed"]
-            write_overview(folder.overview, runs, Disk(), failed)
-    except (InputError, UsageError) as error:
+            write_overview(folder.overview, runs, disk, failed)
+    except InputError as error:
         return f"no overview was written: {error}"
     return ""

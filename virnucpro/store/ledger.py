@@ -95,7 +95,7 @@ class Ledger:
         self, layout: Layout, disk: Disk | None = None, digests: Mapping[Path, str] | None = None
     ) -> None:
         self._layout = layout
-        self._disk = disk or Disk()
+        self._disk = disk or Disk(layout.root)
         self._digests = dict(digests or {})
         self._files: dict[Path, HashedFile] = {}
         self.receipts: dict[Path, Receipt] = {}
@@ -143,10 +143,11 @@ class Ledger:
         """Return why an output cannot be what its receipt says, as far as its size tells."""
         for output in receipt.outputs:
             name = output.path.name
+            if output.path in self.removed:  # whatever stands there now is not used
+                continue
             if not output.path.is_file():
-                if output.path not in self.removed:
-                    return f"{name} is missing"
-            elif output.path.stat().st_size != output.bytes:
+                return f"{name} is missing"
+            if output.path.stat().st_size != output.bytes:
                 return f"{name} has another size than it had"
         return ""
 
@@ -160,6 +161,8 @@ class Ledger:
         """
         try:
             receipt = self.read(task.receipt, task.figures)
+            for output in receipt.outputs:
+                self._disk.know(output.path, output.sha256)
             same_inputs = receipt.fingerprint == self.fingerprint(task)
         except ValueError as error:
             return str(error)
@@ -172,28 +175,25 @@ class Ledger:
             return "other files belong to it"
         if problem := self.problem(receipt):
             return problem
-        for output in (output for output in receipt.outputs if output.path.exists()):
+        for output in (each for each in receipt.outputs if each.path not in self.removed):
             self._files[output.path] = found = hashed(output.path)
             if found.sha256 != output.sha256:
                 return f"{output.path.name} has other content than it had"
+            self._disk.know(output.path, found.sha256, found.stamp)
         self.receipts[task.receipt] = receipt
         self._digests.update({output.path: output.sha256 for output in receipt.outputs})
         failed = receipt.figures.failed
         return f"{counted(len(failed), 'sequence')} failed last time" if failed else ""
 
-    def foreign_files(self) -> list[Path]:
-        """Return the files that somebody put where the finished run had removed its own."""
-        outputs = [each for document in self._stored.values() for each in document["outputs"]]
-        digests = {self._layout.root / each["path"]: each["sha256"] for each in outputs}
-        return [
-            path
-            for path in sorted(self.removed & digests.keys())
-            if path.is_symlink() or (path.exists() and hashed(path).sha256 != digests[path])
-        ]
-
     def reopen(self, task: Task) -> None:
-        """Remove the receipt of a stale task, and hash its inputs before they are used."""
+        """Remove the receipt of a stale task, and hash its inputs before they are used.
+
+        What a user has put where its outputs belong is renamed already now: a worker could not tell
+        the user so.
+        """
         self._disk.remove(task.receipt)
+        for path in task.outputs:
+            self._disk.keep_yours(path)
         self.fingerprint(task)
 
     def fingerprint(self, task: Task) -> str:
@@ -220,6 +220,7 @@ class Ledger:
         for output in outputs:
             stamp = stamp_of(output.path)
             self._files[output.path] = HashedFile(output.path, output.sha256, stamp)
+            self._disk.know(output.path, output.sha256, stamp)
             self._digests[output.path] = output.sha256
         decided_by = self.fingerprint(task)
         receipt = Receipt(task.stage, decided_by, outputs, result.figures, "computed", seconds)
@@ -244,7 +245,7 @@ class Ledger:
         self.removed = self.removed.union(files)
         self.store(name for name, _ in receipts)
         for path in files:
-            self._disk.remove(path)
+            self._disk.clear(path)
             self._files.pop(path, None)  # it is known by its receipt
 
     def store(self, names: Iterable[Path] = (), *, durable: bool = True) -> None:

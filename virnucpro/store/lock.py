@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from virnucpro.store.disk import (
     explain_write_errors,
     is_running,
     open_without_links,
-    refuse_links,
+    refuse_linked_state,
 )
 from virnucpro.store.documents import parse_json
 
@@ -64,21 +64,18 @@ def read_owner(path: Path) -> LockOwner | None:
 
 
 @contextmanager
-def locked(
-    path: Path, work: str = A_RUN, *, wait: bool = False, state: Sequence[Path] = ()
-) -> Iterator[LockOwner | None]:
+def locked(path: Path, work: str = A_RUN, *, wait: bool = False) -> Iterator[LockOwner | None]:
     """Hold the lock file ``path`` for the duration of the block.
 
     ``wait`` waits until it is free; otherwise LockedError says at once who holds it. ``work`` says
-    what is worked on, for the messages of others. ``state`` are files and folders that the work
-    keeps outside of the checkpoint folder; they must not be symbolic links either. Yields a process
-    that held the lock and ended without leaving it, if there was one.
+    what is worked on, for the messages of others. Yields a process that held the lock and ended
+    without leaving it, if there was one.
 
     The file is never unlinked: a lock on an unlinked file excludes nobody. The kernel releases it
     when the process ends, however it ends, also on another host of a network file system; so a
     stale owner does not block. Where the file system has no locks, the name in the file counts.
     """
-    refuse_links(path, *state)
+    refuse_linked_state(path)
     with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = open(path, "a+", opener=open_without_links)  # noqa: SIM115

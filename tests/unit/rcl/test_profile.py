@@ -129,6 +129,6 @@ def test_the_command(call, tmp_path):
     assert read_profile(output).training["serpins"] == 2
     assert call("rcl", "profile", table, "--output", output).code == 0  # the same bytes
     output.write_text("mine")
-    assert call("rcl", "profile", table, "--output", output).code == 64
-    assert output.read_text() == "mine"
+    assert call("rcl", "profile", table, "--output", output).code == 0
+    assert (tmp_path / "my.hmm.yours").read_text() == "mine"
     assert call("rcl", "profile", table, "--output", tmp_path / "my.txt").code == 64
