@@ -21,12 +21,13 @@ from virnucpro.store.work import refuse_other_json
 
 BATCHES = 4  # per call, on each thread of a CPU; with one, nothing could be prepared ahead
 DOUBLINGS = {"cpu": 2, "cuda": 5}  # budgets beyond the least one
+FAMILIES = tuple(name for name in family_names() if name != "lite")  # it has no batch budget
 COUNTS = ListType(NumberType(Count))
 ROW = "{:>10} {:>12} {:>12} {:>7} {:>10}"
 
 
 @command(
-    option("--model family", family_names(), "Kind of encoder to measure.", required=True),
+    option("--model family", FAMILIES, "Kind of encoder to measure.", required=True),
     option("-p --model-path NAME", str, "Name, folder or file of another model of this kind."),
     option("--lengths LIST", COUNTS, "Letters per sequence.  [default: 166 or 499]"),
     option("--budgets LIST", COUNTS, "Tokens or sequences per batch.  [default: a rising series]"),
