@@ -66,6 +66,11 @@ def test_refused(call: Callable, tmp_path: Path, data: bytes) -> None:
     assert {path.name for path in tmp_path.iterdir()} <= {"out", "sample.fa"}
 
 
+def test_ids_that_are_the_same_up_to_a_blank(call: Callable, tmp_path: Path) -> None:
+    done = predict(call, tmp_path, b">my one\nAC\n>my two\nAC\n")
+    check_refused(done, 65, "my (", "ends at the first blank")
+
+
 SCORED = [("a", 120, "scored"), ("b", 113, "scored")]
 SILENT = b">a\nAC\n>b\nNNNNNN\n>c\n" + b"TAATTAATTAA" * 9  # stops in all frames
 
