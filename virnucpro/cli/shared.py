@@ -171,7 +171,16 @@ class Command(click.Command):
         self.epilog = f"\b\n{title[1:]}{examples}\n\n{EXIT_CODES}"
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Carry out the command, unless its options contradict each other."""
+        """Carry out the command, unless its options contradict each other.
+
+        Raises:
+            UsageError: they do, or the current folder was deleted (exit 64).
+        """
+        try:
+            Path.cwd()
+        except OSError:
+            text = "the current folder is gone: change to one that is there, then try again"
+            raise UsageError(text) from None
         given = {**ctx.params, **ctx.ensure_object(dict)}
         for one, other in CONTRARY:
             if given.get(one) and given.get(other):
