@@ -224,7 +224,7 @@ def tell(*lines: str, always: bool = False) -> None:
     if click.get_current_context().obj.get("quiet") and not always:
         return
     try:
-        click.echo("\n".join(lines))
+        click.echo(printable("\n".join(lines)))
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):  # where nobody reads it, the work still counts

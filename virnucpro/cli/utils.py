@@ -106,7 +106,7 @@ def generate_config(output: Path | None, force: bool) -> None:
     if output is None:
         return shared.tell(default_yaml().rstrip("\n"), always=True)
     shared.save_output(output, default_yaml().encode(), force=force, option="--output")
-    click.echo(f"wrote {output}")
+    shared.tell(f"wrote {output}", always=True)
 
 
 @command(
