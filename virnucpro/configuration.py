@@ -23,6 +23,7 @@ from virnucpro.settings import (
     DisplaySettings,
     MachineSettings,
     Setting,
+    offered,
 )
 
 KEYS = {declared.key: declared for declared in SETTINGS.values()}
@@ -120,7 +121,7 @@ def _yaml_lines(group: Mapping[str, Any]) -> Iterator[str]:
         written = written.strip().removesuffix("...").strip()
         note = f" null: {entry.unset}." if entry.unset else ""
         if entry.choices:
-            note += f" One of {', '.join(entry.shown_choices)}."
+            note += f" One of {', '.join(offered(entry.choices))}."
         yield f"{label}: {written}  # {entry.description}{note}"
 
 
@@ -165,5 +166,5 @@ def checked_value(label: str, declared: Setting, value: Any) -> Any:
     try:
         return convert(value, declared.type)
     except ValidationError as error:
-        among = f" (one of {', '.join(declared.shown_choices)})" if declared.choices else ""
+        among = f" (one of {', '.join(offered(declared.choices))})" if declared.choices else ""
         raise UsageError(f"{label}: {value!r} is not accepted: {error}{among}") from None

@@ -13,7 +13,7 @@ import virnucpro.cli.shared as shared
 from virnucpro.cli.shared import FILE, FOLDER, command, option
 from virnucpro.cli.train import TRAINING_DEVICES, training_machine
 from virnucpro.errors import EXIT_OK, InputError, UsageError
-from virnucpro.formatting import counted, printable
+from virnucpro.formatting import counted
 from virnucpro.settings import Count, Share
 
 if TYPE_CHECKING:
@@ -362,7 +362,7 @@ def validate(tables: tuple[Path, ...]) -> int:
 
     errors, repeated = check_tables(tables)
     totals = (counted(len(errors), "error"), counted(len(repeated), "warning"))
-    click.echo(printable("\n".join([*errors, *repeated, *totals])))
+    shared.tell(*errors, *repeated, *totals, always=True)
     return InputError.exit_code if errors else EXIT_OK
 
 

@@ -14,7 +14,7 @@ import virnucpro.cli.shared as shared
 from virnucpro.cli.shared import FILE, FOLDER, command, option
 from virnucpro.cli.summary import call_lines
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
-from virnucpro.formatting import counted, printable
+from virnucpro.formatting import counted
 from virnucpro.layout import SamplesFolder
 from virnucpro.settings import Share
 
@@ -219,4 +219,4 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
         result, calibrated = run_evaluation(predictions, labels, **options, notify=screen.info)
         if output is not None:
             shared.save_output(output, calibrated)
-    shared.tell(printable(result))
+    shared.tell(result)

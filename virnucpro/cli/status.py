@@ -11,7 +11,7 @@ import click
 from virnucpro.cli.shared import FOLDER, command, tell
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
-from virnucpro.formatting import counted, part_of, printable
+from virnucpro.formatting import counted, part_of
 from virnucpro.run.sample_list import Sample, samples_of
 from virnucpro.run.status import statuses
 from virnucpro.store.ledger import UNFINISHED
@@ -45,7 +45,7 @@ def status(output_dir: Path, as_json: bool) -> None:
         if sample["failed"]:
             words = f"failed: {sample['failed']}"
         finished += {run["state"] for run in sample["runs"]} == {"finished"}
-        lines.append(printable(f"{sample['sample']}: {words}"))
+        lines.append(f"{sample['sample']}: {words}")
     for run in runs:
         lines.append("\n  ".join([f"{run['stem']}: {_word(run)}", *_lines(run)]))
     count = f"{part_of(finished, len(samples), 'sample')} finished "

@@ -107,7 +107,7 @@ def generate_config(output: Path | None) -> None:
     if output is None:
         return shared.tell(default_yaml().rstrip("\n"), always=True)
     shared.save_output(output, default_yaml().encode())
-    click.echo(f"wrote {output}")
+    shared.tell(f"wrote {output}", always=True)
 
 
 @command(

@@ -15,7 +15,6 @@ from virnucpro.columns import MISSING, row_error, table_rows
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, LockedError, UsageError, VirNucProError
 from virnucpro.events import Emit
-from virnucpro.formatting import printable
 from virnucpro.layout import STDIN, SamplesFolder, stem_of
 from virnucpro.report.writing import write_overview
 from virnucpro.results import PredictionRun, open_runs
@@ -103,11 +102,11 @@ def _problem(samples: Iterable[Sample]) -> str:
     folder = SamplesFolder(Path())
     taken = {folder.summary_table.name, folder.overview.name}
     for sample in samples:
-        name, file = sample.name, printable(sample.file)
+        name, file = sample.name, sample.file
         if STDIN in (sample.file, sample.mates):
             return "standard input cannot be one of several inputs: name files"
         if not _can_be_folder(name):
-            return f"{file}: {printable(name)!r} cannot be the name of a folder"
+            return f"{file}: {name!r} cannot be the name of a folder"
         if name.casefold() in taken:
             return f"{file}: the name {name} is taken"
         taken.add(name.casefold())

@@ -124,8 +124,9 @@ def duplicate_ids_error(
     """Return the error about record ids that occur twice, which names the first five."""
     listed = ", ".join(summary.duplicates)
     text = (
-        f"{source}: record ids occur more than once: {listed}; results are told apart by id: make "
-        f"them unique, or use --duplicate-ids rename"
+        f"{source}: record ids occur more than once: {listed} (an id ends at the first blank "
+        f"of its header); results are told apart by id: make them unique, or use "
+        f"--duplicate-ids rename"
     )
     if molecule == "nucleotide" and not source.paired:
         text += "; where these are pairs of reads, one mate after the other, use --interleaved"

@@ -138,3 +138,15 @@ def test_scores_of_exactly_0_and_1_are_taken() -> None:
         chunks[i] = each._replace(others=f"{1 - float(virus)}", virus=virus)
     region = only(find_regions(length, chunks))
     assert (region.start, region.stop) == (30_000, 40_000)
+
+
+def test_the_score_of_a_region_pays_for_each_end_within_the_record() -> None:
+    """Six chunks of the most evidence have 0.8 each, and a change of state costs 1.8."""
+    for parts, evidence in (
+        (((60, HOST), (6, 12.0), (60, HOST)), 6 * 0.8 - 2 * 1.8),
+        (((60, HOST), (6, 12.0)), 6 * 0.8 - 1.8),
+        (((6, 12.0), (60, HOST)), 6 * 0.8 - 1.8),
+    ):
+        region = only(find_regions(*record(*parts, spread=0.1)))
+        assert region.chunks == 6
+        assert region.score == pytest.approx(math.tanh(evidence / 2))
