@@ -307,7 +307,7 @@ class OutputStage(HostStage):
 
     name, title = "output", "Output"
     reads_intermediate: ClassVar[bool] = False
-    version: ClassVar[int] = 13
+    version: ClassVar[int] = 14
 
     source: InputFiles
     seen: Sequence[HashedFile]
