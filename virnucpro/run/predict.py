@@ -130,7 +130,13 @@ def finish(
     classifier = models.classifier.file
     details: dict[str, Json] = {
         "input": source,
-        "models": {"classifier": {"path": str(classifier.path), "sha256": classifier.sha256}},
+        "models": {
+            "classifier": {
+                "path": str(classifier.path),
+                "sha256": classifier.sha256,
+                "calibrated": results.calibrated,
+            }
+        },
         "settings": {
             "analysis": asdict(analysis),
             "cuts": asdict(request.cuts),

@@ -58,7 +58,7 @@ class OutputFigures(TaskFigures):
     regions: int  # viral regions in all records
     with_regions: int  # records that are not classified as viral and hold viral regions
     more_regions: int  # viral regions in these
-    highest_rate: float  # of a record classified as viral; 0 where there is none
+    highest_rate: float | None  # of a record classified as viral; None where none is known
     cuts: Cuts  # what a record needed to be classified as viral
     unfamiliar: int  # records classified as viral that are unlike all training data of lite
     calibrated: bool  # whether the scores of the classifier are calibrated
@@ -131,7 +131,7 @@ class ResultFiles:
         self._chunk_statuses: Counter[str] = Counter()
         names = ("sure", "doubtful", "regions", "with_regions", "more_regions", "unfamiliar")
         self._counts: dict[str, Any] = dict.fromkeys(names, 0)
-        self._highest_rate = 0.0
+        self._highest_rate: float | None = None
         for table, writer in tables:
             writer.write(table.header.encode())
 
@@ -223,7 +223,7 @@ class ResultFiles:
         self._counts["sure"] += call.tier == "high"
         if call.fdr is not None:
             self._counts["doubtful"] += call.fdr > DOUBTFUL
-            self._highest_rate = max(self._highest_rate, call.fdr)
+            self._highest_rate = max(self._highest_rate or 0.0, call.fdr)
         if record.mate is None:
             label = " [topology=circular]" if shape == "DTR" else ""
             self._add_sequence(record, name, 0, length, label)
