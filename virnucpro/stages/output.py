@@ -26,12 +26,17 @@ from virnucpro.results import INCOMPLETE
 from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Call, Chunk, call_record, contig_fdr, record_probabilities
-from virnucpro.stages.chunking import changed_input_error, refuse_changed_input
 from virnucpro.stages.genes import ViralRecord, VirusGenes
 from virnucpro.stages.kinds import VirusKinds, windows
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.stages.topology import topology
-from virnucpro.store.disk import GZIP_LEVEL, HashedFile, OutputWriter
+from virnucpro.store.disk import (
+    GZIP_LEVEL,
+    HashedFile,
+    OutputWriter,
+    changed_input_error,
+    refuse_changed_input,
+)
 from virnucpro.store.documents import parse_json
 from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, PAIRS, REGIONS, VIRUS
 
@@ -299,8 +304,8 @@ def _write_fasta(out: OutputWriter, header: str, sequence: str) -> None:
 class OutputStage(HostStage):
     """Writes the tables of chunks and records, and the records classified as viral.
 
-    ``seen`` are the files of the source as they were hashed: nothing is committed where one has
-    changed. False discovery rates are given only where the scores are ``calibrated``.
+    ``seen`` are the files of the source as they were hashed: earlier results stay as they are where
+    one has changed. False discovery rates are given only where the scores are ``calibrated``.
     ``contig_model`` says how the chunks of a record are put together; None takes the rule of the
     original program. ``cuts`` say what a record needs to be classified as viral.
     """

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import StepProgress
-from virnucpro.stages.chunking import hashed_input
-from virnucpro.store.disk import Disk, HashedFile, explain_write_errors
+from virnucpro.store.disk import Disk, HashedFile, explain_write_errors, hashed_input
 from virnucpro.store.documents import SCHEMAS, read_kept, sealed, stamped
 from virnucpro.store.lock import locked
 from virnucpro.store.work import OWN_NAME, ExistingWork, WorkIdentity, check_work, files_in
