@@ -19,8 +19,8 @@ from virnucpro.store.disk import (
     AGAIN,
     Disk,
     HashedFile,
+    changed_input_error,
     hashed,
-    refuse_changed_input,
     stamp_of,
 )
 from virnucpro.store.documents import digest, in_schema, read_kept, sealed, stamped, unsealed
@@ -216,11 +216,15 @@ class Ledger:
         """Count a finished task, and write its receipt.
 
         Raises:
-            InputError: an input of the run was changed since it was hashed.
+            InputError: an input of the run was changed since; what was made of it is removed.
             OutputError: another input of the task was.
         """
         task, outputs, seconds = result.task, result.outputs, round(result.seconds, 3)
-        refuse_changed_input([self._inputs[path] for path in task.inputs if path in self._inputs])
+        given = [self._inputs[path] for path in task.inputs if path in self._inputs]
+        if changed := [file for file in given if file.changed]:
+            for output in outputs:
+                self._disk.remove(output.path)
+            raise changed_input_error(changed[0].path)
         for file in [self._files[path] for path in task.inputs if path in self._files]:
             if file.changed:
                 raise OutputError(
