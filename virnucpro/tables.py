@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
+from msgspec import Meta
+
 from virnucpro.columns import ResultTable
 
 Figure = Annotated[float, ".6f"]
-Share = Annotated[float, ".4f"]
-Percentage = Annotated[float, ".2f"]
+Share = Annotated[float, ".4f", Meta(ge=0, le=1)]
+Percentage = Annotated[float, ".2f", Meta(ge=0, le=100)]
 
 
 class ContigRow(NamedTuple):

@@ -160,6 +160,16 @@ def test_a_program_that_fails_stops_no_other(call: Callable, home: Path) -> None
         assert call(*words_of(home, "checkv"), "-f").code == 64
 
 
+@pytest.mark.parametrize("value", ["nan", "-5", "1.01", "many"])
+def test_a_share_that_is_none_is_refused(call: Callable, home: Path, value: str) -> None:
+    for name, number in (("genomad", '"0.8333"'), ("checkv", "100.0")):
+        program = home / "bin" / name
+        wrong = value.replace("1.01", "101") if name == "checkv" else value
+        program.write_text(program.read_text().replace(number, f'"{wrong}"'))
+        assert call(*words_of(home, name)).code == 64
+    assert not (home / "a b" / "s;t_virus_described.tsv").exists()
+
+
 def test_files_that_do_not_fit_are_refused(call: Callable, home: Path) -> None:
     fasta, table = home / "a b" / "s;t_virus.fna", home / "a b" / "s;t_virus_described.tsv"
     whole = fasta.read_bytes()

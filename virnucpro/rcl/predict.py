@@ -54,8 +54,8 @@ from virnucpro.run.request import check_readable, check_writable
 from virnucpro.run.run import Run, tidy_up
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.chunking import duplicate_ids_error, hashed_input, refuse_changed_input
-from virnucpro.store.disk import GZIP_LEVEL, Disk, telling
+from virnucpro.stages.chunking import duplicate_ids_error
+from virnucpro.store.disk import GZIP_LEVEL, Disk, hashed_input, telling
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
@@ -296,7 +296,6 @@ def run_rcl_prediction(
         run = Run(layout, disk, stages, state, [seen], command="rcl predict")
         with closing(open_executor(devices, request.machine, interruption)) as executor:
             execute([run], executor, emit)
-        refuse_changed_input([seen])
         if not run.computed:
             emit(Notice("info", "nothing to compute: all files are intact"))
         tidy_up(run)

@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT, Popen
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
+
+from msgspec import convert
 
 from virnucpro.columns import MISSING, table_rows
 from virnucpro.errors import InputError, UsageError
@@ -180,12 +182,14 @@ def _carry_out(program: Program, words: Sequence[str], table: Path, say: Say) ->
 
 def _add_columns(program: Program, path: Path, names: Mapping[str, str], rows: Rows) -> None:
     """Put the values of the table that a program wrote into the rows."""
-    types = {column.name: column.type for column in DESCRIBED.columns}
+    types = get_type_hints(DESCRIBED.row, include_extras=True)
     found: Rows = {name: {next(iter(program.columns)): program.absent} for name in rows}
     try:
         for _, (id, *cells) in table_rows(path, program.id, *program.columns.values()):
             for column, cell in zip(program.columns, cells, strict=True):
-                found[names[id]][column] = None if cell == MISSING else types[column](cell)
+                found[names[id]][column] = (
+                    None if cell == MISSING else convert(cell, types[column], strict=False)
+                )
     except (LookupError, ValueError, InputError, UsageError) as error:
         raise UsageError(f"it wrote no table that can be used: {error}") from error
     for name, values in found.items():

@@ -22,9 +22,8 @@ from virnucpro.run.request import PredictionRequest, refuse_own_files
 from virnucpro.run.run import Run, tidy_up
 from virnucpro.run.workers import opened_workers
 from virnucpro.settings import SHIPPED_MODELS, Cuts
-from virnucpro.stages.chunking import hashed_input
 from virnucpro.stages.output import OutputFigures, result_counts
-from virnucpro.store.disk import Disk, telling
+from virnucpro.store.disk import Disk, hashed_input, telling
 from virnucpro.store.lock import locked, refuse_held
 from virnucpro.store.work import INPUT_NAMES, RunState, check_run
 
@@ -133,7 +132,13 @@ def finish(
     classifier = models.classifier.file
     details: dict[str, Json] = {
         "input": source,
-        "models": {"classifier": {"path": str(classifier.path), "sha256": classifier.sha256}},
+        "models": {
+            "classifier": {
+                "path": str(classifier.path),
+                "sha256": classifier.sha256,
+                "calibrated": results.calibrated,
+            }
+        },
         "settings": {
             "analysis": asdict(analysis),
             "cuts": asdict(request.cuts),

@@ -20,9 +20,8 @@ from virnucpro.io.pairs import InputFiles, mate_headers
 from virnucpro.layout import Layout, stem_of
 from virnucpro.results import INCOMPLETE
 from virnucpro.run.run import Run
-from virnucpro.stages.chunking import refuse_changed_input
 from virnucpro.stages.embedding import EncoderSetup
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import Disk, refuse_changed_input
 from virnucpro.store.documents import parse_json
 from virnucpro.store.ledger import FileFailure
 from virnucpro.store.lock import locked

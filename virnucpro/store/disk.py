@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from virnucpro.contracts import OutputFile
-from virnucpro.errors import OutputError, ResumeRefusedError
+from virnucpro.errors import InputError, OutputError, ResumeRefusedError, UsageError
 from virnucpro.events import Notice
 from virnucpro.layout import state_folders, written_list
 
@@ -417,3 +417,26 @@ def hashed(path: Path) -> HashedFile:
         while block := stream.read(1 << 20):
             sha.update(block)
     return HashedFile(path, sha.hexdigest(), stamp)
+
+
+def hashed_input(source: Path) -> HashedFile:
+    """Read an input for its digest."""
+    try:
+        return hashed(source)
+    except OSError as error:
+        raise UsageError(f"{source}: cannot be read ({error.strerror}); put it back") from error
+
+
+def refuse_changed_input(seen: Sequence[HashedFile]) -> None:
+    """Raise InputError where a file of an input is gone or has other content than was hashed."""
+    for file in seen:
+        if file.changed:
+            raise changed_input_error(file.path)
+
+
+def changed_input_error(source: Path) -> InputError:
+    """Return the error about an input that is not what it was at the start of the run."""
+    return InputError(
+        f"{source} changed while it was used; run the same command again when it is "
+        f"whole, with --force where it has this option"
+    )

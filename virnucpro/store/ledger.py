@@ -15,7 +15,14 @@ from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFig
 from virnucpro.errors import OutputError
 from virnucpro.formatting import counted
 from virnucpro.layout import Layout
-from virnucpro.store.disk import AGAIN, Disk, HashedFile, hashed, stamp_of
+from virnucpro.store.disk import (
+    AGAIN,
+    Disk,
+    HashedFile,
+    changed_input_error,
+    hashed,
+    stamp_of,
+)
 from virnucpro.store.documents import digest, in_schema, read_kept, sealed, stamped, unsealed
 
 UNFINISHED = "not finished"  # why a task without a receipt must be carried out
@@ -83,7 +90,7 @@ class Ledger:
 
     Digests form a chain from receipt to receipt: an input that an earlier stage wrote is known by
     its receipt, and hashed again only where its stamp is another one. It begins with the
-    ``digests`` (SHA-256, hex) of files that no stage writes.
+    ``inputs`` of the run, as they were hashed.
 
     Attributes:
         receipts: the receipts that this start has proved or written.
@@ -92,11 +99,12 @@ class Ledger:
     """
 
     def __init__(
-        self, layout: Layout, disk: Disk | None = None, digests: Mapping[Path, str] | None = None
+        self, layout: Layout, disk: Disk | None = None, inputs: Sequence[HashedFile] = ()
     ) -> None:
         self._layout = layout
         self._disk = disk or Disk(layout.root)
-        self._digests = dict(digests or {})
+        self._inputs = {file.path: file for file in inputs}
+        self._digests = {file.path: file.sha256 for file in inputs}
         self._files: dict[Path, HashedFile] = {}
         self.receipts: dict[Path, Receipt] = {}
         first, copy = layout.receipt_files
@@ -208,9 +216,15 @@ class Ledger:
         """Count a finished task, and write its receipt.
 
         Raises:
-            OutputError: an input was changed since it was hashed.
+            InputError: an input of the run was changed since; what was made of it is removed.
+            OutputError: another input of the task was.
         """
         task, outputs, seconds = result.task, result.outputs, round(result.seconds, 3)
+        given = [self._inputs[path] for path in task.inputs if path in self._inputs]
+        if changed := [file for file in given if file.changed]:
+            for output in outputs:
+                self._disk.remove(output.path)
+            raise changed_input_error(changed[0].path)
         for file in [self._files[path] for path in task.inputs if path in self._files]:
             if file.changed:
                 raise OutputError(

@@ -72,6 +72,8 @@ def test_others_and_fragments(profile):
         "no_serpin",
         "found",
     ]
+    long = profile.find(["A" * 100_001, SERPIN, "A" * 100_000])
+    assert [result.status for result in long] == ["too_long", "found", "no_serpin"]
     assert results[3].region == profile.find([SERPIN], END - START + 1)[0].region
     assert profile.find([SERPIN], END - START + 2)[0].status == "incomplete"
 

@@ -124,7 +124,8 @@ def test_regions_that_are_placed_anew_stay_apart() -> None:
     gaps = (((8, HOST),), SPREAD), (((4, HOST), (2, 12.0), (4, HOST)), 0.3)  # two outliers
     for seed, (gap, spread) in product(range(40), gaps):
         parts = ((30, HOST), (12, 3.0), *gap, (12, 3.0), (30, HOST))
-        regions = find_regions(*record(*parts, seed=seed, spread=spread))
+        length = 500 * sum(count for count, _ in parts) - 12 * seed  # chunks overlap the more
+        regions = find_regions(*record(*parts, length=length, seed=seed, spread=spread))
         found += len(regions)
         for first, second in pairwise(regions):
             assert first.stop <= second.start
