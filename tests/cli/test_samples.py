@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 from collections import Counter
@@ -222,13 +223,15 @@ def test_a_sample_of_a_newer_version_stops_no_other(
     home = folder / "out/b/.checkpoints/runs/b"
     (home / "state").mkdir(parents=True)
     (home / "state/run.json").write_bytes(sealed({"schema": 99, "producer": "virnucpro 9.9"}))
+    (home / "lock").write_text(json.dumps(asdict(LockOwner(HOST_NAME, os.getppid(), 1))))
+    stream = (home / "lock").open()
     if is_worked_on:
-        owner = LockOwner(HOST_NAME, os.getppid(), 1)  # a process that lives
-        (home / "lock").write_text(json.dumps(asdict(owner)))
+        fcntl.flock(stream, fcntl.LOCK_EX)
     assert _predict("in/a.fa", "in/b.fa", "in/c.fa", "-q") == 2
     rows = _rows(folder / "out")
     assert [row["state"] for row in rows.values()] == ["finished", "failed", "finished"]
-    assert "virnucpro 9.9" in rows["b"]["message"]
+    assert (f"{os.getppid()} on" if is_worked_on else "virnucpro 9.9") in rows["b"]["message"]
+    stream.close()
     capsys.readouterr()
     (folder / "out/samples_summary.tsv").unlink()  # status tells it from the run itself
     assert run(["status", "out"]) == 0
@@ -281,6 +284,24 @@ def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(
     assert run(["call", "out", "--min-score", "-1", "-q"]) == 0
     assert _calls(folder / "out", "c")["virus"] > before["virus"]
     assert set(_rows(folder / "out")) == set(rows)
+
+
+def test_status_says_so_where_the_input_of_a_sample_is_gone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
+    (folder / "in/b.fa").unlink()
+    capsys.readouterr()
+    assert run(["status", "out", "--json"]) == 0
+    a, b = json.loads(capsys.readouterr().out)["samples"]
+    resumes = [sample["runs"][0]["resume"] for sample in (a, b)]
+    assert [each["refused"] for each in resumes] == [None, 64]
+    assert run(["status", "out"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [each["text"] in line for each, line in zip(resumes, lines, strict=False)] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("mine", ["samples_summary.tsv", "samples_overview.html"])

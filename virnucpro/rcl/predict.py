@@ -277,7 +277,8 @@ def run_rcl_prediction(
         }
         if finder.esm2 is not None:
             settings["precision"] = finder.precision = choose_precision("auto", devices)
-        state = RunState(request.source, settings)
+        label = STDIN if request.source == STDIN else str(source.absolute())
+        state = RunState(label, settings, sizes=[seen.stamp[2]])
         state = check_run(layout, disk, state, emit, resume=False, force=request.force)
         size = {"proteins per block": request.proteins_at_a_time}
         params = {**settings, "label": finder.label}

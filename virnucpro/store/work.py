@@ -22,7 +22,7 @@ from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, is_own_file, refuse_links
 from virnucpro.store.documents import parse_json, read_kept, sealed, stamped
 from virnucpro.store.ledger import Ledger, has_receipts
-from virnucpro.store.lock import read_owner
+from virnucpro.store.lock import holder
 
 NAMED_FILES = 5  # files that a message lists before it only counts the others
 LONGEST_VALUE = 200  # letters of a setting in a message
@@ -209,12 +209,13 @@ MATES, INTERLEAVED = "mates", "interleaved"
 class RunState:
     """What an earlier start of a run has to tell a later one."""
 
-    source: str  # the input as given, for messages only
+    source: str  # the file of the input, for messages and ``status`` only
     analysis: Mapping[str, Json]  # everything that decides the results, by a name for people
     # Batch budgets that were measured, by encoder and kind of device. Batches decide the last bits
     # of an embedding: the same ones make the same bytes on the same device.
     budgets: Mapping[str, int] = field(default_factory=dict)
-    mates: str = ""  # the file of the second mates, for messages only; empty for single records
+    mates: str = ""  # the file of the second mates, likewise; empty for single records
+    sizes: Sequence[int] = ()  # of these files, in bytes; empty where an older version began
 
     @property
     def identity(self) -> WorkIdentity:
@@ -259,8 +260,7 @@ def refuse_early(layout: Layout, *, resume: bool) -> None:
 
     Nothing is refused where another process works on the run, because files come and go.
     """
-    owner = read_owner(layout.lock)
-    if owner is None or owner.is_dead:
+    if holder(layout.lock) is None:
         wanted = RunState("", {"chunk length": layout.chunk_length})
         refuse_foreign(_existing_run(layout, wanted, accepted=resume))
 
