@@ -179,6 +179,25 @@ class StoppingDisk(Disk):
         super().unlink(path)
 
 
+def test_killed_while_it_tidies_up_it_leaves_nothing(
+    source: Path, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clear = Disk.clear
+
+    def killed(disk: Disk, path: Path) -> None:
+        if path.name.endswith("_scores.pt"):
+            raise Stopped
+        clear(disk, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "clear", killed)
+        with pytest.raises(Stopped):
+            run_prediction(_request(source, tmp_path / "out"), lambda _: None)
+    assert list((tmp_path / "out").rglob("*_scores.pt"))
+    run_prediction(_request(source, tmp_path / "out"), lambda _: None)
+    assert _results(tmp_path / "out") == _results(kept)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_stopped_at_random_moments_it_goes_on(
     source: Path, kept: Path, tmp_path: Path, seed: int

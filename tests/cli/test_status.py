@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from tests.legacy_run import make_input, make_legacy, predict
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import HOST_NAME, Disk
 from virnucpro.store.documents import sealed, unsealed
+from virnucpro.store.lock import LockOwner
 
 STAGES = (
     "chunking",
@@ -139,7 +142,7 @@ def test_a_finished_run(call: Callable, folder: Path, kept: bool) -> None:
     assert [stage["stage"] for stage in run["stages"]] == list(STAGES)
     assert not any(stage["missing"] for stage in run["stages"])
     text = "predict would do: nothing"
-    assert run["resume"] == {"stages": [], "seconds": 0.0, "text": text}
+    assert run["resume"] == {"stages": [], "seconds": 0.0, "refused": None, "text": text}
 
 
 def _config(folder: Path) -> Path:
@@ -149,6 +152,75 @@ def _config(folder: Path) -> Path:
         "device: {default: cpu}\n"
     )
     return path
+
+
+def _move(path: Path) -> None:
+    path.rename(path.with_suffix(".moved"))
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+@pytest.mark.parametrize("state", ["done", "cut"])
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda path: path.touch(), None),
+        (_move, 64),
+        (lambda path: path.unlink() or path.mkdir(), 64),
+        (lambda path: path.write_text(""), 65),
+        (lambda path: path.write_text("no record"), 65),
+        (lambda path: path.write_text(">a\nACGT\n"), 3),
+        (lambda path: path.write_text(path.read_text().replace("A", "C", 1)), 3),
+    ],
+)
+def test_an_input_that_the_same_command_would_refuse(
+    call: Callable,
+    tmp_path: Path,
+    made: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    change: Callable,
+    code: int | None,
+    hashed: bool,
+) -> None:
+    shutil.copytree(made / state, tmp_path / "out")
+    source = Path(shutil.copy(made / "in.fa", tmp_path))
+    document = tmp_path / "out/.checkpoints/runs/in/state/run.json"
+    kept = unsealed(document.read_bytes())
+    assert kept["sizes"] == [source.stat().st_size]
+    kept["source"] = str(source)
+    if hashed:  # as of a run that an older version began
+        del kept["sizes"]
+    document.write_bytes(sealed(kept))
+    before = source.stat().st_size
+    change(source)
+    if not hashed:
+        monkeypatch.setattr("virnucpro.run.status.HASHED_BYTES", 0)
+        if source.is_file() and source.stat().st_size == before:
+            code = None  # of a large input, only the size is compared
+    run = _run(call, tmp_path / "out")
+    assert run["resume"]["refused"] == code
+    assert run["state"] == ("finished" if state == "done" else "interrupted")
+    assert (run["resume"]["text"] in call("status", tmp_path / "out").out) is True
+    if hashed and code:
+        done = call("predict", source, "-o", tmp_path / "out", "-k", "-c", _config(tmp_path))
+        assert done.code == code
+
+
+def test_an_input_that_was_refused_may_be_corrected(call: Callable, tmp_path: Path) -> None:
+    source, words = tmp_path / "in.fa", ("-m", "toy", "--device", "cpu", "-q")
+    source.write_text(">a\nACGT\n>b\nMKLV\n")
+    assert call("predict", source, "-o", tmp_path / "out", *words).code == 65
+    source.write_text(">a\nACGT\n")
+    assert _run(call, tmp_path / "out")["resume"]["refused"] is None
+    assert call("predict", source, "-o", tmp_path / "out", *words).code == 0
+
+
+def test_a_process_that_is_lost_is_not_at_work(call: Callable, folder: Path) -> None:
+    """Its host does not answer, or its number is that of another process by now."""
+    for host in ("lost-node", HOST_NAME):
+        owner = LockOwner(host, os.getppid(), 1)
+        (folder / "cut/.checkpoints/runs/in/lock").write_text(json.dumps(asdict(owner)))
+        assert _run(call, folder / "cut")["state"] == "interrupted"
 
 
 def test_what_failed_and_why(call: Callable, folder: Path) -> None:

@@ -13,6 +13,8 @@ from virnucpro.errors import RunInterruptedError, UsageError, VirNucProError
 from virnucpro.formatting import printable
 
 SIGINT = 2
+# Modules that come with an extra; all others come with the program.
+EXTRAS = {"Bio": "train", "pooch": "train", "tensorboard": "train", "ray": "cluster"}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -32,8 +34,8 @@ def run(arguments: Sequence[str]) -> int:
         problem = error
     except (click.Abort, KeyboardInterrupt):
         problem = RunInterruptedError(SIGINT)
-    except ModuleNotFoundError as error:  # of an extra; those of the program itself are there
-        problem = UsageError(f"the package {error.name} is missing: pip install 'virnucpro[train]'")
+    except ModuleNotFoundError as error:
+        problem = UsageError(_missing(str(error.name)))
     except Exception:  # noqa: BLE001 - the outermost edge: a bug, shown whole to be reported
         click.echo(printable(traceback.format_exc()), err=True)
         problem = VirNucProError(
@@ -41,3 +43,9 @@ def run(arguments: Sequence[str]) -> int:
         )
     click.echo(printable(f"virnucpro: {problem}"), err=True)
     return problem.exit_code
+
+
+def _missing(module: str) -> str:
+    if extra := EXTRAS.get(module.partition(".")[0]):
+        return f"the package {module} is missing: pip install 'virnucpro[{extra}]'"
+    return f"the package {module} is missing: this installation is incomplete; install it again"

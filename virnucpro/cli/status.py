@@ -25,8 +25,8 @@ def status(output_dir: Path, as_json: bool) -> None:
     """Show how far the runs in an output directory are.
 
     It says what is done, what is missing, what failed, and what is left to do. Of a command with
-    several inputs, it shows a line per sample. Files are checked only by their sizes, and no file
-    is locked or written. Times are for one device.
+    several inputs, it shows a line per sample. Files are checked only by their sizes, but for a
+    small input, and no file is written. Times are for one device.
 
     Examples:
       virnucpro status results --json
@@ -44,6 +44,8 @@ def status(output_dir: Path, as_json: bool) -> None:
         words = ", ".join(map(_word, sample["runs"])) or "not begun"
         if sample["failed"]:
             words = f"failed: {sample['failed']}"
+        refusals = [run["resume"]["text"] for run in sample["runs"] if run["resume"]["refused"]]
+        words = "; ".join([words, *refusals])
         finished += {run["state"] for run in sample["runs"]} == {"finished"}
         lines.append(f"{sample['sample']}: {words}")
     for run in runs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -73,8 +74,9 @@ class HubModel:
 
     @property
     def address(self) -> str:
-        """Where a browser finds it."""
-        return f"{self.endpoint or 'https://huggingface.co'}/{self.name}"
+        """Where it is fetched from, and a browser finds it."""
+        endpoint = self.endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+        return f"{endpoint.rstrip('/')}/{self.name}"
 
 
 Model = WebFile | HubModel

@@ -50,7 +50,7 @@ from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.models import WINDOW
 from virnucpro.rcl.rule import RclResult
 from virnucpro.run.engine import execute
-from virnucpro.run.request import check_readable, check_writable
+from virnucpro.run.request import check_readable, check_writable, refuse_own_files
 from virnucpro.run.run import Run, tidy_up
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.base import HostStage
@@ -260,6 +260,7 @@ def run_rcl_prediction(
     if request.source != STDIN:
         check_readable(Path(request.source))
     check_writable(layout)
+    refuse_own_files(layout, [Path(request.source), *finder.files])
     devices = choose_devices(request.machine)
     with locked(layout.lock, "these proteins"), telling(disk, emit), ExitStack() as stack:
         source = Path(request.source)
@@ -278,7 +279,8 @@ def run_rcl_prediction(
         }
         if finder.esm2 is not None:
             settings["precision"] = finder.precision = choose_precision("auto", devices)
-        state = RunState(request.source, settings)
+        label = STDIN if request.source == STDIN else str(source.absolute())
+        state = RunState(label, settings, sizes=[seen.stamp[2]])
         state = check_run(layout, disk, state, emit, resume=False, force=request.force)
         size = {"proteins per block": request.proteins_at_a_time}
         params = {**settings, "label": finder.label}

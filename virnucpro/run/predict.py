@@ -86,6 +86,7 @@ def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emi
                 STDIN if piped else str(source.first),
                 {**digests, **identity(request, models)},
                 mates="" if source.second is None else str(source.second),
+                sizes=[file.stamp[2] for file in seen],
             )
             force, resume = request.force, request.resume
             state = check_run(layout, disk, state, emit, resume=resume, force=force)

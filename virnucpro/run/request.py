@@ -76,9 +76,7 @@ def check_request(request: PredictionRequest) -> None:
     check_input(request)
     check_models(request.analysis.resolved())
     if request.source != STDIN:  # a wrong file leaves no folder, and moves no results aside
-        with closing(iter(Records(request.input_files.first))) as records:
-            if next(records, None) is None:
-                raise InputError(f"{request.input_files.first}: {EMPTY}")
+        check_not_empty(request.input_files.first)
 
 
 def check_input(request: PredictionRequest) -> None:
@@ -162,6 +160,13 @@ def check_readable(source: Path) -> None:
             f"input {source} is not a regular file: name a FASTA or FASTQ file, or pipe one to "
             f"--input -"
         )
+
+
+def check_not_empty(source: Path) -> None:
+    """Raise InputError where the first record of an input is missing or wrong."""
+    with closing(iter(Records(source))) as records:
+        if next(records, None) is None:
+            raise InputError(f"{source}: {EMPTY}")
 
 
 def classifier_path(analysis: AnalysisSettings) -> Path:

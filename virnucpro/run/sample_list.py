@@ -13,12 +13,19 @@ from typing import TYPE_CHECKING
 
 from virnucpro.columns import MISSING, row_error, table_rows
 from virnucpro.contracts import Json
-from virnucpro.errors import InputError, LockedError, UsageError, VirNucProError
+from virnucpro.errors import (
+    InputError,
+    LockedError,
+    ResumeRefusedError,
+    UsageError,
+    VirNucProError,
+)
 from virnucpro.events import Emit
-from virnucpro.layout import STDIN, SamplesFolder, stem_of
+from virnucpro.layout import STDIN, Layout, SamplesFolder, stem_of
 from virnucpro.report.writing import write_overview
 from virnucpro.results import PredictionRun, open_runs
 from virnucpro.store.disk import Disk, telling
+from virnucpro.store.ledger import has_receipts
 from virnucpro.store.lock import locked
 from virnucpro.tables import SAMPLES
 
@@ -116,6 +123,22 @@ def _problem(samples: Iterable[Sample]) -> str:
 # --- the samples of an output directory
 
 
+def refuse_other_file(layout: Layout) -> None:
+    """Refuse a sample that has not begun and in whose folder the run of another file has.
+
+    Raises:
+        ResumeRefusedError: there is such a run (exit 3).
+    """
+    if has_receipts(layout):
+        return
+    for path in sorted(layout.runs.glob("*")):
+        if has_receipts(Layout(layout.root, path.name)):
+            raise ResumeRefusedError(
+                f"{layout.root} holds the run of {path.name}, not of {layout.stem}: give the "
+                f"sample another name, or choose another --output-dir"
+            )
+
+
 def samples_of(root: Path, named: Iterable[Sample] = ()) -> dict[str, Sample]:
     """Return the samples of an output directory by their names; none where it has a single input.
 
@@ -174,37 +197,39 @@ def write_table(folder: SamplesFolder, disk: Disk, named: Iterable[Sample] = ())
     disk.sweep(folder.root, {folder.summary_table.name, folder.overview.name})
     lines = [SAMPLES.header]
     for sample in samples_of(folder.root, named).values():
-        for row in _rows(folder, sample):
-            texts = {name: " ".join(row[name].split()) for name in ("file", "message") if row[name]}
-            lines.append(SAMPLES.line(**{**row, **texts}))
+        row = _row(folder, sample)
+        texts = {name: " ".join(row[name].split()) for name in ("file", "message") if row[name]}
+        lines.append(SAMPLES.line(**{**row, **texts}))
     text = "".join(lines).encode("utf-8", "backslashreplace")  # file names may be no text
     if not folder.summary_table.exists() or folder.summary_table.read_bytes() != text:
         disk.save(folder.summary_table, text)
 
 
-def _rows(folder: SamplesFolder, sample: Sample) -> list[dict[str, Json]]:
-    """Return the rows of the finished runs of a sample, or one that says that there is none."""
+def _row(folder: SamplesFolder, sample: Sample) -> dict[str, Json]:
+    """Return what the finished run of a sample says, or that there is none.
+
+    Of several runs in its folder, that of its file counts: the others are no samples.
+    """
     row: dict[str, Json] = dict.fromkeys(SAMPLES.row._fields)
     state = "failed" if sample.state == "failed" else "unfinished"
     row |= {"sample": sample.name, "file": sample.file, "state": state, "message": sample.message}
     try:
-        return [
-            {
-                **row,
-                "file": run.record["input"]["path"],
-                "state": "partial" if run.summary.failures else "finished",
-                "records": run.summary.records,
-                **{name: run.summary.calls.get(name, 0) for name in CALLS},
-                "unscored": run.summary.records - run.summary.scored,
-                "seconds": run.summary.seconds,
-                "message": None,
-            }
-            for run in open_runs(folder.sample(sample.name))
-        ]
+        runs = open_runs(folder.sample(sample.name))
+        run = max(runs, key=lambda run: run.stem == stem_of(sample.file))
+        return {
+            **row,
+            "file": run.record["input"]["path"],
+            "state": "partial" if run.summary.failures else "finished",
+            "records": run.summary.records,
+            **{name: run.summary.calls.get(name, 0) for name in CALLS},
+            "unscored": run.summary.records - run.summary.scored,
+            "seconds": run.summary.seconds,
+            "message": None,
+        }
     except UsageError:  # it has no results
-        return [row]
+        return row
     except InputError as error:
-        return [{**row, "message": str(error)}]
+        return {**row, "message": str(error)}
 
 
 def renew_samples(root: Path, emit: Emit) -> str:

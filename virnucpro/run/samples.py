@@ -31,7 +31,7 @@ from virnucpro.run.predict import finish, opened_run
 from virnucpro.run.prepare import find_models
 from virnucpro.run.request import PredictionRequest, check_input
 from virnucpro.run.run import Run
-from virnucpro.run.sample_list import Sample, write_table
+from virnucpro.run.sample_list import Sample, refuse_other_file, write_table
 from virnucpro.run.workers import Workers, opened_workers
 from virnucpro.store.disk import Disk, telling
 from virnucpro.store.lock import locked
@@ -86,6 +86,7 @@ def _carry_out(
         own = replace(request, source=sample.file, mates=sample.mates, output_dir=place)
         with _failing(sample, emit):
             check_input(own)
+            refuse_other_file(own.layout)
             usable.append((sample, own))
     if not usable:
         return

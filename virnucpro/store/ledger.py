@@ -258,7 +258,7 @@ class Ledger:
         ]
         self.removed = self.removed.union(files)
         self.store(name for name, _ in receipts)
-        for path in files:
+        for path in sorted(self.removed):  # also what an earlier start was killed over
             self._disk.clear(path)
             self._files.pop(path, None)  # it is known by its receipt
 

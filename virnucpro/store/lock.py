@@ -29,6 +29,8 @@ from virnucpro.store.documents import parse_json
 # The error numbers of flock on a file system that has no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
+LOOK_SECONDS = 0.1  # a look at who holds a lock takes far less
+
 A_RUN = "this input"  # what a run of predict or train embed holds a lock for
 
 
@@ -61,6 +63,22 @@ def read_owner(path: Path) -> LockOwner | None:
         return msgspec.convert(parse_json(path.read_bytes()), LockOwner)
     except (OSError, ValueError):
         return None
+
+
+def holder(path: Path) -> LockOwner | None:
+    """Return who holds the lock file now; None where nobody does. Nobody is kept from taking it.
+
+    A process that was lost, here or on another host, holds nothing, whatever it wrote.
+    """
+    try:
+        with open(path, opener=open_without_links) as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None
+    except BlockingIOError:
+        return read_owner(path)
+    except OSError:  # there is no file, or the file system has no locks
+        owner = read_owner(path)
+        return None if owner is None or owner.is_dead else owner
 
 
 @contextmanager
@@ -103,7 +121,11 @@ def refuse_held(path: Path) -> None:
 
 def _acquire(stream: TextIO, path: Path, work: str, wait: bool) -> None:
     try:
-        fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:  # perhaps by a look of holder(), which is over by now
+            time.sleep(LOOK_SECONDS)
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
     except OSError as error:
         owner = read_owner(path)

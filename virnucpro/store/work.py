@@ -7,7 +7,7 @@ in ``docs/checkpoints.md``. Which files it may replace is decided where it does:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -81,12 +81,13 @@ MATES, INTERLEAVED = "mates", "interleaved"
 class RunState:
     """What an earlier start of a run has to tell a later one."""
 
-    source: str  # the input as given, for messages only
+    source: str  # the file of the input, for messages and ``status`` only
     analysis: Mapping[str, Json]  # everything that decides the results, by a name for people
     # Batch budgets that were measured, by encoder and kind of device. Batches decide the last bits
     # of an embedding: the same ones make the same bytes on the same device.
     budgets: Mapping[str, int] = field(default_factory=dict)
-    mates: str = ""  # the file of the second mates, for messages only; empty for single records
+    mates: str = ""  # the file of the second mates, likewise; empty for single records
+    sizes: Sequence[int] = ()  # of these files, in bytes; empty where an older version began
 
     @property
     def identity(self) -> WorkIdentity:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import os
+import threading
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +19,7 @@ from virnucpro.events import Event, Notice
 from virnucpro.layout import Layout
 from virnucpro.store.disk import HOST_NAME, Disk
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.lock import LockOwner, locked, read_owner
+from virnucpro.store.lock import LockOwner, holder, locked, read_owner
 from virnucpro.store.work import RunState, check_run, write_state
 
 STATE = RunState("/data/s.fa", {"input": "a" * 64, "chunk length": 500, "precision": "fp32"})
@@ -102,3 +104,19 @@ def test_who_did_not_leave_a_lock_is_named(
         with nullcontext() if locks or is_dead else pytest.raises(LockedError), locked(path) as had:
             assert had == owner
         assert (read_owner(path) is None) is (locks or is_dead)
+        path.write_text(json.dumps(asdict(owner)))
+        assert holder(path) == (None if locks or is_dead else owner)
+
+
+def test_a_look_at_who_holds_a_lock_keeps_nobody_from_taking_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert holder(path) is None
+    with locked(path):
+        owner = holder(path)
+        assert owner is not None
+        assert owner.pid == os.getpid()
+    with path.open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        threading.Timer(0.01, fcntl.flock, (looking, fcntl.LOCK_UN)).start()
+        with locked(path):
+            assert holder(path) is not None
