@@ -109,7 +109,7 @@ class Task:
         trial: half-open range of records to compute without writing anything, to find out whether
             they can be computed; None for the task itself.
         excluded: records that are known to fail. They are left out, and named in the figures.
-        parts: files with receipts of their own that hold what it would compute from its inputs.
+        reads: files it reads that follow from its inputs; they may be gone when it is finished.
         optional: files it writes only where it finds something for them, and removes otherwise.
     """
 
@@ -124,7 +124,7 @@ class Task:
     figures: type[TaskFigures] = TaskFigures
     trial: tuple[int, int] | None = None
     excluded: tuple[FailedRow, ...] = ()
-    parts: tuple[OutputFile, ...] = ()
+    reads: tuple[Path, ...] = ()
     optional: tuple[Path, ...] = ()
 
     @property
@@ -210,9 +210,6 @@ class Receipts(Protocol):
     def figures(self, receipt: Path) -> TaskFigures:
         """Return the figures that a finished task left in its receipt."""
 
-    def part(self, receipt: Path) -> OutputFile | None:
-        """Return the file of a task that this start has proved or carried out; None without one."""
-
 
 SPLITTING = "splitting"
 """Name of the stage whose outputs are the split files. Stages with a task per file follow it."""
@@ -241,12 +238,8 @@ class Stage(ABC):
 
     name: str  # unique in a run; part of every fingerprint and of the names of receipts
     title: str  # the name for people
-    # The features that it writes, a file for each split file; None without.
-    kind: Literal["nucleotide", "protein", "merged"] | None = None
-    # What its receipts stand beside, with ``{number}``, where it has a task per block.
+    # What its receipts stand beside, with ``{number}``, where it has a task per file or block.
     pattern: Path | None = None
-    # What the outputs take on the disk, where that may be more than it holds.
-    bytes_per_frame: int = 0
 
     @abstractmethod
     def plan(self, receipts: Receipts) -> list[Task]:
@@ -259,10 +252,6 @@ class Stage(ABC):
     def open(self, device: Device) -> Session:
         """Load what the tasks of a stage of the workers need. Called once per worker, in it."""
         raise NotImplementedError
-
-    def by_file(self) -> Stage | None:
-        """Return the stage with a task per split file whose features exist, if it has one."""
-        return self if self.kind is not None else None
 
     def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> Stage:
         """Return the stage for so many sequences in all and the batch budgets that are known."""

@@ -183,16 +183,12 @@ class Layout(OutputFolder):
         return self.folders[molecule] / f"output_{number}.fa"
 
     def features(self, kind: FeatureKind, number: int | str) -> Path:
-        """The embeddings of a split file, both side by side, or its scores in a run without them.
+        """The embeddings of a split file, both side by side, or its scores.
 
         ``number`` may be a placeholder.
         """
         folder = self.folders.get(kind, self.merged_folder)
         return folder / f"output_{number}_{FEATURE_SUFFIX.get(kind, kind)}.pt"
-
-    def has_scores(self) -> bool:
-        """Return whether there is such a file; there is none after the end of a run."""
-        return any(self.merged_folder.glob("output_*_scores.pt"))
 
     def result(self, suffix: str) -> Path:
         """Return the path of ``STEM_suffix`` in the output directory.

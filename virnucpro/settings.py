@@ -327,11 +327,7 @@ class MachineSettings:
         "HOST:PORT or ray://HOST:PORT. --cpu-workers is then the number for each node.",
     )
     no_features: bool = setting(
-        False,
-        "files.no_features",
-        "--no-features",
-        "Embed and score a part of the frames at a time, and remove its features before the next "
-        "one. Results are the same to the byte. Done by itself where the disk would be too small.",
+        False, "files.no_features", "--no-features", "Has no effect any more."
     )
     remove_intermediate: bool = setting(
         True,
@@ -339,18 +335,6 @@ class MachineSettings:
         "",
         "Whether chunks, frames and features are removed after success.",
     )
-
-    def __post_init__(self) -> None:
-        """Check that features are not to be kept and removed.
-
-        Raises:
-            UsageError: they are (exit 64).
-        """
-        if self.no_features and not self.remove_intermediate:
-            raise UsageError(
-                "--no-features removes features, and --keep-intermediate keeps them: leave one of "
-                "them out"
-            )
 
 
 @dataclass(frozen=True)

@@ -97,9 +97,9 @@ def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emi
             disk.move(layout.incoming, layout.spooled)
             seen = [replace(seen[0], path=source.first)]
         stages = prediction_stages(request, models, disk, seen, state)
-        run = Run(layout, disk, stages, state, seen)
-        if machine.remove_intermediate:
-            run.features = "dropped" if machine.no_features else "auto"
+        keeps = not machine.remove_intermediate
+        run = Run(layout, disk, stages, state, seen, keeps_features=keeps)
+        run.bytes_per_frame = models.encoders.bytes_per_frame(keeps_features=keeps)
         try:
             yield run
         except (InputError, UsageError) as error:

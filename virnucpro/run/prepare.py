@@ -143,13 +143,15 @@ def prediction_stages(
     contig_model = classifier.contigs.get(layout.chunk_length)
     frames, dedup = state.analysis[FRAMES_PER_FILE], DEDUP in state.analysis
     size = analysis.sequences_per_file, frames if isinstance(frames, int) else None
+    embedding = encoders.stages(layout, disk, request.machine)
+    keep = not request.machine.remove_intermediate
     return [
         ChunkingStage(layout, disk, source, analysis.duplicate_ids, lengths),
         TranslationStage(layout, disk, encoders.sources["nucleotide"].reading),
         SplittingStage(layout, disk, *size, molecules, dedup),
-        *encoders.stages(layout, disk, request.machine),
-        MergingStage(layout, disk, molecules),
-        PredictionStage(layout, disk, classifier, dedup),
+        *embedding,
+        MergingStage(layout, disk, {e.molecule: e.params for e in embedding}, classifier, keep),
+        PredictionStage(layout, disk, dedup),
         ConsensusStage(layout, disk),
         OutputStage(layout, disk, source, seen, calibrated, contig_model, request.cuts),
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from virnucpro.contracts import Json, Stage
 from virnucpro.events import StageAhead
@@ -25,13 +24,11 @@ class Run:
         state: what the results depend on, and the batch budgets that are known.
         inputs: the files that are read and that no stage writes, as they were hashed.
         command: what continues the run when it is interrupted.
-        features: whether they are kept until the end, or dropped as soon as they are scored;
-            ``auto`` drops them where the disk cannot hold them.
+        keeps_features: whether they stay when they are scored.
         others_ahead: what the same command has still to do after this run.
         host_wait: seconds per stage, summed over workers, in which a device waited for tokens.
         computed: tasks carried out per stage.
         workers: one row per worker and stage, for the record of the run.
-        unscored: where features are dropped, the split files that have no scores yet.
         bytes_per_frame: what the features of a frame take on the disk.
         embedding: the positions of the stages of the workers, which follow each other.
     """
@@ -42,10 +39,10 @@ class Run:
     state: RunState
     inputs: Sequence[HashedFile] = ()
     command: str = "predict"
-    features: Literal["kept", "auto", "dropped"] = "kept"
+    keeps_features: bool = True
+    bytes_per_frame: int = 0
     others_ahead: tuple[StageAhead, ...] = ()
     ledger: Ledger = field(init=False)
-    bytes_per_frame: int = field(init=False)
     embedding: range = field(init=False)
     seconds: defaultdict[str, float] = field(init=False, default_factory=lambda: defaultdict(float))
     host_wait: defaultdict[str, float] = field(
@@ -53,12 +50,10 @@ class Run:
     )
     computed: Counter[str] = field(init=False, default_factory=Counter)
     workers: list[dict[str, Json]] = field(init=False, default_factory=list)
-    unscored: list[int] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         """Read the receipts that are there."""
         self.ledger = Ledger(self.layout, self.disk, self.inputs)
-        self.bytes_per_frame = sum(stage.bytes_per_frame for stage in self.stages)
         positions = [n for n, stage in enumerate(self.stages) if stage.runs_on == "worker"]
         self.embedding = range(positions[0], positions[-1] + 1) if positions else range(0)
 
@@ -94,8 +89,7 @@ def sweep(run: Run) -> None:
 
 def tidy_up(run: Run) -> None:
     """Remove what a run without failures does not need any more; its receipts stay as proof."""
-    own = [stage for each in run.stages for stage in (each, each.by_file())]
-    intermediate = {stage.name for stage in own if stage and stage.intermediate}
+    intermediate = {stage.name for stage in run.stages if stage.intermediate}
     # The results are made from these tables, and again with other cuts.
     kept = frozenset({run.layout.records_table, run.layout.frames_table})
     receipts = [(path, r) for path, r in run.ledger.receipts.items() if r.stage in intermediate]

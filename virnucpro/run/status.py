@@ -15,7 +15,7 @@ from pathlib import Path
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, VirNucProError
 from virnucpro.formatting import clock_time, counted
-from virnucpro.layout import Layout, OutputFolder, receipt_beside
+from virnucpro.layout import MOLECULES, Layout, OutputFolder, receipt_beside
 from virnucpro.run.request import check_not_empty, check_readable
 from virnucpro.store import legacy
 from virnucpro.store.disk import hashed
@@ -76,10 +76,13 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
         listed = unsealed(layout.stage_list.read_bytes())
     except (OSError, ValueError):  # the next start writes it again
         listed = {"command": "predict", "stages": []}
+    for path in layout.merged_folder.glob("output_*_scores.pt.done"):
+        if not isinstance(_receipt(ledger, path), str):  # no features of this file are needed
+            number = path.name.split("_")[1]
+            ledger.forgo(layout.features(molecule, number) for molecule in MOLECULES)
     stages, todo, failed = _stages(layout, ledger, listed["stages"])
     needed = {row["name"] for row in listed["stages"] if row["reads_intermediate"]}
-    # A run that does not keep features removes those of split files that have scores.
-    if ledger.removed and not layout.has_scores() and any(row["stage"] in needed for row in todo):
+    if ledger.removed and any(row["stage"] in needed for row in todo):
         ledger.removed = frozenset()  # these files are needed again
         stages, todo, failed = _stages(layout, ledger, listed["stages"])
     if owner is None:

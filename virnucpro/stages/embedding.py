@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from threading import Lock
 from typing import ClassVar, Literal
 
@@ -41,7 +42,7 @@ BYTES_PER_NUMBER = 4  # features are float32
 BYTES_PER_ID = 32
 CHECKED_FRAMES = 4  # a batch of one sequence would be compiled by itself
 READER_THREAD = "file-ahead"
-COPIES = 2  # of each embedding: in the feature file, and in the merged one
+COPIES = 2  # of each embedding that is kept: in the feature file, and in the merged one
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class EmbeddingStage(Stage):
     title: str
     layout: Layout
     disk: Disk
-    kind: Molecule = field()  # without the default of other stages
+    molecule: Molecule
     source: EncoderSource
     precision: str
     truncation: int
@@ -66,30 +67,39 @@ class EmbeddingStage(Stage):
     compile: CompileMode = "auto"
     kept: Mapping[str, int] = field(default_factory=dict)
     sequences: int = 0
-    bytes_per_frame: int = 0
 
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
     intermediate: ClassVar[bool] = True
     divisible: ClassVar[bool] = True
 
+    @property
+    def params(self) -> Mapping[str, Json]:
+        """What decides an embedding, beside its sequence."""
+        return {
+            "encoder": self.source.sha256,
+            "family": self.source.family,
+            "precision": self.precision,
+            "truncation": self.truncation,
+        }
+
+    @property
+    def pattern(self) -> Path:  # type: ignore[override]
+        """The feature files."""
+        return self.layout.features(self.molecule, "{number}")
+
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task per split file."""
-        files = split_files(receipts, self.layout, self.kind)
+        files = split_files(receipts, self.layout, self.molecule)
         return [
             replace(self._task(number), weight=file.bytes, count=file.rows)
             for number, file in enumerate(files, 1)
         ]
 
     def _task(self, number: int) -> Task:
-        split = self.layout.split(self.kind, number)
-        output = self.layout.features(self.kind, number)
-        params = {
-            "encoder": self.source.sha256,
-            "family": self.source.family,
-            "precision": self.precision,
-            "truncation": self.truncation,
-        }
-        return Task(self.name, self.version, (split,), (output,), receipt_beside(output), params)
+        split = self.layout.split(self.molecule, number)
+        output = self.layout.features(self.molecule, number)
+        task = (self.name, self.version, (split,), (output,), receipt_beside(output), self.params)
+        return Task(*task)
 
     def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> EmbeddingStage:
         """Return the stage as it is opened where it embeds so many sequences in all."""
@@ -98,7 +108,7 @@ class EmbeddingStage(Stage):
     def take_over(self) -> Sequence[str]:
         """Write the receipts of feature files of a run of version 1."""
         dim = self.source.dim
-        return legacy.take_over(self.layout, self.disk, self._task, self.kind, dim)
+        return legacy.take_over(self.layout, self.disk, self._task, self.molecule, dim)
 
     def open(self, device: Device) -> Session:
         """Load the model. Called in the worker, where a GPU is the only one visible."""
@@ -116,7 +126,7 @@ class EmbeddingStage(Stage):
             facts["found"] = "kept"
         if device.kind == "cuda":
             torch.cuda.reset_peak_memory_stats()  # leave out what loading and measuring took
-        return EmbeddingSession(encoder, self.source, self.kind, self.disk, device, facts)
+        return EmbeddingSession(encoder, self.source, self.molecule, self.disk, device, facts)
 
 
 def budget_key(stage: str, device: Device) -> str:
@@ -132,7 +142,7 @@ class EncoderSetup:
     precision: str
     truncation: int
 
-    def stages(self, layout: Layout, disk: Disk, machine: MachineSettings) -> list[Stage]:
+    def stages(self, layout: Layout, disk: Disk, machine: MachineSettings) -> list[EmbeddingStage]:
         """Return a stage per encoder."""
         budgets = {"nucleotide": machine.nucleotide_batch, "protein": machine.protein_batch}
         return [
@@ -147,10 +157,14 @@ class EncoderSetup:
                 self.truncation,
                 budgets[each],
                 machine.compile,
-                bytes_per_frame=COPIES * (source.dim * BYTES_PER_NUMBER + BYTES_PER_ID),
             )
             for each, source in self.sources.items()
         ]
+
+    def bytes_per_frame(self, *, keeps_features: bool) -> int:
+        """Return what the features of a frame take, where those of the last encoder do not stay."""
+        sizes = [source.dim * BYTES_PER_NUMBER + BYTES_PER_ID for source in self.sources.values()]
+        return COPIES * sum(sizes) if keeps_features else sum(sizes[:-1])
 
     def identity(self) -> dict[str, Json]:
         """Return what an embedding depends on, beside its sequence."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import ClassVar
@@ -16,17 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from virnucpro.classifier.files import Classifier, ClassifierInfo
-from virnucpro.compute.threads import CoreThreads
-from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
+from virnucpro.classifier.files import ClassifierInfo
+from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import refuse_changed_models
-from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.io.frames import chunk_of
-from virnucpro.layout import MOLECULES, Molecule, receipt_beside
+from virnucpro.layout import Molecule, receipt_beside
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.splitting import split_files
-from virnucpro.store.disk import hashed
 from virnucpro.store.features import Features, encode_features, load_features
 from virnucpro.tables import CONSENSUS, COPIES, PREDICTIONS
 
@@ -37,116 +32,101 @@ FRAMES_AT_A_TIME = 4096
 
 @dataclass(frozen=True)
 class MergingStage(HostStage):
-    """Writes ``[nucleotide | protein]`` rows in the order of the split file.
+    """Puts the embeddings of each frame side by side, ``[nucleotide | protein]``, and scores them.
 
-    With one of the ``molecules`` alone, a row is its embedding.
+    ``encoders`` has for each molecule what decides its embeddings; with one molecule alone, a row
+    is its embedding. Without a ``classifier``, nothing is scored. The merged features are written
+    where they are to be kept, or where there are no scores.
     """
 
-    name, title, kind = "merging", "Merging", "merged"
+    name, title = "merging", "Merging"
     intermediate: ClassVar[bool] = True
 
-    molecules: tuple[Molecule, ...] = MOLECULES
+    encoders: Mapping[Molecule, Json]
+    classifier: ClassifierInfo | None = None
+    keep: bool = True
+
+    @property
+    def pattern(self) -> Path:  # type: ignore[override]
+        """The files of scores, or of merged features."""
+        return self.layout.features("scores" if self.classifier else "merged", "{number}")
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task per split file; what failed in any molecule is left out."""
-        tasks = []
-        for number, split in enumerate(split_files(receipts, self.layout, "nucleotide"), 1):
-            halves = [self.layout.features(molecule, number) for molecule in self.molecules]
-            failed = {n for path in halves for n in receipts.figures(receipt_beside(path)).failed}
-            output, params = self.layout.features("merged", number), {"failed": sorted(failed)}
-            files = (*halves, split.path), (output,)
-            tasks.append(self.whole(*files, params, receipt_beside(output)))
-        return tasks
+        files = split_files(receipts, self.layout, "nucleotide")
+        return [self.task(receipts, number) for number in range(1, len(files) + 1)]
+
+    def task(self, receipts: Receipts, number: int) -> Task:
+        """Return the task of a split file, from 1."""
+        splits = tuple(self.layout.split(molecule, number) for molecule in self.encoders)
+        features = tuple(self.layout.features(molecule, number) for molecule in self.encoders)
+        failed = {n for path in features for n in receipts.figures(receipt_beside(path)).failed}
+        params = {"encoders": dict(self.encoders), "failed": sorted(failed)}
+        merged = (self.layout.features("merged", number),)
+        if self.classifier is None:
+            receipt = receipt_beside(merged[0])
+            return self.whole(splits, merged, params, receipt, reads=features)
+        params["classifier"] = self.classifier.file.sha256
+        scores = self.layout.features("scores", number)
+        more = {"reads": features, "optional": merged}
+        return self.whole(splits, (scores,), params, receipt_beside(scores), **more)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Merge one file. The features of a frame that did not fail are in it (KeyError)."""
+        """Merge and score one file; ModelError where the classifier was replaced meanwhile."""
+        features, outputs = self._merged(task), []
+        if self.classifier is not None:
+            scores = Features(features.ids, self.classifier.model.scores(features.data))
+            refuse_changed_models(self.classifier.file)
+            content = encode_features(scores, "scores")
+            outputs.append(self.disk.save(task.outputs[0], content, len(scores.ids)))
+        if self.keep or self.classifier is None:
+            content = encode_features(features, "merged")
+            (path,) = task.optional or task.outputs
+            outputs.append(self.disk.save(path, content, len(features.ids)))
+        report(len(features.ids), 0)
+        return TaskResult(task, tuple(outputs))
+
+    def _merged(self, task: Task) -> Features:
+        """Return ids and rows in the order of the split file; KeyError where one is missing."""
         failed = set(task.params["failed"])
-        *feature_files, split_file = task.inputs
-        names = [name for name, _ in read_fasta(split_file) if name not in failed]
+        names = [name for name, _ in read_fasta(task.inputs[0]) if name not in failed]
         halves = []
-        for path, molecule in zip(feature_files, self.molecules, strict=True):
+        for path, molecule in zip(task.reads, self.encoders, strict=True):
             features = load_features(path, molecule, mapped=True)
             data = features.data
             if features.ids != names:  # something failed, or version 1 had another order
                 rows = {name: row for row, name in enumerate(features.ids)}
                 data = data[[rows[name] for name in names]]
             halves.append(data)
-        merged = Features(names, torch.cat(halves, dim=1))
-        output = self.disk.save(task.outputs[0], encode_features(merged, "merged"), len(names))
-        report(len(names), 0)
-        return TaskResult(task, (output,))
-
-
-@dataclass(frozen=True)
-class ScoringStage(HostStage):
-    """Scores single split files, in a run that does not keep features, before they are removed.
-
-    The stage of predictions then reads these files instead of features. A score depends on its row
-    and the place of that in the file, so they are the same to the bit.
-    """
-
-    name, title = "scoring", "Scoring"
-    intermediate: ClassVar[bool] = True
-
-    classifier: ClassifierInfo
-
-    def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task per split file."""
-        params = {"classifier": self.classifier.file.sha256}
-        tasks = []
-        for number in range(1, len(split_files(receipts, self.layout, "nucleotide")) + 1):
-            merged = self.layout.features("merged", number)
-            output = self.layout.features("scores", number)
-            tasks.append(self.whole((merged,), (output,), params, receipt_beside(output)))
-        return tasks
-
-    def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Score one file; ModelError where the classifier was replaced since the run began."""
-        scores = scores_of(self.classifier.model, task.inputs[0])
-        refuse_changed_models(self.classifier.file)
-        output = self.disk.save(task.outputs[0], encode_features(scores, "scores"), len(scores.ids))
-        report(len(scores.ids), 0)
-        return TaskResult(task, (output,))
-
-
-def scores_of(classifier: Classifier, merged: Path) -> Features:
-    """Return ids and scores, float32 ``[n, 2]``, of a file of merged features."""
-    features = load_features(merged, "merged", mapped=True)
-    return Features(features.ids, classifier.scores(features.data))
+        return Features(names, torch.cat(halves, dim=1))
 
 
 @dataclass(frozen=True)
 class PredictionStage(HostStage):
-    """Classifies every merged row.
+    """Writes the scores of all split files, in input order, as one table.
 
     With ``dedup``, a frame that is the same as an earlier one gets the scores of that one.
     """
 
     name, title = "prediction", "Prediction"
 
-    classifier: ClassifierInfo
     dedup: bool = False
 
     def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task for all merged files."""
-        scoring = self.by_file().plan(receipts)
-        inputs = tuple(path for task in scoring for path in task.inputs)
+        """Return one task for all files."""
+        files = len(split_files(receipts, self.layout, "nucleotide"))
+        inputs = tuple(self.layout.features("scores", number) for number in range(1, files + 1))
         if self.dedup:
             inputs += (self.layout.frames["nucleotide"], self.layout.copies_table)
         rows = receipts.outputs("translation")[0].rows
-        params = {"classifier": self.classifier.file.sha256}
-        proved = tuple(part for task in scoring if (part := receipts.part(task.receipt)))
-        parts = proved if len(proved) == len(scoring) else ()
-        return [self.whole(inputs, (self.layout.predictions,), params, count=rows, parts=parts)]
-
-    def by_file(self) -> ScoringStage:
-        """Return what makes the parts of the predictions, while there are features."""
-        return ScoringStage(self.layout, self.disk, self.classifier)
+        return [self.whole(inputs, (self.layout.predictions,), {}, count=rows)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Score the rows of every file, in input order, on all threads that torch may use."""
+        """Write a row per frame."""
         row_of = PREDICTIONS.row_format("Sequence_ID", "Prediction", "score1", "score2")
-        with self.disk.create(task.outputs[0]) as out, closing(self._scored(task)) as rows:
+        files = task.inputs[:-2] if self.dedup else task.inputs
+        rows: Iterable[tuple[list[str], Scores]] = map(_scores_in, files)
+        with self.disk.create(task.outputs[0]) as out:
             out.write(PREDICTIONS.header.encode())
             for ids, pairs in with_copies(rows, *task.inputs[-2:]) if self.dedup else rows:
                 calls = np.where(pairs[:, 1] > pairs[:, 0], "virus", "others").tolist()
@@ -156,23 +136,10 @@ class PredictionStage(HostStage):
                 report(len(ids), 0)
         return TaskResult(task, (out.output,))
 
-    def _scored(self, task: Task) -> Generator[tuple[list[str], Scores]]:
-        """Yield ids and scores of all files, one after the other."""
-        for part in task.parts:
-            if hashed(part.path).sha256 != part.sha256:
-                raise OutputError(
-                    f"{part.path} has other content than was written to it: run the same command "
-                    f"again"
-                )
-            scores = load_features(part.path, "scores")
-            yield scores.ids, scores.data.numpy()
-        if not task.parts:
-            merged = task.inputs[:-2] if self.dedup else task.inputs
-            work = CoreThreads().map(partial(scores_of, self.classifier.model), merged)
-            with closing(work) as scored:
-                for _, scores in scored:
-                    yield scores.ids, scores.data.numpy()
-            refuse_changed_models(self.classifier.file)
+
+def _scores_in(path: Path) -> tuple[list[str], Scores]:
+    scores = load_features(path, "scores")
+    return scores.ids, scores.data.numpy()
 
 
 def with_copies(

@@ -5,7 +5,7 @@ A receipt is the commit point. An output without one does not exist for the prog
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -94,8 +94,9 @@ class Ledger:
 
     Attributes:
         receipts: the receipts that this start has proved or written.
-        removed: intermediate files that are gone and count as present: their receipts stand for
-            them.
+        removed: intermediate files of a finished run that are gone and count as present: their
+            receipts stand for them.
+        forgone: the same of features that nothing needs, because they were scored.
     """
 
     def __init__(
@@ -111,14 +112,17 @@ class Ledger:
         kept = read_kept("receipts", first, KeptReceipts)
         kept = kept or read_kept("receipts", copy, KeptReceipts) or KeptReceipts({}, ())
         self.removed = frozenset(layout.root / name for name in kept.removed)
+        self.forgone: set[Path] = set()
         self._stored = {layout.root / name: entry for name, entry in kept.receipts.items()}
 
-    def forget_removed(self, files: Collection[Path] | None = None) -> None:
-        """Treat removed files (None: all) as missing from now on, in this run and in later ones."""
-        kept = frozenset[Path]() if files is None else self.removed.difference(files)
-        if kept != self.removed:
-            self.removed = kept
-            self.store()
+    def forget_removed(self) -> None:
+        """Treat all removed files as missing from now on, in this run and in later ones."""
+        self.removed = frozenset()
+        self.store()
+
+    def forgo(self, files: Iterable[Path]) -> None:
+        """Count those of the files as present that are gone."""
+        self.forgone.update(path for path in files if not path.exists())
 
     def read(self, name: Path, figures: type[TaskFigures] = TaskFigures) -> Receipt:
         """Return a receipt with figures of a class, without a look at what it describes.
@@ -147,11 +151,15 @@ class Ledger:
             missing = isinstance(error, FileNotFoundError | NotADirectoryError)
             raise ValueError(UNFINISHED if missing else "no proof that it is finished") from error
 
+    @property
+    def _needless(self) -> Set[Path]:
+        return self.removed | self.forgone if self.forgone else self.removed
+
     def problem(self, receipt: Receipt) -> str:
         """Return why an output cannot be what its receipt says, as far as its size tells."""
         for output in receipt.outputs:
             name = output.path.name
-            if output.path in self.removed:  # whatever stands there now is not used
+            if output.path in self._needless:  # whatever stands there now is not used
                 continue
             if not output.path.is_file():
                 return f"{name} is missing"
@@ -178,12 +186,14 @@ class Ledger:
             return f"{Path(error.filename).name} is missing"
         if not same_inputs:
             return "made from other inputs or settings"
-        files = {*task.outputs, *filter(Path.exists, task.optional)}
-        if task.outputs and {output.path for output in receipt.outputs} != files:
+        files = {output.path for output in receipt.outputs}
+        others = [path for path in task.optional if path not in files and self._disk.wrote(path)]
+        expected = {*task.outputs, *files.intersection(task.optional)}
+        if task.outputs and (others or files != expected):
             return "other files belong to it"
         if problem := self.problem(receipt):
             return problem
-        for output in (each for each in receipt.outputs if each.path not in self.removed):
+        for output in (each for each in receipt.outputs if each.path not in self._needless):
             self._files[output.path] = found = hashed(output.path)
             if found.sha256 != output.sha256:
                 return f"{output.path.name} has other content than it had"
@@ -225,7 +235,8 @@ class Ledger:
             for output in outputs:
                 self._disk.remove(output.path)
             raise changed_input_error(changed[0].path)
-        for file in [self._files[path] for path in task.inputs if path in self._files]:
+        read = (*task.inputs, *task.reads)
+        for file in [self._files[path] for path in read if path in self._files]:
             if file.changed:
                 raise OutputError(
                     f"{file.path} was changed while the run used it: nothing was made from it; let "
@@ -286,10 +297,6 @@ class Ledger:
     def figures(self, receipt: Path) -> TaskFigures:
         """Return the figures that a finished task left in its receipt; empty ones without it."""
         return self.receipts[receipt].figures if receipt in self.receipts else TaskFigures()
-
-    def part(self, receipt: Path) -> OutputFile | None:
-        """Return the file of a task that this start has proved or carried out; None without one."""
-        return self.receipts[receipt].outputs[0] if receipt in self.receipts else None
 
 
 def has_receipts(layout: Layout) -> bool:

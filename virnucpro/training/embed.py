@@ -74,12 +74,16 @@ def embed(
             state = check_run(layout, disk, state, emit, resume=resume, force=force)
             shards, frames = sizes[part]["shards"], counted(sizes[part]["frames"], "frame")
             emit(Notice("info", f"{part}: {frames} in {counted(shards, 'shard')}"))
+            embedding = encoders.stages(layout, disk, machine)
             stages = [
                 ShardsStage(layout, disk, shards, sizes[part]["frames"]),
-                *encoders.stages(layout, disk, machine),
-                MergingStage(layout, disk),
+                *embedding,
+                MergingStage(layout, disk, {each.molecule: each.params for each in embedding}),
             ]
-            runs.append(Run(layout, disk, stages, state, command="train embed"))
+            size = encoders.bytes_per_frame(keeps_features=True)
+            runs.append(
+                Run(layout, disk, stages, state, command="train embed", bytes_per_frame=size)
+            )
         executor = executor or open_executor(devices, machine, interruption)
         stack.callback(executor.close)
         execute(runs, executor, emit)
