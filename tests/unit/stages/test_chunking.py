@@ -20,7 +20,7 @@ def test_the_chunks_of_a_pair_are_those_of_its_first_mate_then_of_its_second(
         (tmp_path / f"s_{number}.fa").write_text(f">p/{number}\n{letters}\n")
     source = InputFiles(tmp_path / "s_1.fa", tmp_path / "s_2.fa")
     stage = ChunkingStage(
-        Layout(tmp_path, "s", 3), Disk(), source, seen=(), duplicate_ids="error", lengths=(3,)
+        Layout(tmp_path, "s", 3), Disk(), source, duplicate_ids="error", lengths=(3,)
     )
     (task,) = stage.plan({})
     stage.run(task, lambda sequences, tokens: None)
