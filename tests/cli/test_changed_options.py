@@ -98,7 +98,6 @@ CHANGES = (
     Change("--force", "--force --resume", code=64),
     Change("--keep-intermediate", "--keep-intermediate"),
     Change("--no-features", "--no-features"),
-    Change("--no-features", "--no-features --keep-intermediate", code=64),
     Change("--no-progress", "--no-progress"),
     Change("--parallel", "--parallel"),
     Change("--verbose", "--verbose"),

@@ -113,6 +113,13 @@ class Executor:
             self.pool.close()
 
 
+def timed_run(stage: Stage, task: Task, report: ReportProgress) -> TaskResult:
+    """Carry out a task of a host stage, and note how long that took."""
+    started = time.perf_counter()
+    result = stage.run(task, report)
+    return replace(result, seconds=time.perf_counter() - started)
+
+
 def run_host_stage(
     stage: Stage, tasks: Iterable[Task], emit: Emit, threads: int
 ) -> Iterator[TaskResult]:
@@ -123,16 +130,11 @@ def run_host_stage(
     set_torch_threads(threads)
     todo = list(tasks)
 
-    def carry_out(task: Task, report: ReportProgress) -> TaskResult:
-        started = time.perf_counter()
-        result = stage.run(task, report)
-        return replace(result, seconds=time.perf_counter() - started)
-
     if threads == 1 or len(todo) == 1:
         for task in todo:
             emit(TaskStarted(0, task))
             reporter = ProgressReporter(lambda *counts: emit(Progressed(0, *counts)))
-            result = carry_out(task, reporter)
+            result = timed_run(stage, task, reporter)
             reporter.flush()
             emit(TaskFinished(0, task, result.seconds))
             yield result
@@ -140,7 +142,7 @@ def run_host_stage(
 
     def noted(task: Task) -> tuple[TaskResult, list[tuple[int, int]]]:
         reports: list[tuple[int, int]] = []
-        return carry_out(task, lambda *counts: reports.append(counts)), reports
+        return timed_run(stage, task, lambda *counts: reports.append(counts)), reports
 
     workers = min(threads, HOST_TASKS)
     with ThreadPoolExecutor(workers, HOST_THREAD, set_torch_threads, (1,)) as pool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from virnucpro.contracts import SPLITTING, Task, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.events import Emit, Notice, StageAhead, StageFinished, StageStarted
-from virnucpro.executors.executor import HOST_THREAD, Executor
+from virnucpro.executors.executor import HOST_THREAD, Executor, timed_run
 from virnucpro.executors.worker import set_torch_threads
 from virnucpro.formatting import byte_size, counted
 from virnucpro.run.run import Run, sweep
@@ -94,7 +94,7 @@ def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
                 task = merging.task(run.ledger, number)
                 if run.ledger.check(task):
                     run.ledger.reopen(task)
-                    scored.append((run, thread.submit(merging.run, task, lambda *_: None)))
+                    scored.append((run, thread.submit(timed_run, merging, task, lambda *_: None)))
             while scored and scored[0][1].done():
                 accept_scores(*scored.popleft())
 

@@ -79,10 +79,12 @@ class MergingStage(HostStage):
             refuse_changed_models(self.classifier.file)
             content = encode_features(scores, "scores")
             outputs.append(self.disk.save(task.outputs[0], content, len(scores.ids)))
+        (path,) = task.optional or task.outputs
         if self.keep or self.classifier is None:
             content = encode_features(features, "merged")
-            (path,) = task.optional or task.outputs
             outputs.append(self.disk.save(path, content, len(features.ids)))
+        else:
+            self.disk.clear(path)  # of an earlier start, which was to keep it
         report(len(features.ids), 0)
         return TaskResult(task, tuple(outputs))
 

@@ -51,7 +51,7 @@ def test_a_run_that_begins_on_another_host_leaves_the_table_alone_that_is_writte
 
 def test_features_that_are_there_take_no_more_space(tmp_path: Path) -> None:
     layout = Layout(tmp_path, "s", 500)
-    run = Mock(layout=layout, frames=[3, 4], bytes_per_frame=10)
+    run = Mock(layout=layout, frames=[3, 4], bytes_per_frame=10, ledger=Mock(forgone=set()))
     layout.features("protein", 1).parent.mkdir()
     for present, missing in ((30, 40), (90, 0)):
         layout.features("protein", 1).write_bytes(bytes(present))

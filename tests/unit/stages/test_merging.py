@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,13 @@ from virnucpro.contracts import Device, ReportProgress, Task, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.fasta import fasta_bytes
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, Molecule
 from virnucpro.stages.prediction import MergingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import Features, encode_features, load_features
+from virnucpro.store.ledger import Ledger
 
+ENCODERS: dict[Molecule, object] = {"nucleotide": "a", "protein": "b"}
 IDS = [f"r{n}_chunk_1F1" for n in range(6)]
 
 
@@ -29,21 +31,12 @@ def _file(layout: Layout, number: int, nucleotide: list[str], protein: list[str]
         rows = torch.tensor([[float(number * 100 + IDS.index(name))] * width for name in ids])
         path = layout.features(molecule, number)  # type: ignore[arg-type]
         disk.save(path, encode_features(Features(ids, rows), molecule))  # type: ignore[arg-type]
-    inputs = (
-        layout.features("nucleotide", number),
-        layout.features("protein", number),
-        layout.split("nucleotide", number),
-    )
-    merged = layout.features("merged", number)
-    return Task("merging", 1, inputs, (merged,), merged.with_suffix(".done"), {"failed": []})
+    return MergingStage(layout, disk, ENCODERS).task(Ledger(layout), number)
 
 
 def _merged(layout: Layout, task: Task, *failed: str) -> Features:
-    stage = MergingStage(layout, Disk())
-    params = {"failed": list(failed)}
-    stage.run(
-        Task("merging", 1, task.inputs, task.outputs, task.receipt, params), lambda n, t: None
-    )
+    stage = MergingStage(layout, Disk(), ENCODERS)
+    stage.run(replace(task, params={"failed": list(failed)}), lambda n, t: None)
     return load_features(task.outputs[0], "merged")
 
 
@@ -99,7 +92,7 @@ EXECUTORS = pytest.mark.parametrize(
 @EXECUTORS
 def test_an_error_ends_it_after_those_before_it(layout: Layout, executor: Any) -> None:
     tasks = [_file(layout, n, IDS, IDS) for n in range(1, 20)]
-    outcomes = executor.run(Full(layout, Disk(), number=3), tasks, lambda event: None)
+    outcomes = executor.run(Full(layout, Disk(), ENCODERS, number=3), tasks, lambda event: None)
     assert [next(outcomes).task, next(outcomes).task] == tasks[:2]
     with pytest.raises(OutputError, match="the disk is full"):
         next(outcomes)

@@ -1,4 +1,4 @@
-"""Runs that do not keep features: bounded disk, and the same bytes, also after an interruption."""
+"""Features go when they are scored: the same bytes, also after an interruption at any moment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +14,9 @@ import pytest
 from tests.contract.poisoned import PoisonedExecutor
 from tests.forked import run_forked
 from virnucpro.contracts import Device
-from virnucpro.errors import OutputError, UsageError
-from virnucpro.events import Event, Notice, StageStarted
+from virnucpro.errors import OutputError
+from virnucpro.events import Event, StageStarted
 from virnucpro.executors.executor import LocalPool
-from virnucpro.run import engine
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.sample_list import Sample
@@ -29,19 +27,12 @@ from virnucpro.store.disk import Disk
 from virnucpro.tables import FAILURES
 
 FRAMES_PER_FILE = 20
-FRAMES_PER_WINDOW = 70  # three files
 FAILING = "r14_chunk_1F1"
 COPIES = ["r61_chunk_1F1", "r64_chunk_1F1"]  # the same frame
-PURPOSE = "they are not kept, but removed when they are scored"
 
 
 class Stopped(BaseException):
     """Ends a run at an event."""
-
-
-@pytest.fixture(autouse=True)
-def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "MOST_FRAMES", FRAMES_PER_WINDOW)
 
 
 @pytest.fixture(scope="module")
@@ -56,23 +47,21 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _request(
-    source: Path, out: Path, *, no_features: bool = True, keep: bool = False
-) -> PredictionRequest:
+def _request(source: Path, out: Path, *, keep: bool = False) -> PredictionRequest:
     analysis = AnalysisSettings("toy", chunk_length=150, sequences_per_file=FRAMES_PER_FILE)
-    machine = MachineSettings(
-        device="cpu", threads=1, no_features=no_features, remove_intermediate=not keep
-    )
+    machine = MachineSettings(device="cpu", threads=1, remove_intermediate=not keep)
     return PredictionRequest(str(source), out, analysis, machine)
 
 
 @pytest.fixture(scope="module")
 def kept(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of the defaults."""
+    """A finished run that was asked to keep its features, and then not to."""
     out = tmp_path_factory.mktemp("kept") / "out"
-    events: list[Event] = []
-    run_prediction(_request(source, out, no_features=False), events.append)
-    assert not any(PURPOSE in e.message for e in events if isinstance(e, Notice))
+    run_prediction(_request(source, out, keep=True), lambda _: None)
+    kinds = Counter(path.name.split("_", 2)[2] for path in out.rglob("output_*.pt"))
+    assert len(set(kinds.values())) == 1
+    assert set(kinds) == {"DNABERT_S.pt", "ESM.pt", "merged.pt", "scores.pt"}
+    assert not any(_computed(_request(source, out)).values())
     return out
 
 
@@ -86,59 +75,56 @@ def _results(out: Path) -> dict[str, bytes]:
     }
 
 
-def _features(out: Path) -> int:
-    """The number of split files that have features."""
-    names = [p.name.split("_")[1] for p in out.rglob("output_*.pt") if "scores" not in p.name]
-    return len(set(names))
+def _features(out: Path) -> set[str]:
+    """The names of the files of features."""
+    return {path.name for path in out.rglob("output_*.pt") if "scores" not in path.name}
 
 
-def test_the_results_are_the_same_and_features_of_one_window_exist(
+def _computed(request: PredictionRequest) -> dict[str, int]:
+    todo: Counter[str] = Counter()
+
+    def count(event: Event) -> None:
+        if isinstance(event, StageStarted):
+            todo[event.stage] += event.todo
+
+    run_prediction(request, count)
+    return todo
+
+
+def test_features_are_gone_when_the_last_model_has_read_them(
     source: Path, kept: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    most = 0
-    messages: list[str] = []
-    started: Counter[str] = Counter()
-    left: list[int | None] = []
+    left: dict[str, set[str]] = {}
+    todo: dict[str, int] = {}
 
     def watch(event: Event) -> None:
-        nonlocal most
-        most = max(most, _features(out))
-        if isinstance(event, Notice):
-            messages.append(event.message)
         if isinstance(event, StageStarted):
-            started[event.stage] += 1
-            if event.stage == "protein_embeddings":
-                left.append(next(a.sequences for a in event.ahead if a.stage == event.stage))
+            left[event.stage], todo[event.stage] = _features(out), event.todo
 
     summary = run_prediction(_request(source, out), watch)
     assert _results(out) == _results(kept)
-    assert most <= 4  # three files, and the last one, which is smaller
-    assert len([text for text in messages if PURPOSE in text]) == 1
-    assert started["nucleotide_embeddings"] == started["scoring"] == len(left) > 2
-    assert (left[-1], left == sorted(left, key=lambda n: -(n or 0))) == (0, True)
-    record = json.loads((out / "in_run.json").read_bytes())
-    assert set(record["seconds"]) >= {"protein_embeddings", "scoring", "prediction"}
-    counts = record["counts"]
-    assert counts == summary.record["counts"]
+    counts = summary.record["counts"]
     files = -(-(counts["frames"] - counts["identical_frames"]) // FRAMES_PER_FILE)
+    names = {f"output_{number}_DNABERT_S.pt" for number in range(1, files + 1)}
+    assert (left["protein_embeddings"], left["merging"]) == (names, set())
+    assert todo["merging"] == 0
+    record = json.loads((out / "in_run.json").read_bytes())
     assert {row["stage"]: row["tasks"] for row in record["workers"]} == {
         "nucleotide_embeddings": files,
         "protein_embeddings": files,
     }
 
 
-def test_two_workers_and_the_option(source: Path, kept: Path, tmp_path: Path) -> None:
+def test_two_workers_and_the_former_option(source: Path, kept: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (tmp_path / "c.yaml").write_text(f"prediction: {{sequences_per_file: {FRAMES_PER_FILE}}}\n")
     words = ("predict", source, "-o", out, "-m", "toy", "-e", "150", "-c", tmp_path / "c.yaml")
     done = run_forked(*words, "--no-features", "--cpu-workers", "2")
-    assert (done.code, PURPOSE in done.err) == (0, True), done.err
+    assert done.code == 0, done.err
     assert _results(out) == _results(kept)
     again = run_forked(*words)
     assert "Nothing to compute" in again.out
-    with pytest.raises(UsageError):
-        _request(source, out, keep=True)
 
 
 def _cells(path: Path) -> list[str]:
@@ -148,7 +134,7 @@ def _cells(path: Path) -> list[str]:
 def test_copies_have_the_scores_of_a_run_that_embeds_each(
     source: Path, kept: Path, tmp_path: Path
 ) -> None:
-    request = _request(source, tmp_path / "out", no_features=False)
+    request = _request(source, tmp_path / "out")
     each = replace(request, analysis=replace(request.analysis, dedup=False))
     summary = run_prediction(each, lambda _: None)
     assert "identical_frames" not in summary.record["counts"]
@@ -202,14 +188,14 @@ def test_killed_while_it_tidies_up_it_leaves_nothing(
 def test_stopped_at_random_moments_it_goes_on(
     source: Path, kept: Path, tmp_path: Path, seed: int
 ) -> None:
-    """Some of the starts ask for features that are kept: that changes no byte either."""
+    """Some of the starts keep the features: that changes no byte of the results either."""
     chance = random.Random(seed)
     out = tmp_path / "out"
     stops = 0
     while True:
         try:
-            request = _request(source, out, no_features=not stops or chance.random() < 0.7)
-            disk = StoppingDisk(out, chance.randrange(20, 120))
+            request = _request(source, out, keep=chance.random() < 0.3)
+            disk = StoppingDisk(out, chance.randrange(10, 60))
             run_prediction(request, lambda _: None, disk)
             break
         except Stopped:
@@ -217,33 +203,22 @@ def test_stopped_at_random_moments_it_goes_on(
             (status,) = statuses(out)
             assert status["state"] in ("interrupted", "finished")  # and not yet tidied up
     assert stops > 1
-    assert _results(out) == _results(kept)
     summary = run_prediction(_request(source, out), lambda _: None)
     assert summary.computed == 0
+    assert _results(out) == _results(kept)
 
 
-def _stopped_in(request: PredictionRequest, stage: str, window: int) -> None:
-    started: Counter[str] = Counter()
+def _stopped_at(request: PredictionRequest, name: str) -> None:
+    """Stop a run when a file of this name is about to count."""
 
-    def stop(event: Event) -> None:
-        if isinstance(event, StageStarted):
-            started[event.stage] += 1
-            if started[stage] == window:
+    class Stopping(Disk):
+        def rename(self, old: Path, new: Path) -> None:
+            if new.name == name:
                 raise Stopped
+            super().rename(old, new)
 
     with pytest.raises(Stopped):
-        run_prediction(request, stop)
-
-
-def _computed(request: PredictionRequest) -> dict[str, int]:
-    todo: Counter[str] = Counter()
-
-    def count(event: Event) -> None:
-        if isinstance(event, StageStarted):
-            todo[event.stage] += event.todo
-
-    run_prediction(request, count)
-    return todo
+        run_prediction(request, lambda _: None, Stopping(request.layout.root))
 
 
 @pytest.mark.parametrize("damage", ["scores", "receipt", "receipts", "split file"])
@@ -251,9 +226,10 @@ def test_of_a_damaged_file_only_that_is_done_again(
     source: Path, kept: Path, tmp_path: Path, damage: str
 ) -> None:
     request = _request(source, tmp_path / "out")
-    _stopped_in(request, "nucleotide_embeddings", 2)
+    _stopped_at(request, "output_4_ESM.pt")
     layout = request.layout
     files = len(list(layout.folders["protein"].glob("output_*.fa")))
+    assert not layout.features("nucleotide", 2).exists()
     scores = layout.features("scores", 2)
     paths: dict[str, tuple[Path, ...]] = {
         "scores": (scores,),
@@ -265,55 +241,32 @@ def test_of_a_damaged_file_only_that_is_done_again(
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
-    again = {"scores": 1, "receipt": 1, "receipts": 3, "split file": 0}[damage]
+    again = {"scores": 1, "receipt": 1, "receipts": 0, "split file": 0}[damage]
     assert _computed(request)["protein_embeddings"] == files - 3 + again
     assert _results(tmp_path / "out") == _results(kept)
 
 
-def test_a_run_with_features_goes_on_without_them(source: Path, kept: Path, tmp_path: Path) -> None:
-    _stopped_in(_request(source, tmp_path / "out", no_features=False), "merging", 1)
-    todo = _computed(_request(source, tmp_path / "out"))
-    assert todo["protein_embeddings"] == 0
-    assert todo["scoring"] == todo["merging"] > 3
-    assert _results(tmp_path / "out") == _results(kept)
-    shutil.copytree(kept, tmp_path / "finished")
-    assert not any(_computed(_request(source, tmp_path / "finished")).values())
-
-
-@pytest.fixture
-def little_space(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Sets how many bytes of the disk seem to be free."""
-
-    def _set(free: int) -> None:
-        usage = shutil._ntuple_diskusage(10**12, 10**12 - free, free)  # type: ignore[attr-defined]
-        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-
-    return _set
-
-
-def test_a_disk_that_is_too_small_decides_it(
-    source: Path, kept: Path, tmp_path: Path, little_space: Callable[[int], None]
+@pytest.mark.parametrize("keep", [True, False])
+def test_features_may_be_kept_by_one_start_only(
+    source: Path, kept: Path, tmp_path: Path, keep: bool
 ) -> None:
-    _stopped_in(_request(source, tmp_path / "out", no_features=False), "nucleotide_embeddings", 1)
-    little_space(40_000)
-    messages: list[str] = []
-    most = 0
-
-    def watch(event: Event) -> None:
-        nonlocal most
-        most = max(most, _features(tmp_path / "out"))
-        if isinstance(event, Notice):
-            messages.append(event.message)
-
-    with pytest.raises(OutputError):  # features that are asked for
-        run_prediction(_request(source, tmp_path / "out", no_features=False, keep=True), watch)
-    run_prediction(_request(source, tmp_path / "out", no_features=False), watch)
-    assert most == 1  # an eighth of the space holds no file, and one is taken in any case
-    assert len([text for text in messages if PURPOSE in text]) == 1
+    _stopped_at(_request(source, tmp_path / "out", keep=keep), "output_3_scores.pt.done")
+    todo = _computed(_request(source, tmp_path / "out", keep=not keep))
+    assert todo["nucleotide_embeddings"] == 0
+    run_prediction(_request(source, tmp_path / "out"), lambda _: None)
     assert _results(tmp_path / "out") == _results(kept)
-    little_space(100)
+
+
+def test_a_disk_that_is_too_small_is_named_before_a_model_computes(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = 20_000  # the features of all nucleotides need some bytes less
+    usage = shutil._ntuple_diskusage(10**12, 10**12 - free, free)  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     with pytest.raises(OutputError):
-        run_prediction(_request(source, tmp_path / "full"), lambda _: None)
+        run_prediction(_request(source, tmp_path / "out", keep=True), lambda _: None)
+    assert not _features(tmp_path / "out")
+    run_prediction(_request(source, tmp_path / "out"), lambda _: None)
 
 
 def test_failed_sequences_are_tried_again_and_the_others_are_not(
@@ -324,15 +277,15 @@ def test_failed_sequences_are_tried_again_and_the_others_are_not(
     summary = run_prediction(request, lambda _: None, executor=executor)
     assert summary.failed_records == 3
     layout = request.layout
-    assert _features(layout.root) == 1  # those of the file with the failure
+    assert len({name.split("_")[1] for name in _features(layout.root)}) == 1  # that of the frame
     (failure,) = FAILURES.read(layout.failed_table, "sequences")
     assert failure[0].split(",") == [FAILING, *COPIES]
     todo = _computed(request)
-    assert (todo["nucleotide_embeddings"], todo["scoring"]) == (0, 1)
+    assert (todo["nucleotide_embeddings"], todo["protein_embeddings"]) == (0, 1)
     assert _results(layout.root) == _results(kept)
 
 
-def test_several_samples_share_their_windows(source: Path, kept: Path, tmp_path: Path) -> None:
+def test_several_samples_share_the_models(source: Path, kept: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.fa"
     other.write_text("".join(source.read_text().splitlines(keepends=True)[:40]))
     samples = [Sample("a", str(source)), Sample("b", str(other))]
@@ -345,8 +298,4 @@ def test_several_samples_share_their_windows(source: Path, kept: Path, tmp_path:
     predict_samples(_request(source, tmp_path), samples, tmp_path / "out", watch)
     assert [sample.state for sample in samples] == ["finished", "finished"]
     assert _results(tmp_path / "out/a") == _results(kept)
-    frames = sum(
-        json.loads((tmp_path / f"out/{name}_run.json").read_bytes())["counts"]["frames"]
-        for name in ("a/in", "b/other")
-    )
-    assert started["nucleotide_embeddings"] <= -(-frames // (FRAMES_PER_WINDOW - 20))
+    assert started["nucleotide_embeddings"] == started["protein_embeddings"] == 1
