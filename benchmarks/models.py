@@ -69,9 +69,9 @@ def random_encoder(
         else:
             model = Dnabert(DnabertSizes(layers, width, heads, 4 * width, 1e-12, VOCABULARY, 2))
     fill_randomly(model, target, torch_dtype(precision))
-    prepare_blocks(model.blocks, precision)
     if isinstance(model, Dnabert):
         return DnabertEncoder(model, random_tokenizer(), target, budget)
+    prepare_blocks(model.blocks, precision)
     rotary = rotary_tables(rotary_frequencies(width // heads // 2), truncation + 2, target)
     return Esm2Encoder(model, rotary, target, budget)
 
