@@ -7,8 +7,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.encoders import compared
-from benchmarks.gpu.models import write_dnabert, write_esm2
-from benchmarks.models import sequences_for
+from benchmarks.models import sequences_for, write_dnabert, write_esm2
 from tests.unit.encoders.small import quiet
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.registry import family_named, locate, open_encoder

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from benchmarks.gpu.models import Pair, write_contigs
+from benchmarks.models import Pair, write_contigs
 from benchmarks.tolerances import TOLERANCES
 from tests.faults.processes import family, running, until
 from virnucpro.cli.demo import SOURCE

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from torch._dynamo.utils import counters
 
-from tests.gpu.reference_embeddings import COMPUTED, REHEARSED, SMALL, WIDE, Models, check, sequences
+from tests.gpu.reference_embeddings import (
+    COMPUTED,
+    REHEARSED,
+    SMALL,
+    WIDE,
+    Models,
+    check,
+    sequences,
+)
 from tests.unit.compute.test_compiled import KINDS, Watched, _alone  # noqa: F401 - a fixture
 from tests.unit.encoders.small import quiet
 
