@@ -37,11 +37,11 @@ def option_table() -> str:
 
 def keyword_table() -> str:
     """Return the keywords of ``virnucpro.predict`` that fill a setting."""
-    lines = ["| keyword | option | what depends on it | meaning |", "|---|---|---|---|"]
+    lines = ["| keyword | option, or key of the configuration | what depends on it |", "|---|---|---|"]
     for name, declared in SETTINGS.items():
         option = next((f"`{w}`" for w in declared.options.split() if w.startswith("--")), "")
-        meaning = "" if option else f"{declared.description} Key: `{declared.key}`."
-        lines.append(f"| `{name}` | {option} | {DEPENDING[declared.group]} | {meaning} |")
+        place = option or f"`{declared.key}`: {declared.description}"
+        lines.append(f"| `{name}` | {place} | {DEPENDING[declared.group]} |")
     return "\n".join(lines) + "\n"
 
 
