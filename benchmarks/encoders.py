@@ -2,7 +2,7 @@
 
     python -m benchmarks.encoders
     python -m benchmarks.encoders esm2_t33_650M_UR50D DNABERT-S --precision bf16,fp8 --json here.json
-    python -m benchmarks.encoders esm2:6x320x20 --device cpu --mix 300 --threads 2 --no-peers
+    python -m benchmarks.encoders esm2:6x320x20 --device cpu --mix 300 --no-peers
 
 A MODEL is the name of a released one, or FAMILY:LAYERSxWIDTHxHEADS. Implementations take turns, with a
 large matrix product at each precision. One that gives other embeddings than this program in fp32
@@ -64,8 +64,6 @@ COLUMNS = (
 def main() -> int:
     """Measure, save and print; return 1 where an implementation gives other embeddings."""
     options = _options()
-    if options.threads:
-        torch.set_num_threads(options.threads)
     call_mkl_functions_once()  # fair-esm and transformers make their rotary tables with torch
     gpus = visible_gpus() if options.device != "cpu" else []
     if options.device == "cuda" and not gpus:
@@ -102,7 +100,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sequences", type=int, help="frames (default 1024; on a CPU 32)")
     parser.add_argument("--precision", type=lambda text: text.split(","), default=[])
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: a GPU if there is one")
-    parser.add_argument("--threads", type=int, help="of the host")
     parser.add_argument("--seconds", type=float, default=5.0, help="per implementation")
     parser.add_argument("--no-peers", dest="peers", action="store_false")
     parser.add_argument("--json", type=Path, help="save all figures here, after every model")

@@ -17,12 +17,9 @@ import torch
 from virnucpro.compute.arithmetic import torch_dtype
 from virnucpro.devices import visible_gpus
 
-# Sides of the square matrices: up to 1.1 TFLOP on a GPU, 17 GFLOP on a CPU.
-SMALLEST_SIDE = 128
-SIDE = {"cuda": 8192, "cpu": 2048}
-# From here on a product can be timed. That of twice the side took up to 27 times as long (bf16 from
-# 512 to 1,024 on a CPU with AVX2 alone), which is less than two seconds then.
-TIMEABLE_SECONDS = 0.05
+# Sides of the square matrices: 1.1 TFLOP on a GPU; on a CPU 2 GFLOP, which take two seconds where it
+# emulates bf16 with AVX2 alone.
+SIDE = {"cuda": 8192, "cpu": 1024}
 # A GPU lowers its clock within tenths of a second where it meets its power limit, so a shorter
 # measurement shows a rate that no model can have. A CPU needs this long for a single product.
 SUSTAINED_SECONDS = {"cuda": 0.3, "cpu": 0.0}
@@ -93,17 +90,11 @@ class MatrixProduct:
     """
 
     def __init__(self, device: torch.device, precision: str) -> None:
-        """Find how large matrices can be, and how many products take ``SUSTAINED_SECONDS``."""
-        side, seconds = SMALLEST_SIDE // 2, 0.0
-        self._count = 1
-        while side < SIDE[device.type] and seconds < TIMEABLE_SECONDS:
-            side *= 2
-            self._a, self._b = (
-                torch.randn(side, side, device=device).to(torch_dtype(precision)) for _ in range(2)
-            )
-            self._out = torch.empty_like(self._a)
-            # The first call loads a library.
-            seconds = min(*time_in_turns({"product": self}, device, 2, 0.0)["product"])
+        """Find how many products take ``SUSTAINED_SECONDS``."""
+        side, dtype = SIDE[device.type], torch_dtype(precision)
+        self._a, self._b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
+        self._out, self._count = torch.empty_like(self._a), 1
+        _, seconds = time_in_turns({"product": self}, device, 2, 0.0)["product"]  # warm
         self._count = max(1, math.ceil(SUSTAINED_SECONDS[device.type] / seconds))
         self.flops = 2 * side**3 * self._count
 

@@ -117,12 +117,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             limit = min(seconds, started + 60 * options.minutes - time.monotonic())
             print(f"{name}: {words}", flush=True)
             rows[name] = run_part(name, words, out, limit)
-            save(rows, scale, out)
+            document = {
+                "rehearsal": options.small,
+                "machine": machine_facts(),
+                "goals": compare_with_goals(rows, scale),
+                "parts": list(rows.values()),
+            }
+            (out / f"{SUMMARY}.new").write_text(json.dumps(document, indent=1) + "\n")
+            (out / f"{SUMMARY}.new").replace(out / SUMMARY)
             log = (out / f"{name}.log").read_text(errors="replace").splitlines()
             print(*log[-LAST_LINES:], f"{name}: {rows[name]['state']}", sep="\n", flush=True)
     for goal in compare_with_goals(rows, scale):
-        measured = "-" if goal["measured"] is None else f"{goal['measured']:,.2f}"
-        print(f"{goal['goal']:60} {goal['required']:9,.2f} {measured:>9}  {goal['met']}")
+        measured, required = goal["measured"], goal["required"]
+        met = "not measured" if measured is None else "met" if measured >= required else "not met"
+        print(f"{goal['goal']:60} {required:9,.2f} {measured or 0:9,.2f}  {met}")
     if options.small:
         print("This is a rehearsal with tiny models: these numbers mean nothing.")
     return int(any(rows[name]["state"].startswith("failed") for name in names))
@@ -185,19 +193,6 @@ def run_part(name: str, words: str, out: Path, limit: float) -> dict[str, Any]:
     return {"part": name, "words": words, "state": state, "seconds": seconds, "figures": figures}
 
 
-def save(rows: Mapping[str, Mapping[str, Any]], scale: Scale, out: Path) -> None:
-    """Replace the summary."""
-    document = {
-        "rehearsal": scale["device"] == "cpu",
-        "machine": machine_facts(),
-        "goals": compare_with_goals(rows, scale),
-        "parts": list(rows.values()),
-    }
-    new = out / f"{SUMMARY}.new"
-    new.write_text(json.dumps(document, indent=1) + "\n")
-    new.replace(out / SUMMARY)
-
-
 def compare_with_goals(rows: Mapping[str, Mapping[str, Any]], scale: Scale) -> list[dict[str, Any]]:
     """Return the goals of the models alone, and of the same models in a whole run."""
     half, eighth = str(scale["half"]), str(scale["eighth"])
@@ -229,15 +224,8 @@ def compare_with_goals(rows: Mapping[str, Mapping[str, Any]], scale: Scale) -> l
         (f"DNABERT-S {half} through predict", 9_000, pool("nucleotide", rate)),
     )
     return [
-        {
-            "goal": name,
-            "required": required,
-            "measured": None if math.isnan(measured) else measured,
-            "met": "not measured"
-            if math.isnan(measured)
-            else ("yes" if measured >= required else "no"),
-        }
-        for name, required, measured in goals
+        {"goal": name, "required": required, "measured": None if math.isnan(found) else found}
+        for name, required, found in goals
     ]
 
 
