@@ -129,8 +129,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(*log[-LAST_LINES:], f"{name}: {rows[name]['state']}", sep="\n", flush=True)
     for goal in compare_with_goals(rows, scale):
         measured, required = goal["measured"], goal["required"]
-        met = "not measured" if measured is None else "met" if measured >= required else "not met"
-        print(f"{goal['goal']:60} {required:9,.2f} {measured or 0:9,.2f}  {met}")
+        met = "not measured" if measured is None else f"{measured:,.2f}"
+        met += "" if measured is None or measured >= required else ": not met"
+        print(f"{goal['goal']:60} {required:9,.2f}  {met}")
     if options.small:
         print("This is a rehearsal with tiny models: these numbers mean nothing.")
     return int(any(rows[name]["state"].startswith("failed") for name in names))
