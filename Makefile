@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Processes that share the tests.
 WORKERS ?= 2
 
-.PHONY: demo test test-slow lint check size bench gpu faults clean
+.PHONY: demo test test-slow lint check size bench gpu faults site clean
 
 demo: .venv/installed  ## the main job, from nothing: make an example and classify it
 	rm -rf .demo
@@ -27,8 +27,7 @@ lint: .venv/checked
 size: .venv/installed  ## the size of the program, and what one record costs
 	$(BIN)/python -m tools.size
 
-bench: .venv/tested  ## host stages in records per second, and how well 8 workers share the work
-	$(BIN)/python -m benchmarks.reading
+bench: .venv/tested  ## how well 8 workers share the work
 	$(BIN)/python -m benchmarks.scheduling --workers 1,8 --seconds 40
 
 gpu:  ## check the GPU path and measure it, with the packages that PYTHON has; twice ten minutes
@@ -37,7 +36,14 @@ gpu:  ## check the GPU path and measure it, with the packages that PYTHON has; t
 
 faults: .venv/tested  ## stop and fail the program at every write, flip a bit of every byte; 20 minutes
 	$(BIN)/python -m tools.fault_sweep .faults --rounds 50
-	$(BIN)/python -m tools.byte_sweep .faults/bytes
+	$(BIN)/python -m pytest -m slow tests/faults/test_every_byte.py
+
+site: .venv/slow  ## the documentation as a site, .site/site/index.html; a broken link is an error
+	rm -rf .site && mkdir .site && cp -r docs .site/pages
+	mv .site/pages/mkdocs.yml .site && rm .site/pages/description.md
+	cp *.md LICENSE .site/pages && mv .site/pages/README.md .site/pages/index.md
+	sed -i -E 's#\]\((\.\./|docs/)#](#g; s#\]\(README\.md#](index.md#g' .site/pages/*.md
+	cd .site && $(abspath $(BIN))/python -m zensical build --clean --strict
 
 clean:
 	rm -rf .venv .demo .faults .gpu .site

@@ -2,7 +2,7 @@
 
     python -m benchmarks.encoders
     python -m benchmarks.encoders esm2_t33_650M_UR50D DNABERT-S --precision bf16,fp8 --json here.json
-    python -m benchmarks.encoders esm2:6x320x20 --device cpu --mix 300 --threads 2 --no-peers
+    python -m benchmarks.encoders esm2:6x320x20 --device cpu --mix 300 --no-peers
 
 A MODEL is the name of a released one, or FAMILY:LAYERSxWIDTHxHEADS. Implementations take turns, with a
 large matrix product at each precision. One that gives other embeddings than this program in fp32
@@ -15,10 +15,10 @@ import argparse
 import gc
 import json
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -34,7 +34,7 @@ from benchmarks.peers import (
     other_implementations,
     own_embed,
 )
-from benchmarks.timing import Figures, MatrixProduct, machine_facts, ratio, time_in_turns
+from benchmarks.timing import MatrixProduct, machine_facts, ratio, time_in_turns
 from benchmarks.tolerances import TOLERANCES
 from virnucpro.compute.threads import call_mkl_functions_once
 from virnucpro.contracts import Device
@@ -64,8 +64,6 @@ COLUMNS = (
 def main() -> int:
     """Measure, save and print; return 1 where an implementation gives other embeddings."""
     options = _options()
-    if options.threads:
-        torch.set_num_threads(options.threads)
     call_mkl_functions_once()  # fair-esm and transformers make their rotary tables with torch
     gpus = visible_gpus() if options.device != "cpu" else []
     if options.device == "cuda" and not gpus:
@@ -75,22 +73,18 @@ def main() -> int:
         *measured_precisions(device)
     ]
     frames = random_frames(options.mix, options.sequences or SEQUENCES[device.kind])
-    document: dict[str, Any] = {
-        "command": ["python", "-m", "benchmarks.encoders", *sys.argv[1:]],
-        "machine": machine_facts(),
-        "mix": options.mix,
-        "models": [],
-    }
+    document: dict[str, Any] = {"machine": machine_facts(), "mix": options.mix, "models": []}
     print(f"{device.name}: {', '.join(precisions)}")
-    names = options.models or [parse_model(name) for name in MODELS[device.kind]]
-    for number, (family, size) in enumerate(names):
-        sequences = frames[family_named(family).molecule]
-        for measured in measure_model(
-            family, size, sequences, device.kind, precisions, options.seconds, peers=options.peers
-        ):
-            document["models"][number:] = [measured]
-            if options.json:
-                options.json.write_text(json.dumps(document, indent=1) + "\n")
+    for family, size in options.models or map(parse_model, MODELS[device.kind]):
+        about = family_named(family)
+        own = dict.fromkeys(about.instead.get(each, each) for each in precisions)
+        sequences = frames[about.molecule]
+        measured = measure_model(
+            family, size, sequences, device.kind, [*own], options.seconds, peers=options.peers
+        )
+        document["models"].append(measured)
+        if options.json:
+            options.json.write_text(json.dumps(document, indent=1) + "\n")
         print_table(measured)
         gc.collect()  # one model is freed before the next is opened
         if device.kind == "cuda":
@@ -106,10 +100,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sequences", type=int, help="frames (default 1024; on a CPU 32)")
     parser.add_argument("--precision", type=lambda text: text.split(","), default=[])
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: a GPU if there is one")
-    parser.add_argument("--threads", type=int, help="of the host")
     parser.add_argument("--seconds", type=float, default=5.0, help="per implementation")
     parser.add_argument("--no-peers", dest="peers", action="store_false")
-    parser.add_argument("--json", type=Path, help="save all figures here, after every round")
+    parser.add_argument("--json", type=Path, help="save all figures here, after every model")
     return parser.parse_args()
 
 
@@ -129,46 +122,49 @@ def measure_model(
     seconds: float,
     *,
     peers: bool,
-) -> Iterator[dict[str, Any]]:
-    """Yield the results of a model so far, when an implementation was checked and after each round."""
+) -> dict[str, Any]:
+    """Check every implementation of a model, time them in turns, and return all figures."""
     results: list[dict[str, Any]] = []
-    model: dict[str, Any] = {"model": size, "family": family, "sequences": len(sequences)}
     timed: dict[str, Implementation] = {}
     reference: torch.Tensor | None = None
+    tokens = flops = 0
     for implementation in _implementations(family, size, device, precisions, peers=peers):
         print(f"{size}: checking {implementation.name}", flush=True)
         rows, row = _first_call(implementation, sequences)
         if reference is None:
             reference = rows
             tokens, flops = count_work(implementation.encoder, sequences)
-            model |= {"tokens": tokens, "flops": flops, "results": results}
         else:
             row |= compared(rows, reference, implementation.precision)
         asked = implementation.precision in precisions or implementation.program != VIRNUCPRO
         if row["check"] != "differs" and asked:
             timed[implementation.name] = implementation
         results.append(row)
-        yield model
     on = next(iter(timed.values())).encoder.device
     products = {p: MatrixProduct(on, p) for p in {i.precision: None for i in timed.values()}}
     works = {name: partial(one.embed, sequences) for name, one in timed.items()} | products
     waited = {name: one.encoder.host_wait_seconds for name, one in timed.items()}
-    for figures in time_in_turns(works, on, ROUNDS, seconds):
-        model["matmul_flops_per_second"] = {
-            p: one.flops / figures[p]["milliseconds"] * 1e3 for p, one in products.items()
-        }
-        model["matmul_clocks"] = {p: figures[p] for p in products}
-        for row in results:
-            name = f"{row['implementation']} {row['precision']}"
-            if name in timed:
-                beside = ratio(figures[row["precision"]]["seconds"], figures[name]["seconds"])
-                share = model["flops"] / products[row["precision"]].flops * (beside or 0.0)
-                row |= _rates(model, figures[name]) | {"share_of_matmul": share}
-                if row["implementation"] in (VIRNUCPRO, ONE_BY_ONE):
-                    spent = timed[name].encoder.host_wait_seconds - waited[name]
-                    row["host_wait"] = spent / sum(row["seconds"])
-        _add_ratios(results, figures)
-        yield model
+    times = time_in_turns(works, on, ROUNDS, seconds)
+    for row in results:
+        name = f"{row['implementation']} {row['precision']}"
+        if name in timed:
+            product, once = products[row["precision"]], median(times[name])
+            beside = ratio(times[row["precision"]], times[name]) or 0.0
+            row["sequences_per_second"] = len(sequences) / once
+            row["tokens_per_second"] = tokens / once
+            row["share_of_matmul"] = flops / product.flops * beside
+            row["seconds"] = times[name]
+            if row["implementation"] in (VIRNUCPRO, ONE_BY_ONE):
+                spent = timed[name].encoder.host_wait_seconds - waited[name]
+                row["host_wait"] = spent / sum(times[name])
+    _add_ratios(results, times)
+    rates = {p: one.flops / median(times[p]) for p, one in products.items()}
+    return {
+        **{"model": size, "family": family, "sequences": len(sequences)},
+        **{"tokens": tokens, "flops": flops},
+        "matmul_flops_per_second": rates,
+        "results": results,
+    }
 
 
 def _implementations(
@@ -194,7 +190,7 @@ def _first_call(
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     """Return the embeddings, and what is known of an implementation before it is timed."""
     encoder = implementation.encoder
-    on_gpu, started = encoder.device.type == "cuda", time.perf_counter()
+    on_gpu = encoder.device.type == "cuda"
     before = torch.cuda.memory_allocated() if on_gpu else 0
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
@@ -204,7 +200,6 @@ def _first_call(
         "implementation": implementation.program,
         "precision": implementation.precision,
         "check": "reference",
-        "first_call_seconds": time.perf_counter() - started,
         "peak_memory": torch.cuda.max_memory_allocated() - before if on_gpu else None,
         "uncompiled_calls": encoder.block_calls.uncompiled if facts else 0,
         **{"compiled": False, "compile_seconds": 0.0, "compile_failed": None, **facts},
@@ -222,17 +217,7 @@ def compared(rows: torch.Tensor, reference: torch.Tensor, precision: str) -> dic
     }
 
 
-def _rates(model: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rates of the median call."""
-    per_second = 1e3 / figures["milliseconds"]
-    return {
-        "sequences_per_second": model["sequences"] * per_second,
-        "tokens_per_second": model["tokens"] * per_second,
-        **figures,
-    }
-
-
-def _add_ratios(results: Sequence[dict[str, Any]], figures: Figures) -> None:
+def _add_ratios(results: Sequence[dict[str, Any]], times: Mapping[str, list[float]]) -> None:
     """Add how many times as fast each is as others.
 
     It is compared with the way of the original, with transformers at the same precision and, for
@@ -240,8 +225,7 @@ def _add_ratios(results: Sequence[dict[str, Any]], figures: Figures) -> None:
     """
 
     def seconds(program: str, precision: str) -> list[float]:
-        found: list[float] = figures.get(f"{program} {precision}", {}).get("seconds", [])
-        return found
+        return times.get(f"{program} {precision}", [])
 
     original = seconds(FAIR_ESM, "fp32") or seconds(ONE_BY_ONE, "fp32")
     for row in results:

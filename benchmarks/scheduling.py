@@ -1,6 +1,4 @@
-"""Measure how well N workers share uneven work on devices that only sleep.
-
-The sleep is proportional to the tokens.
+"""Measure how well N workers share work on devices that only sleep, in proportion to the tokens.
 
     python -m benchmarks.scheduling [--workers 1,2,4,8] [--seconds 24] [--frames 10000] [--slow 0]
 
@@ -17,7 +15,6 @@ import random
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.contract.counting import Counting
@@ -27,21 +24,6 @@ from virnucpro.events import Event, TaskStarted, WorkerReport
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.processes import ProcessPool
 from virnucpro.stages.splitting import frames_per_file
-
-
-@dataclass(frozen=True)
-class SchedulingResult:
-    """The seconds of a stage, and how its workers spent them."""
-
-    elapsed: float
-    busy: float
-    idle: float
-    tasks: int
-
-    @property
-    def gain(self) -> float:
-        """How many times faster this is than one worker that never waits."""
-        return self.busy / self.elapsed
 
 
 def make_files(folder: Path, counts: Sequence[int]) -> tuple[tuple[Path, ...], int]:
@@ -59,18 +41,9 @@ def make_files(folder: Path, counts: Sequence[int]) -> tuple[tuple[Path, ...], i
     return tuple(paths), total
 
 
-def uneven_files(files: int = 200) -> list[int]:
-    """Return the sequences per file: most have a few dozen, some a thousand."""
-    generator = random.Random(11)
-    return [min(1000, int(generator.lognormvariate(4.0, 1.2)) + 1) for _ in range(files)]
-
-
-def measure_scheduling(
-    folder: Path, counts: Sequence[int], workers: int, seconds: float, slow: int = 0
-) -> SchedulingResult:
-    """Run a stage whose devices need ``seconds`` in all."""
+def print_row(counts: Sequence[int], workers: int, seconds: float, slow: int, folder: Path) -> None:
+    """Run a stage on files of so many sequences, whose devices need ``seconds`` in all."""
     files, residues = make_files(folder, counts)
-    stage = Counting(files, folder, seconds / residues, batch=64, slow=slow)
     first: list[float] = []
 
     def note_first_task(event: Event) -> None:
@@ -85,42 +58,35 @@ def measure_scheduling(
         warm.mkdir()
         some = make_files(warm, [1] * workers * 2)[0]
         run_stage(Counting(some, warm, seconds_per_base=0.01), executor, warm)
+        stage = Counting(files, folder, seconds / residues, batch=64, slow=slow)
         outcomes, events = run_stage(stage, executor, folder, note_first_task)
         elapsed = time.perf_counter() - first[0]
     finally:
         executor.close()
     reports = [event for event in events if isinstance(event, WorkerReport)]
     busy, idle = sum(r.busy for r in reports), sum(r.idle for r in reports)
-    return SchedulingResult(elapsed, busy, idle, len(outcomes))
-
-
-def print_row(name: str, counts: Sequence[int], workers: int, seconds: float, slow: int) -> None:
-    """Measure one row of the table."""
-    with tempfile.TemporaryDirectory() as folder:
-        f = measure_scheduling(Path(folder), counts, workers, seconds, slow)
-    share = 100 * f.idle / (f.idle + f.busy)
     print(
-        f"{name:28} {workers:7} {f.tasks:5} {f.elapsed:8.2f} {seconds / f.elapsed:5.2f} "
-        f"{share:.1f} %",
+        f"{workers:7} {len(outcomes):5} {elapsed:8.2f} {seconds / elapsed:5.2f} "
+        f"{100 * idle / (idle + busy):.1f} %",
         flush=True,
     )
 
 
 def main() -> None:
-    """Print the table."""
+    """Print a row per number of workers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", default="1,2,4,8", help="numbers of workers")
     parser.add_argument("--seconds", type=float, default=24.0, help="device time in all")
-    parser.add_argument("--frames", type=int, default=10_000, help="of the one input")
+    parser.add_argument("--frames", type=int, default=10_000, help="of the input")
     parser.add_argument("--slow", type=int, default=0, help="workers at half speed")
     options = parser.parse_args()
-    print(f"{'work':28} {'workers':>7} {'files':>5} {'seconds':>8} {'gain':>5} idle")
-    full, rest = divmod(options.frames, frames_per_file(options.frames, proteins=True))
-    one = [frames_per_file(options.frames, proteins=True)] * full + [rest] * (rest > 0)
-    works = ((f"one input of {options.frames:,}", one), ("200 uneven files", uneven_files()))
-    for name, counts in works:
-        for workers in map(int, options.workers.split(",")):
-            print_row(name, counts, workers, options.seconds, options.slow)
+    print(f"{'workers':>7} {'files':>5} {'seconds':>8} {'gain':>5} idle")
+    size = frames_per_file(options.frames, proteins=True)
+    full, rest = divmod(options.frames, size)
+    counts = [size] * full + [rest] * (rest > 0)
+    for workers in map(int, options.workers.split(",")):
+        with tempfile.TemporaryDirectory() as folder:
+            print_row(counts, workers, options.seconds, options.slow, Path(folder))
 
 
 if __name__ == "__main__":

@@ -21,5 +21,5 @@ TOLERANCES = {
     "fp32": Tolerance(0.99999, 1e-5, 1e-3, 1.0),
     "bf16": Tolerance(0.995, 0.1, 0.03, 0.985),
     "fp16": Tolerance(0.995, 0.01, 0.03, 1.0),
-    "fp8": Tolerance(0.98, 0.3, 0.3, 0.89),
+    "fp8": Tolerance(0.98, 0.3, 0.3, 0.94),
 }

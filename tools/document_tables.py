@@ -21,7 +21,11 @@ from virnucpro.settings import SETTINGS, AnalysisSettings, Cuts, DisplaySettings
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "docs" / name for name in ("usage.md", "python.md")]
 CONFIGURATION = ROOT / "config" / "default_config.yaml"
-DEPENDING = {AnalysisSettings: "scores", Cuts: "calls", MachineSettings: "", DisplaySettings: ""}
+GROUPS = {
+    "These decide scores:": (AnalysisSettings,),
+    "These decide calls:": (Cuts,),
+    "A run may be continued with other values of these:": (MachineSettings, DisplaySettings),
+}
 PART = re.compile(r"(<!-- (\w+ of \S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -35,19 +39,22 @@ def option_table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def keyword_table() -> str:
-    """Return the keywords of ``virnucpro.predict`` that fill a setting."""
-    lines = ["| keyword | option | what depends on it | meaning |", "|---|---|---|---|"]
-    for name, declared in SETTINGS.items():
-        option = next((f"`{w}`" for w in declared.options.split() if w.startswith("--")), "")
-        meaning = "" if option else f"{declared.description} Key: `{declared.key}`."
-        lines.append(f"| `{name}` | {option} | {DEPENDING[declared.group]} | {meaning} |")
-    return "\n".join(lines) + "\n"
+def keyword_lists() -> str:
+    """Return the keywords of ``virnucpro.predict`` that fill a setting, by what they decide."""
+    lines = []
+    for title, groups in GROUPS.items():
+        lines += ["", title, ""]
+        for name, declared in SETTINGS.items():
+            option = next((w for w in declared.options.split() if w.startswith("--")), "")
+            meaning = f"`{option}`" if option else f"`{declared.key}`. {declared.description}"
+            if declared.group in groups:
+                lines.append(f"- `{name}`: {meaning}")
+    return "\n".join(lines) + "\n\n"
 
 
 def documented(text: str) -> str:
     """Return ``text`` with the options and keywords that it has a place for."""
-    parts = {"options of predict": option_table(), "keywords of predict": keyword_table()}
+    parts = {"options of predict": option_table(), "keywords of predict": keyword_lists()}
     return PART.sub(lambda match: match[1] + parts[match[2]] + match[3], text)
 
 

@@ -8,10 +8,8 @@ What follows ``--`` are options of ``predict``; without them, the toy model type
 are forked from this process, which has imported what they import, so that a start costs a fraction
 of a second and not several. An undisturbed run is measured first. Four of five kills come after a
 start has proved new work, so that each of these starts gets on, and so much later that all of them
-together do about 70 % of the run; the fifth comes while the program still starts. Where a run is
-finished before it was killed often enough, it is compared and another one is begun. The program
-prints what happened, and exits with 1 if a result file differs, or if a run was too short to be
-killed at all.
+together do about 70 % of the run; the fifth comes while the program still starts. The program prints
+what happened, and exits with 1 if a result file differs, or if the run ended before the first kill.
 """
 
 from __future__ import annotations
@@ -69,10 +67,8 @@ def proved_work(out: Path) -> set[tuple[Path, int]]:
     """Return the files of receipts in a folder, each with its time of change."""
     proofs = set()
     for path in files_under(out, ".done") | files_under(out, "receipts.json"):
-        try:
+        with suppress(FileNotFoundError):  # a run that ends removes some receipts
             proofs.add((path, path.stat().st_mtime_ns))
-        except FileNotFoundError:  # a run that ends removes receipts of intermediate files
-            continue
     return proofs
 
 
@@ -84,12 +80,17 @@ def seconds_until_work(process: BaseProcess, out: Path) -> float:
     return time.monotonic() - started_at
 
 
-def same_results(first: Path, second: Path) -> bool:
-    """Print how many result files are equal, and return whether all are."""
-    names = [n for n in RESULTS if (first / n).exists() or (second / n).exists()]
-    equal = [(first / name).read_bytes() == (second / name).read_bytes() for name in names]
-    print(f"{sum(equal)} of {len(equal)} result files equal", flush=True)
-    return all(equal)
+def killed_after(process: BaseProcess, out: Path, wait: float) -> bool:
+    """Kill a run after ``wait`` seconds; return False where it had ended before."""
+    process.join(wait)
+    if not process.is_alive():
+        return False
+    process.kill()
+    process.join()
+    # Workers that were forked hold the lock of the run until they end, too.
+    with suppress(FileNotFoundError), Layout(out, "reads").lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+    return True
 
 
 def main() -> int:
@@ -119,44 +120,30 @@ def main() -> int:
     process.join()
     assert process.exitcode == 0, "the undisturbed run failed"
     work_seconds = time.monotonic() - started_at - start_seconds
-    took = start_seconds + work_seconds
-    print(f"undisturbed: {took:.1f} s, the first task after {start_seconds:.1f} s", flush=True)
+    print(f"undisturbed: {start_seconds:.1f} s of start, {work_seconds:.1f} s of work", flush=True)
 
     rng = random.Random(options.seed)
     longest_wait = 2 * WORK_BEFORE_KILLS * work_seconds / (KILLED_AT_WORK * options.kills)
-    kills = kills_of_run = runs_finished = 0
-    while True:
+    kills = 0
+    while kills < options.kills:
         process = start(source, killed, predict_options)
-        if kills < options.kills:
-            if rng.random() < KILLED_AT_WORK:
-                wait, moment = rng.uniform(0, longest_wait), "after new work"
-                seconds_until_work(process, killed)
-            else:
-                wait, moment = rng.uniform(0, start_seconds), "after the start"
-            process.join(wait)
-            if process.is_alive():
-                process.kill()
-                process.join()
-                # Workers that were forked hold the lock of the run until they end, too.
-                with suppress(FileNotFoundError), Layout(killed, "reads").lock.open() as held:
-                    fcntl.flock(held, fcntl.LOCK_EX)
-                kills += 1
-                kills_of_run += 1
-                print(f"kill {kills}: {wait:.2f} s {moment}", flush=True)
-                continue
-        process.join()
-        code = process.exitcode
-        runs_finished += 1
-        print(f"run {runs_finished}: {kills_of_run} kills, then exit {code}; ", end="", flush=True)
-        if code != 0 or not same_results(undisturbed, killed):
-            return 1
-        if kills == options.kills:
-            return 0
-        if not kills_of_run:
-            print("the run ended before it could be killed: use more --reads")
-            return 1
-        kills_of_run = 0
-        shutil.rmtree(killed)
+        at_work = rng.random() < KILLED_AT_WORK
+        if at_work:
+            seconds_until_work(process, killed)
+        wait = rng.uniform(0, longest_wait if at_work else start_seconds)
+        if not killed_after(process, killed, wait):
+            print("the run ended before it was killed so often: use more --reads")
+            break
+        kills += 1
+        print(
+            f"kill {kills}: {wait:.2f} s after {'new work' if at_work else 'the start'}", flush=True
+        )
+    process = start(source, killed, predict_options)
+    process.join()
+    names = [n for n in RESULTS if (undisturbed / n).exists() or (killed / n).exists()]
+    equal = [(undisturbed / n).read_bytes() == (killed / n).read_bytes() for n in names]
+    print(f"exit {process.exitcode}; {sum(equal)} of {len(equal)} result files equal")
+    return int(process.exitcode != 0 or not all(equal) or not kills)
 
 
 if __name__ == "__main__":

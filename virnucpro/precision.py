@@ -49,8 +49,9 @@ _ROWS = (
     # On a CPU it is slow with either of the libraries that torch calls.
     Precision("fp16", "float16", automatic_from=(7, 0)),
     # Ada (8.9) is the first with 8-bit tensor cores; then Hopper and Blackwell. What is not in
-    # 8 bits is bfloat16. Inputs of every product are rounded to 4 bits: 3e-3 of the cosine over 36
-    # layers of random weights, measured on a CPU. It loses too much to be chosen unasked.
+    # 8 bits is bfloat16, such as DNABERT-S. Inputs of every product are rounded to 4 bits: 3e-3 of
+    # the cosine over 36 layers of random weights, measured on a CPU. It loses too much to be chosen
+    # unasked.
     Precision("fp8", "bfloat16", None, capability=(8, 9), linear_layers="fp8", on_cpu=False),
 )
 PRECISIONS: Mapping[str, Precision] = {row.name: row for row in _ROWS}

@@ -1,10 +1,9 @@
 """Measure a whole run from contigs to calls through the worker pool, with random models.
 
-    python -m benchmarks.gpu.pool FOLDER --precision bf16 --json FILE [--esm SIZE --dnabert SIZE ...]
+    python -m benchmarks.gpu.pool FOLDER --precision bf16 --json FILE [--esm MODEL --dnabert MODEL]
 
 Models of these sizes are written to FOLDER in the files that the released ones come in, and
-``virnucpro predict`` is run on random contigs. Files that FOLDER has already are used again. With
-``--budgets``, ``virnucpro profile`` measures ESM-2 with these batch budgets instead.
+``virnucpro predict`` is run on random contigs. Files that FOLDER has already are used again.
 """
 
 from __future__ import annotations
@@ -17,11 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from benchmarks.gpu.models import CHUNK, Pair, write_contigs, write_pair
-from benchmarks.models import TRUNCATION
-from benchmarks.timing import ClockSampler
+from benchmarks.models import CHUNK, TRUNCATION, parse_model, write_contigs, write_pair
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout
 
@@ -29,49 +24,34 @@ ENDS = 2  # <cls> and <eos>
 
 
 def main() -> int:
-    """Run it, and save the rates."""
+    """Run predict with one worker process, and save the rates."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--esm", default="esm2_t36_3B_UR50D")
+    parser.add_argument("--esm", default="esm2_t36_3B_UR50D", help="as for benchmarks.encoders")
     parser.add_argument("--dnabert", default="DNABERT-S")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--frames", type=int, default=20_000)
-    parser.add_argument("--budgets", help="of ESM-2 in tokens")
-    parser.add_argument("--seconds", default="3", help="for each of the budgets")
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    pair = write_pair(options.folder / "models", options.esm, options.dnabert, options.device)
-    if options.budgets:
-        return _virnucpro(
-            "profile", "--model", "esm2", "-p", pair.esm, "--device", options.device, "--precision",
-            options.precision, "--budgets", options.budgets, "--seconds", options.seconds, "-o",
-            options.json,
-        )  # fmt: skip
-    return _predict(pair, options)
-
-
-def _virnucpro(*words: object) -> int:
-    command = [sys.executable, "-m", "virnucpro", *map(str, words)]
-    return subprocess.run(command, check=False).returncode
-
-
-def _predict(pair: Pair, options: argparse.Namespace) -> int:
-    """Run predict with one worker process; intermediate files are kept to count frames."""
-    source: Path = options.folder / "contigs.fa"
+    esm, dnabert = (parse_model(name)[1] for name in (options.esm, options.dnabert))
+    pair = write_pair(options.folder / "models", esm, dnabert, options.device)
+    source = options.folder / "contigs.fa"
     if not source.exists():
         write_contigs(source, options.frames)
     layout = Layout(options.folder / options.precision, source.stem, CHUNK)
     on_gpu = options.device == "cuda"
     where = ["--gpus", "0", "--compile", "always"] if on_gpu else ["--cpu-workers", "1"]
-    with ClockSampler(torch.device(options.device)) as sampler:
-        code = _virnucpro(
-            "predict", "--input", source, "--output-dir", layout.root, *pair.options, *where,
-            "--precision", options.precision, "-k", "--no-dedup", "--no-progress",
-        )  # fmt: skip
+    command = [
+        *(sys.executable, "-m", "virnucpro", "predict", source, "-o", layout.root),
+        # Intermediate files are kept to count frames.
+        *(*pair.options, *where, "--precision", options.precision, "-k", "--no-dedup"),
+        "--no-progress",
+    ]
+    code = subprocess.run(command, check=False).returncode
     if code == 0:
-        document = figures(layout) | {"clocks": sampler.during([(0.0, float("inf"))])}
+        document = figures(layout)
         options.json.write_text(json.dumps(document, indent=1) + "\n")
         print(json.dumps(document["rates"], indent=1))
     shutil.rmtree(layout.root, ignore_errors=True)  # features: gigabytes

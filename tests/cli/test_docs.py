@@ -14,7 +14,6 @@ from pathlib import Path
 import click
 import pytest
 
-from benchmarks import expected_rates
 from tests.faults.processes import until
 from tests.test_architecture import ORDER
 from virnucpro import errors
@@ -84,13 +83,6 @@ def test_every_command_of_the_first_two_pages_is_run_or_listed(
         if command == "predict" and "--model-type" not in arguments:
             arguments += ["--model-type", "lite"]
         assert call(command, *arguments).code == 0, line
-
-
-def test_the_expected_rates_are_those_that_the_command_prints(capsys) -> None:
-    expected_rates.main()
-    table = capsys.readouterr().out
-    assert len(table.splitlines()) > 3
-    assert table in (ROOT / "GPU_OPTIMIZATION.md").read_text()
 
 
 def test_the_folders_are_described_from_the_bottom_to_the_top() -> None:

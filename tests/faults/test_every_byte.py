@@ -3,27 +3,72 @@
 from __future__ import annotations
 
 import json
+import random
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tools.byte_sweep import STATE, finished_run, survivors
-from tools.fault_sweep import results
+from tools.fault_sweep import RESULTS, results
+from virnucpro.errors import VirNucProError
 from virnucpro.events import Event, StageStarted
 from virnucpro.run.predict import run_prediction
+from virnucpro.run.request import PredictionRequest
+from virnucpro.settings import AnalysisSettings, MachineSettings
 
-SAMPLE = 12  # bytes per file; `make faults` takes all of them
+STATE = Path(".checkpoints/runs/in/state")
+SEED = 5
 
 
-def test_a_flipped_bit_anywhere_in_the_state_changes_no_result(tmp_path: Path) -> None:
-    swept = list(survivors(tmp_path, SAMPLE))
-    assert {path.name for path, _, _ in swept} >= {
-        "run.json",
-        "receipts.json",
-        "receipts.copy.json",
-    }
-    assert [problem for _, _, problems in swept for problem in problems] == []
+def finished_run(folder: Path) -> PredictionRequest:
+    """Make a small finished run in ``folder``, with two split files, and return its request."""
+    rng = random.Random(SEED)
+    codons = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
+    source = folder / "in.fa"
+    lines = [f">r{n}\n{''.join(rng.choices(codons, k=20))}\n" for n in range(4)]
+    source.write_text("".join(lines))
+    analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=10)
+    machine = MachineSettings(device="cpu", threads=1)
+    request = PredictionRequest(str(source), folder / "out", analysis, machine)
+    run_prediction(request, lambda event: None)
+    return request
+
+
+def problem(request: PredictionRequest, out: Path, expected: dict[str, bytes]) -> str:
+    """Run again, and return what went wrong, or an empty text."""
+    try:
+        run_prediction(request, lambda event: None)
+    except VirNucProError as error:
+        return f"exit {error.exit_code}: {error}"
+    found = results(out)
+    return ", ".join(f"{name} differs" for name in RESULTS if found.get(name) != expected.get(name))
+
+
+@pytest.mark.parametrize("most", [12, pytest.param(10**9, marks=pytest.mark.slow)])
+def test_a_flipped_bit_anywhere_in_the_state_changes_no_result(tmp_path: Path, most: int) -> None:
+    """``most`` bytes of each file: a sample, or all of them."""
+    request = finished_run(tmp_path)
+    out, kept = tmp_path / "out", tmp_path / "kept"
+    shutil.copytree(out, kept)
+    expected, state = results(out), out / STATE
+    files = {path: path.read_bytes() for path in state.rglob("*") if path.is_file()}
+    names = {path.name for path in files}
+    assert names >= {"run.json", "receipts.json", "receipts.copy.json"}
+    found = []
+    for path, content in files.items():
+        size = len(content)
+        for place in random.Random(SEED + size).sample(range(size), min(most, size)):
+            damaged = bytearray(content)
+            damaged[place] ^= 1 << (place % 8)
+            path.write_bytes(damaged)
+            if what := problem(request, out, expected):
+                found.append(f"byte {place} of {path.name}: {what}")
+                shutil.rmtree(out)
+                shutil.copytree(kept, out)
+        shutil.rmtree(out)
+        shutil.copytree(kept, out)
+    assert found == []
 
 
 HOSTILE = {

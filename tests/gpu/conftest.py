@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.gpu.models import Pair, write_pair
+from benchmarks.models import Pair, write_pair
 from tests.gpu.reference_embeddings import Models
 from virnucpro.compute.compiled import Stack
 from virnucpro.devices import visible_gpus

@@ -7,13 +7,20 @@ from pathlib import Path
 import torch
 
 from benchmarks.encoders import compared
-from benchmarks.gpu.models import write_dnabert, write_esm2
-from benchmarks.models import sequences_for
+from benchmarks.models import sequences_for, write_dnabert, write_esm2
 from tests.unit.encoders.small import quiet
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.registry import locate, open_encoder
+from virnucpro.encoders.registry import family_named, locate, open_encoder
+from virnucpro.precision import PRECISIONS
 
 ROLES = {"esm2": "protein", "dnabert-s": "nucleotide"}
+# Each family with each precision that it does not compute in another one.
+COMPUTED = [
+    (family, precision)
+    for family in ROLES
+    for precision in PRECISIONS
+    if precision not in family_named(family).instead
+]
 # Heads of 32 and, as those of the released models, of 64.
 SMALL = {"esm2": "4x128x2", "dnabert-s": "4x128x2"}
 OTHER = {"esm2": "4x128x4", "dnabert-s": "4x96x3"}

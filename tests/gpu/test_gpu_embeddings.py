@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.gpu.reference_embeddings import (
+    COMPUTED,
     OTHER,
     REHEARSED,
     ROLES,
@@ -21,9 +22,8 @@ from virnucpro.precision import PRECISIONS
 pytestmark = pytest.mark.filterwarnings("default")  # those of torch are not ours
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("sizes", [SMALL, OTHER, WIDE], ids=["heads of 64", "heads of 32", "wide"])
-@pytest.mark.parametrize("family", ROLES)
+@pytest.mark.parametrize(("family", "precision"), COMPUTED)
 def test_those_of_the_cpu(models: Models, device, family, sizes, precision):
     size = (sizes if device == "cuda" or sizes != WIDE else REHEARSED)[family]
     encoder = models.open(family, size, device, precision)
@@ -32,8 +32,7 @@ def test_those_of_the_cpu(models: Models, device, family, sizes, precision):
     check(rows, models.exact(family, size), precision)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("family", ROLES)
+@pytest.mark.parametrize(("family", "precision"), COMPUTED)
 def test_alone_in_a_batch_and_with_another_budget(models: Models, device, family, precision):
     encoder, work = models.open(family, SMALL[family], device, precision), sequences(family)
     together = encoder.encode(work, quiet)
@@ -53,8 +52,7 @@ def test_twice_the_same_bytes(models: Models, device, family):
     assert torch.equal(again.encode(work, quiet), once)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16", "fp8"])
-@pytest.mark.parametrize("family", ROLES)
+@pytest.mark.parametrize(("family", "precision"), [case for case in COMPUTED if case[1] != "fp32"])
 def test_attention_is_fused(models: Models, device, family, precision):
     expected = {"esm2": "flash_attention", "dnabert-s": "efficient_attention"}
     encoder = models.open(family, SMALL[family], device, precision)

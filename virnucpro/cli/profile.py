@@ -54,6 +54,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     settings = shared.configuration(options)
     analysis, device = settings.analysis, settled_device(settings.machine)
     precision = choose_precision(analysis.precision, [device])
+    precision = family_named(family).instead.get(precision, precision)
     molecule, on_gpu = family_named(family).molecule, device.kind == "cuda"
     name = analysis.protein_model if molecule == "protein" else analysis.nucleotide_model
     if family_named(family).packaged or not family_named(family).has_weights:

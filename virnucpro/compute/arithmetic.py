@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from virnucpro.compute.compiled import Stack
-from virnucpro.compute.layers import GatedLinear, Linear
+from virnucpro.compute.layers import Linear
 from virnucpro.precision import PRECISIONS
 
 FP8 = torch.float8_e4m3fn
@@ -98,15 +98,6 @@ class Fp8Linear(nn.Module):
         return product if self.bias is None else product + self.bias.float()
 
 
-class Fp8GatedLinear(Fp8Linear):
-    """A :class:`virnucpro.compute.layers.GatedLinear` that computes in 8 bits."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """``gelu(x G^T) * (x V^T)``, ``[..., K]`` to ``[..., N]``."""
-        gate, value = self._product(x).chunk(2, dim=-1)
-        return (F.gelu(gate) * value).to(x.dtype)
-
-
 def torch_dtype(precision: str) -> torch.dtype:
     """Return the type that weights are cast to when they are loaded."""
     dtype: torch.dtype = getattr(torch, PRECISIONS[precision].dtype)
@@ -119,7 +110,5 @@ def prepare_blocks(blocks: Stack, precision: str) -> None:
         return
     for block in blocks[BLOCKS_IN_16_BITS : len(blocks) - BLOCKS_IN_16_BITS]:
         for name, layer in list(block.named_children()):
-            if isinstance(layer, GatedLinear):
-                setattr(block, name, Fp8GatedLinear(layer))
-            elif isinstance(layer, Linear):
+            if isinstance(layer, Linear):
                 setattr(block, name, Fp8Linear(layer))

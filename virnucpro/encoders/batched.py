@@ -30,7 +30,7 @@ from virnucpro.settings import CompileMode
 STEP = 8  # tokens: fused attention on a GPU wants rows of its bias to begin at 16 bytes
 AHEAD = 8  # batches whose tokens are ready before the GPU asks for them, and batches in its queue
 BEGUN = 3  # batches of the next sequences that are queued before the last of these is awaited
-# 25 ms of an H200 (790 TFLOP/s measured in bf16): several batches of DNABERT-S, one of ESM-2 3B.
+# 30 ms of an H200 (670 TFLOP/s measured in bf16): several batches of DNABERT-S, one of ESM-2 3B.
 QUEUED_FLOPS = 2e13
 
 

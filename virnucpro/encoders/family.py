@@ -86,6 +86,7 @@ class EncoderFamily(ABC):
         alphabet: letters of sequences that are made up to measure it.
         precisions: those it can compute in; empty where it computes in the same way whatever is
             asked for.
+        instead: what it computes in where another precision is chosen from which it gains nothing.
         version: raise it when the same files, or no files, give other embeddings than before.
         released: layers, width and attention heads of the released models, by name.
         caution: what users are told about results made with it; empty for nothing.
@@ -99,6 +100,7 @@ class EncoderFamily(ABC):
     reading: Reading = "open frames"
     alphabet: str
     precisions: tuple[str, ...] = tuple(PRECISIONS)
+    instead: Mapping[str, str] = {}
     version: int = 1
     released: Mapping[str, tuple[int, int, int]] = {}
     caution: str = ""

@@ -145,15 +145,16 @@ class EncoderSetup:
     def stages(self, layout: Layout, disk: Disk, machine: MachineSettings) -> list[EmbeddingStage]:
         """Return a stage per encoder."""
         budgets = {"nucleotide": machine.nucleotide_batch, "protein": machine.protein_batch}
+        families = {each: family_named(source.family) for each, source in self.sources.items()}
         return [
             EmbeddingStage(
                 f"{each}_embeddings",
-                f"{each.capitalize()} embeddings ({family_named(source.family).title})",
+                f"{each.capitalize()} embeddings ({families[each].title})",
                 layout,
                 disk,
                 each,
                 source,
-                self.precision,
+                families[each].instead.get(self.precision, self.precision),
                 self.truncation,
                 budgets[each],
                 machine.compile,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
 from virnucpro.contracts import Device, FailedRow, ReportProgress, Task, TaskResult
 from virnucpro.encoders.registry import locate
 from virnucpro.encoders.toy import ToyEncoder
@@ -15,8 +16,9 @@ from virnucpro.errors import DeviceError
 from virnucpro.events import Event, SequencesFailed
 from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.fasta import fasta_bytes
-from virnucpro.layout import Layout
-from virnucpro.stages.embedding import EmbeddingStage
+from virnucpro.layout import Layout, Molecule
+from virnucpro.settings import MachineSettings
+from virnucpro.stages.embedding import EmbeddingStage, EncoderSetup
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
 
@@ -42,6 +44,17 @@ def task(stage: EmbeddingStage) -> Task:
 
 def _embedded(stage: EmbeddingStage, task: Task) -> TaskResult:
     return stage.open(Device("cpu")).compute(task, lambda n, t: None)()
+
+
+def test_each_encoder_computes_in_what_it_gains_from(tmp_path: Path) -> None:
+    """So a run in fp8 has the nucleotide features of one in bf16."""
+    paths = make_dnabert(tmp_path / "dna"), save_fair(fair_model(), tmp_path / "esm.pt")
+    molecules: tuple[Molecule, Molecule] = ("nucleotide", "protein")
+    sources = {each: locate(str(path), each) for each, path in zip(molecules, paths, strict=True)}
+    place = Layout(tmp_path, "in", 500), Disk(), MachineSettings()
+    of = {name: EncoderSetup(sources, name, 1024).stages(*place) for name in ("bf16", "fp8")}
+    assert of["fp8"][0] == of["bf16"][0]
+    assert [stage.precision for stage in of["fp8"]] == ["bf16", "fp8"]  # type: ignore[attr-defined]
 
 
 def test_what_is_excluded_has_no_row(stage: EmbeddingStage, task: Task) -> None:
