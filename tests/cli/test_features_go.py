@@ -251,8 +251,8 @@ def test_features_may_be_kept_by_one_start_only(
     source: Path, kept: Path, tmp_path: Path, keep: bool
 ) -> None:
     _stopped_at(_request(source, tmp_path / "out", keep=keep), "output_3_scores.pt.done")
-    todo = _computed(_request(source, tmp_path / "out", keep=not keep))
-    assert todo["nucleotide_embeddings"] == 0
+    run_prediction(_request(source, tmp_path / "out", keep=not keep), lambda _: None)
+    assert bool(_features(tmp_path / "out")) is not keep
     run_prediction(_request(source, tmp_path / "out"), lambda _: None)
     assert _results(tmp_path / "out") == _results(kept)
 

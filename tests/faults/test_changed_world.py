@@ -256,7 +256,7 @@ def test_a_finished_run_whose_features_are_gone_says_why_it_starts_again(
     assert not list(world.out.rglob("*.pt"))
     world.file("STEM_merged/prediction_results.txt").write_text("edited")
     todo, notices = _resume(world.request)
-    assert {"nucleotide_embeddings", "protein_embeddings", "merging", "prediction"} <= set(todo)
+    assert {"nucleotide_embeddings", "protein_embeddings", "prediction"} <= set(todo)
     assert "needed again" in notices
     assert _results(world.out) == _results(made.out)
 
@@ -305,7 +305,7 @@ def test_a_replaced_classifier_makes_no_scores(world: World, made: World) -> Non
     shutil.copy(path, kept)
     other = world.home / "other.safetensors"
     with pytest.raises(ModelError, match="is not the file that the run began with"):
-        _run_with(world, _when("prediction", lambda: other.replace(path)))
+        _run_with(world, _when("protein_embeddings", lambda: other.replace(path)))
     assert not (world.out / "in_merged/prediction_results.txt").exists()
     kept.replace(path)
     _run_with(world, lambda event: None)
@@ -319,8 +319,8 @@ def test_a_replaced_classifier_makes_no_scores(world: World, made: World) -> Non
         ("splitting", "in_protein.faa"),
         ("nucleotide_embeddings", "in_nucleotide/output_1.fa"),
         ("protein_embeddings", "in_protein/output_1.fa"),
-        ("merging", "in_protein/output_1_ESM.pt"),
-        ("prediction", "in_merged/output_1_merged.pt"),
+        ("protein_embeddings", "in_nucleotide/output_1_DNABERT_S.pt"),
+        ("prediction", "in_merged/output_1_scores.pt"),
         ("consensus", "in_merged/prediction_results.txt"),
     ],
 )

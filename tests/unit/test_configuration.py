@@ -88,7 +88,6 @@ def test_obsolete_keys_give_one_warning(tmp_path: Path) -> None:
         ("calls: {max_fdr: .nan}", "nan is not accepted"),
         ("parallelization: {threads: 1.5}", "1.5 is not accepted"),
         ("prediction: {batch_size: 99999999999999999999999}", "is not accepted"),
-        ("files: {no_features: true, auto_cleanup: false}", "leave one of them out"),
         ("a: [1\nb: 2", "line 2"),
         ("a: " + "[" * 500_000, "not plain YAML"),
         ("a: !!python/object/apply:os.system ['touch ran']", "line 1"),

@@ -81,7 +81,8 @@ def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
     if not runs:
         return
     for run in runs:
-        forgo_scored_features(run)
+        if not run.keeps_features:
+            forgo_scored_features(run)
     workers, last = WorkerTable(runs, emit), runs[0].embedding[-1]
     for position in runs[0].embedding[:-1]:
         carry_out_stage(runs, position, executor, workers.show)
