@@ -27,8 +27,8 @@ lint: .venv/checked
 size: .venv/installed  ## the size of the program, and what one record costs
 	$(BIN)/python -m tools.size
 
-bench: .venv/tested  ## how well 8 workers share the work
-	$(BIN)/python -m benchmarks.scheduling --workers 1,8 --seconds 40
+bench: .venv/tested  ## a whole run with 8 devices that sleep instead of computing
+	$(BIN)/python -m benchmarks.whole_run --frames 100000
 
 gpu:  ## check the GPU path and measure it, with the packages that PYTHON has; twice ten minutes
 	$(PYTHON) -m benchmarks.gpu facts .gpu; facts=$$?; \
