@@ -114,7 +114,7 @@ def finish(
     """Account for what was carried out, write the record and the report of the run, and tidy up."""
     layout, disk, ledger = run.layout, run.disk, run.ledger
     failures, failed = run.failures, 0
-    if failures or layout.failed_table.exists():
+    if failures or layout.failed_lock.exists():  # a start that was killed may have written a part
         update_failure_table(layout, disk, run.state.source, failures)
     if failures or layout.failed_fasta.exists():
         failed = write_failed_records(run, request.input_files, failures)
