@@ -165,26 +165,28 @@ class FindingStage(BlockStage):
             values = enumerate(zip(sequence, result.probabilities.tolist(), strict=True), 1)
             yield "residues", "".join(row(accession, n, *value) for n, value in values)
         loop = sequence[region.start - 1 : region.end] if region else None
-        cells = RCL_REGIONS.line(
-            accession=accession,
-            length=len(sequence),
-            start=region and region.start,
-            end=region and region.end,
-            rcl=loop,
-            confidence=region and region.confidence,
-            status=result.status,
-            model=label,
+        yield (
+            "regions",
+            RCL_REGIONS.line(
+                accession=accession,
+                length=len(sequence),
+                start=region and region.start,
+                end=region and region.end,
+                rcl=loop,
+                confidence=region and region.confidence,
+                status=result.status,
+                model=label,
+            ),
         )
-        yield "regions", cells
-        if loop is None:
+        if region is None or loop is None:
             return
-        _, length, start, end, _, share, *_ = cells.split("\t")
+        start, end, length = region.start, region.end, len(sequence)
         yield "positions", f"{accession}\t{start}\t{end}\n"
         name = gff3_escaped(accession)
         # SO:0000839
-        columns = (name, "virnucpro", "polypeptide_region", start, end, share, ".", ".")
+        place = f"{name}\tvirnucpro\tpolypeptide_region\t{start}\t{end}\t{region.confidence:.4f}"
         note = f"Name=RCL;Note=reactive center loop;model={gff3_escaped(label)}"
-        yield "gff", f"##sequence-region {name} 1 {length}\n" + "\t".join((*columns, note)) + "\n"
+        yield "gff", f"##sequence-region {name} 1 {length}\n{place}\t.\t.\t{note}\n"
         lines = [sequence[i : i + FASTA_LINE] for i in range(0, len(sequence), FASTA_LINE)]
         yield "sequences", "\n".join([f">{accession}", *lines, ""])
         lines = [loop[i : i + FASTA_LINE] for i in range(0, len(loop), FASTA_LINE)]
