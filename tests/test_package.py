@@ -13,17 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.test_architecture import PACKAGE
-from virnucpro.settings import TOY_CLASSIFIER
 from virnucpro.version import __version__
 
 ROOT = Path(__file__).parents[1]
-
-
-def test_the_toy_classifier_is_not_part_of_the_package() -> None:
-    assert TOY_CLASSIFIER.exists()
-    assert PACKAGE not in TOY_CLASSIFIER.parents
-    assert not list((PACKAGE / "data").glob("toy*"))
 
 
 def test_the_long_description_has_no_relative_link() -> None:

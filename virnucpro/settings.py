@@ -35,8 +35,7 @@ DuplicateIds = Literal["error", "rename"]
 NO_CLUSTER = "none"
 _DATA = Path(__file__).parent / "data"
 LITE_CLASSIFIER = _DATA / "lite_classifier.safetensors"
-# Part of the source code only, not of the installed package.
-TOY_CLASSIFIER = Path(__file__).parents[1] / "tests" / "data" / "toy_classifier.safetensors"
+TOY_CLASSIFIER = _DATA / "toy_classifier.safetensors"  # for tests; its scores mean nothing
 
 SHORTEST_WHOLE = 30  # bases; a shorter chunk that is read whole is not scored
 MEASURED = "measured on the device"
