@@ -174,22 +174,37 @@ def _embedded(
         return embed_residues(proteins, folder=folder, machine=settings.machine, **options)
 
 
+# The section and the key of the configuration file that an option of the training replaces.
+TRAINING_KEYS = {
+    "serpins": ("data", "train_serpin"),
+    "others": ("data", "train_non_serpin"),
+    "output_dir": ("output", "runs_dir"),
+    "epochs": ("training", "epochs"),
+    "batch_size": ("training", "batch_size"),
+    "lr": ("training", "learning_rate"),
+    "patience": ("training", "patience"),
+    "seed": ("data", "random_seed"),
+    "mixed_precision": ("hardware", "mixed_precision"),
+    "tensorboard": ("logging", "use_tensorboard"),
+}
+
+
 @command(
     option("--encoding", ENCODINGS, "What a residue becomes.", default="onehot"),
     option("--model", ("cnn", "unet", "lstm"), "Kind of network.", default="unet"),
     option("--precomputed", FILE, "Folder of rcl embed, for ESM-2 encodings."),
     ESM_OPTION,
-    option("--serpins data__train_serpin", FILE, "Table of proteins with an RCL (CSV)."),
-    option("--others data__train_non_serpin", FILE, "Table of proteins without an RCL (CSV)."),
-    option("--output-dir output__runs_dir", FOLDER, "Folder of the runs.  [default: runs]"),
+    option("--serpins", FILE, "Table of proteins with an RCL (CSV)."),
+    option("--others", FILE, "Table of proteins without an RCL (CSV)."),
+    option("--output-dir", FOLDER, "Folder of the runs.  [default: runs]"),
     option("--split HOW", str, "Split by clusters, random, or a table.  [default: clusters]"),
-    option("--epochs N training__epochs", int, "Largest number of epochs."),
-    option("--batch-size N training__batch_size", int, "Proteins per step.  [default: 32]"),
-    option("--lr X training__learning_rate", float, "Highest learning rate.  [default: 0.001]"),
-    option("--patience N training__patience", int, "Stop after N epochs without a better F1."),
-    option("--seed N data__random_seed", int, "Seed of all random choices.  [default: 42]"),
+    option("--epochs N", int, "Largest number of epochs."),
+    option("--batch-size N", int, "Proteins per step.  [default: 32]"),
+    option("--lr X", float, "Highest learning rate.  [default: 0.001]"),
+    option("--patience N", int, "Stop after N epochs without a better F1."),
+    option("--seed N", int, "Seed of all random choices.  [default: 42]"),
     option(
-        "--mixed-precision/--full-precision hardware__mixed_precision",
+        "--mixed-precision/--full-precision",
         bool,
         "Compute in bf16, or else fp16 with a gradient scaler.",
         default=None,
@@ -197,7 +212,7 @@ def _embedded(
     option("--device D", str, "Where to train: cpu, cuda or auto.  [default: auto]"),
     *TRAINING_DEVICES,
     option(
-        "--tensorboard/--no-tensorboard logging__use_tensorboard",
+        "--tensorboard/--no-tensorboard",
         bool,
         "Write TensorBoard scalars.  [default: on]",
         default=None,
@@ -227,11 +242,10 @@ def train(precomputed: Path | None, **options: Any) -> None:
 
     top = ("encoding", "model", "split", "esm_model")
     given: dict[str, Any] = {name: options[name] for name in top}
-    for name, value in options.items():
-        section, separator, key = name.partition("__")
-        if separator:
-            said = str(value) if isinstance(value, Path) else value
-            given.setdefault(section, {})[key] = said
+    for name, (section, key) in TRAINING_KEYS.items():
+        value = options[name]
+        said = str(value) if isinstance(value, Path) else value
+        given.setdefault(section, {})[key] = said
     file: Path | None = click.get_current_context().obj.get("config")
     training, warnings = training_settings(file, given)
     chosen = {name: options[name] for name in ("device", "multi_gpu", "gpu_ids", "processes")}
