@@ -20,6 +20,7 @@ from torch import nn
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.compute.arithmetic import Fp8Linear, prepare_blocks, torch_dtype
 from virnucpro.compute.budget import random_sequences
+from virnucpro.contracts import Molecule
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.dnabert_s import DNABERT_NAMES, Dnabert, DnabertEncoder, DnabertSizes
 from virnucpro.encoders.esm2 import (
@@ -34,7 +35,6 @@ from virnucpro.encoders.family import BASES
 from virnucpro.encoders.registry import family_named
 from virnucpro.encoders.weights import stored_names
 from virnucpro.io.frames import GENETIC_CODE, chunk_spans
-from virnucpro.layout import Molecule
 
 TRUNCATION = 1024  # residues of a protein, as predict has it
 SPREAD = 0.02  # of random weights, as ESM-2 and DNABERT-S were initialised

@@ -22,13 +22,12 @@ from unittest.mock import patch
 import torch
 
 from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
-from virnucpro.contracts import Device, ReportProgress, Session, Task, TaskResult
+from virnucpro.contracts import Device, Molecule, ReportProgress, Session, Task, TaskResult
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.events import Event, StageFinished, StageStarted
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.processes import ProcessPool
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import Molecule
 from virnucpro.run import predict, prepare
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings

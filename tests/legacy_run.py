@@ -19,9 +19,10 @@ from pathlib import Path
 
 import torch
 
+from virnucpro.contracts import MOLECULES
 from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import MOLECULES, Layout
+from virnucpro.layout import Layout
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest, check_request
 from virnucpro.settings import AnalysisSettings, MachineSettings

@@ -19,6 +19,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 if TYPE_CHECKING:
     import torch
 
+Molecule = Literal["nucleotide", "protein"]
+"""What an encoder reads, and what its features are of."""
+MOLECULES: tuple[Molecule, Molecule] = ("nucleotide", "protein")
+
 Json = Any  # what json.dumps takes: str, int, float, bool, None, lists and string-keyed mappings
 
 

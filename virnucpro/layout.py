@@ -9,9 +9,8 @@ from typing import Literal
 from urllib.parse import quote
 
 import virnucpro.tables as tables
+from virnucpro.contracts import MOLECULES, Molecule
 
-Molecule = Literal["nucleotide", "protein"]
-MOLECULES: tuple[Molecule, Molecule] = ("nucleotide", "protein")
 FeatureKind = Literal[Molecule, "merged", "scores"]
 FEATURE_SUFFIX: dict[str, str] = {"nucleotide": "DNABERT_S", "protein": "ESM"}
 # The result files of a run beside its tables: STEM_virus.fna and so on. A file that a new stage

@@ -20,7 +20,8 @@ from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
 from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.encoders.weights import read_safetensors
-from virnucpro.store.disk import Disk, hashed
+from virnucpro.store.disk import Disk
+from virnucpro.store.hashed import hashed
 from virnucpro.training.lite.fitting import training_files
 
 POOLED = 5  # kinds of means in an embedding

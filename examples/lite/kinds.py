@@ -26,7 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from virnucpro.encoders.lite import LiteEncoder, read_lite
 from virnucpro.io.records import Records
 from virnucpro.stages import kinds
-from virnucpro.store.disk import hashed
+from virnucpro.store.hashed import hashed
 from virnucpro.training.data.dataset import Dataset, Part
 from virnucpro.training.lite.genomes import genome_set, measured_windows
 

@@ -17,7 +17,7 @@ from virnucpro.encoders.lite import LITE
 from virnucpro.encoders.registry import locate
 from virnucpro.io.records import Records
 from virnucpro.settings import LITE_CLASSIFIER
-from virnucpro.store.disk import hashed
+from virnucpro.store.hashed import hashed
 from virnucpro.tables import CHUNKS, CONTIGS
 
 ROOT = Path(__file__).parents[2]

@@ -26,7 +26,7 @@ from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import digest_of
 from virnucpro.errors import ModelError
 from virnucpro.settings import TOY_CLASSIFIER
-from virnucpro.store.disk import hashed
+from virnucpro.store.hashed import hashed
 
 
 class MLPClassifier(nn.Module):

@@ -46,7 +46,7 @@ from virnucpro.encoders.weights import (
 from virnucpro.errors import ModelError
 from virnucpro.models.store import check_file
 from virnucpro.settings import Bases
-from virnucpro.store.disk import HashedFile, hashed
+from virnucpro.store.hashed import HashedFile, hashed
 
 LABELS = ("others", "virus")  # class 0 and 1 of the released classifiers
 INNER_BATCH = 256  # rows of every matrix product, whatever the caller passes

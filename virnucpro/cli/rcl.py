@@ -398,7 +398,7 @@ def profile(table: Path, output: Path) -> None:
     """
     from virnucpro.rcl.profile import PROFILE_SUFFIX, build_profile
     from virnucpro.rcl.proteins import read_proteins
-    from virnucpro.store.disk import hashed
+    from virnucpro.store.hashed import hashed
 
     if output.suffix != PROFILE_SUFFIX:
         raise UsageError(f"--output {output}: give it the suffix {PROFILE_SUFFIX}")

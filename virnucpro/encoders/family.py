@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from virnucpro.contracts import Encoder, Json, ReportProgress
+from virnucpro.contracts import Encoder, Json, Molecule, ReportProgress
 from virnucpro.errors import ModelError
-from virnucpro.layout import Molecule
 from virnucpro.precision import PRECISIONS
-from virnucpro.store.disk import HOST_NAME, HashedFile
+from virnucpro.store.disk import HOST_NAME
+from virnucpro.store.hashed import HashedFile
 
 if TYPE_CHECKING:
     import numpy as np

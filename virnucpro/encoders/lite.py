@@ -24,12 +24,11 @@ from safetensors.torch import save
 
 from virnucpro.compute.arithmetic import torch_dtype
 from virnucpro.compute.threads import CoreThreads, keep_freed_memory, one_thread
-from virnucpro.contracts import Json, ReportProgress
+from virnucpro.contracts import Json, Molecule, ReportProgress
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions, Reading
 from virnucpro.encoders.lite_network import TAPS, LiteNetwork, LiteShape, base_numbers
 from virnucpro.encoders.weights import as_type, load_weights, read_metadata, read_safetensors
 from virnucpro.errors import ModelError
-from virnucpro.layout import Molecule
 from virnucpro.precision import PRECISIONS
 from virnucpro.settings import SHORTEST_WHOLE
 

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from virnucpro.contracts import Encoder
+from virnucpro.contracts import Encoder, Molecule
 from virnucpro.encoders.family import (
     EncoderFamily,
     EncoderSource,
@@ -21,9 +21,8 @@ from virnucpro.encoders.family import (
     refuse_changed_models,
 )
 from virnucpro.errors import ModelError
-from virnucpro.layout import Molecule
 from virnucpro.models.store import check_digest, check_file, find_model
-from virnucpro.store.disk import hashed
+from virnucpro.store.hashed import hashed
 
 ENTRY_POINTS = "virnucpro.encoders"  # the group in which other packages register families
 BUILT_IN: Mapping[str, str] = {

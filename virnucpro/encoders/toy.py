@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from virnucpro.contracts import Molecule
 from virnucpro.encoders.family import (
     BASES,
     RESIDUES,
@@ -21,7 +22,6 @@ from virnucpro.encoders.family import (
     OpenOptions,
     WeightlessEncoder,
 )
-from virnucpro.layout import Molecule
 
 DIM = 16
 _SEED = 20240601  # any number; the constants only have to be the same everywhere

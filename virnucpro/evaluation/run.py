@@ -17,8 +17,9 @@ from virnucpro.evaluation.predictions import Level, find_predictions
 from virnucpro.evaluation.report import as_json, as_markdown, as_terminal, as_tsv
 from virnucpro.formatting import counted
 from virnucpro.layout import lock_file
-from virnucpro.store.disk import Disk, hashed, telling
+from virnucpro.store.disk import Disk, telling
 from virnucpro.store.documents import parse_json
+from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 from virnucpro.store.work import WorkIdentity, check_same
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from virnucpro.contracts import Molecule
 from virnucpro.errors import InputError
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import EMPTY, Record
-from virnucpro.layout import Molecule
 
 _LISTED = 5  # duplicated ids that are listed
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
+from virnucpro.contracts import Molecule
 from virnucpro.errors import UsageError
 from virnucpro.io.records import Record, Records, first_word
 from virnucpro.io.text import shortened
-from virnucpro.layout import Molecule
 
 _NUMBERS = ("/1", "/2")  # what older instruments and many programs put behind the ids of mates
 

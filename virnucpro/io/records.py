@@ -16,9 +16,9 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import NamedTuple
 
+from virnucpro.contracts import Molecule
 from virnucpro.errors import InputError
 from virnucpro.io.text import WRONG_SIGN, shortened, text_blocks
-from virnucpro.layout import Molecule
 
 NUCLEOTIDES = "ACGTUNRYSWKMBDHV"  # IUPAC, Cornish-Bowden 1985, doi:10.1093/nar/13.9.3021
 BLANK = " \t\n"  # what may stand between letters

@@ -30,7 +30,8 @@ from virnucpro.models.store import (
     resolve_model,
     verify_model,
 )
-from virnucpro.store.disk import Disk, explain_write_errors, hashed, open_without_links
+from virnucpro.store.disk import Disk, explain_write_errors, open_without_links
+from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 
 if TYPE_CHECKING:

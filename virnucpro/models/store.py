@@ -17,8 +17,9 @@ import msgspec
 
 from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import HubModel, Model, files_to_fetch, model_named
-from virnucpro.store.disk import Disk, explain_write_errors, hashed
+from virnucpro.store.disk import Disk, explain_write_errors
 from virnucpro.store.documents import parse_json
+from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 
 SCHEMA = 1

@@ -29,8 +29,8 @@ from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
 from virnucpro.rcl.rule import RclResult
 from virnucpro.rcl.splits import split_of_table
-from virnucpro.store.disk import hashed
 from virnucpro.store.documents import sealed
+from virnucpro.store.hashed import hashed
 from virnucpro.training.data.dataset import Part
 from virnucpro.version import __version__
 

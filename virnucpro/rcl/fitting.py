@@ -23,7 +23,8 @@ from virnucpro.rcl.proteins import read_proteins
 from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.rcl.splits import divided, split_of_table, split_text
 from virnucpro.rcl.training import METRICS, RclTrainingPlan
-from virnucpro.store.disk import Disk, hashed, telling
+from virnucpro.store.disk import Disk, telling
+from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import PARTS
 from virnucpro.training.run import run_training

@@ -41,7 +41,8 @@ from virnucpro.encoders.weights import (
 from virnucpro.errors import ModelError
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
 from virnucpro.rcl.networks import NETWORKS, RCL
-from virnucpro.store.disk import Disk, hashed
+from virnucpro.store.disk import Disk
+from virnucpro.store.hashed import hashed
 
 Floats = npt.NDArray[np.float32]
 FeaturesOfResidues = Callable[[Sequence[str]], Sequence[Floats]]

@@ -55,8 +55,9 @@ from virnucpro.run.run import Run, tidy_up
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.chunking import duplicate_ids_error
-from virnucpro.store.disk import GZIP_LEVEL, Disk, hashed_input, telling
+from virnucpro.store.disk import GZIP_LEVEL, Disk, telling
 from virnucpro.store.documents import parse_json
+from virnucpro.store.hashed import hashed_input
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES

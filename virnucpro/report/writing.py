@@ -11,7 +11,8 @@ from virnucpro.formatting import counted
 from virnucpro.layout import Layout
 from virnucpro.report.document import KINDS, file_link, grid, page
 from virnucpro.results import PredictionRun, open_run
-from virnucpro.store.disk import Disk, hashed
+from virnucpro.store.disk import Disk
+from virnucpro.store.hashed import hashed
 from virnucpro.version import __version__
 
 NamedRuns = Sequence[tuple[str, PredictionRun]]

@@ -26,7 +26,8 @@ from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import finished_runs, renew_samples
 from virnucpro.settings import Cuts
 from virnucpro.stages.output import OutputFigures, OutputStage, result_counts
-from virnucpro.store.disk import Disk, HashedFile, hashed_input, telling
+from virnucpro.store.disk import Disk, telling
+from virnucpro.store.hashed import HashedFile, hashed_input
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
 from virnucpro.store.work import INPUT_NAMES, INTERLEAVED, MATES, read_state

@@ -23,7 +23,8 @@ from virnucpro.run.run import Run, tidy_up
 from virnucpro.run.workers import opened_workers
 from virnucpro.settings import SHIPPED_MODELS, Cuts
 from virnucpro.stages.output import OutputFigures, result_counts
-from virnucpro.store.disk import Disk, hashed_input, telling
+from virnucpro.store.disk import Disk, telling
+from virnucpro.store.hashed import hashed_input
 from virnucpro.store.lock import locked, refuse_held
 from virnucpro.store.work import INPUT_NAMES, RunState, check_run
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from virnucpro.classifier.files import ClassifierInfo, inspect_classifier
 from virnucpro.classifier.fit import check_fit
-from virnucpro.contracts import Device, Json, Stage
+from virnucpro.contracts import Device, Json, Molecule, Stage
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import family_named, locate
 from virnucpro.errors import UsageError
 from virnucpro.events import Emit, Notice
-from virnucpro.layout import Layout, Molecule
+from virnucpro.layout import Layout
 from virnucpro.models.store import check_digest
 from virnucpro.precision import choose_precision
 from virnucpro.run.request import PredictionRequest, classifier_path
@@ -23,7 +23,8 @@ from virnucpro.stages.output import OutputStage
 from virnucpro.stages.prediction import ConsensusStage, MergingStage, PredictionStage
 from virnucpro.stages.splitting import SplittingStage
 from virnucpro.stages.translation import TranslationStage
-from virnucpro.store.disk import Disk, HashedFile
+from virnucpro.store.disk import Disk
+from virnucpro.store.hashed import HashedFile
 from virnucpro.store.ledger import has_receipts
 from virnucpro.store.legacy import is_legacy_run, legacy_frames_per_file
 from virnucpro.store.work import INTERLEAVED, MATES, RunState, read_state

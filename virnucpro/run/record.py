@@ -21,8 +21,9 @@ from virnucpro.layout import Layout, stem_of
 from virnucpro.results import INCOMPLETE
 from virnucpro.run.run import Run
 from virnucpro.stages.embedding import EncoderSetup
-from virnucpro.store.disk import Disk, refuse_changed_input
+from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
+from virnucpro.store.hashed import refuse_changed_input
 from virnucpro.store.ledger import FileFailure
 from virnucpro.store.lock import locked
 from virnucpro.tables import FAILURES, RECORDS

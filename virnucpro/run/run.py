@@ -10,7 +10,8 @@ from virnucpro.contracts import Json, Stage
 from virnucpro.events import StageAhead
 from virnucpro.layout import Layout
 from virnucpro.stages.splitting import copies_of, split_files
-from virnucpro.store.disk import Disk, HashedFile
+from virnucpro.store.disk import Disk
+from virnucpro.store.hashed import HashedFile
 from virnucpro.store.ledger import FileFailure, Ledger
 from virnucpro.store.work import RunState
 

@@ -12,14 +12,14 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from virnucpro.contracts import Json
+from virnucpro.contracts import MOLECULES, Json
 from virnucpro.errors import ResumeRefusedError, VirNucProError
 from virnucpro.formatting import clock_time, counted
-from virnucpro.layout import MOLECULES, Layout, OutputFolder, receipt_beside
+from virnucpro.layout import Layout, OutputFolder, receipt_beside
 from virnucpro.run.request import check_not_empty, check_readable
 from virnucpro.store import legacy
-from virnucpro.store.disk import hashed
 from virnucpro.store.documents import unsealed
+from virnucpro.store.hashed import hashed
 from virnucpro.store.ledger import Ledger, Receipt, has_receipts
 from virnucpro.store.lock import A_RUN, holder
 from virnucpro.store.work import INPUT_NAMES, RunState, read_state

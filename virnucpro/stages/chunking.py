@@ -8,14 +8,21 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar
 
-from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskFigures, TaskResult
+from virnucpro.contracts import (
+    Json,
+    Molecule,
+    Receipts,
+    ReportProgress,
+    Task,
+    TaskFigures,
+    TaskResult,
+)
 from virnucpro.errors import InputError
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import chunk_id, record_spans
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record
-from virnucpro.layout import Molecule
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import OutputWriter
 from virnucpro.tables import PAIRS, RECORDS

@@ -18,6 +18,7 @@ from virnucpro.contracts import (
     FailedSequences,
     Json,
     Measurements,
+    Molecule,
     Receipts,
     ReportProgress,
     Session,
@@ -30,7 +31,7 @@ from virnucpro.encoders.batched import BatchedEncoder, PreparedBatches
 from virnucpro.encoders.family import LETTERS_PER_FRAME, EncoderSource, refuse_changed_models
 from virnucpro.encoders.registry import family_named, open_encoder
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import Layout, Molecule, receipt_beside
+from virnucpro.layout import Layout, receipt_beside
 from virnucpro.settings import CompileMode, MachineSettings
 from virnucpro.stages.splitting import split_files
 from virnucpro.store import legacy

@@ -15,7 +15,7 @@ from virnucpro.columns import MISSING
 from virnucpro.errors import ModelError
 from virnucpro.io.frames import GAP, chunk_spans
 from virnucpro.settings import SHORTEST_WHOLE
-from virnucpro.store.disk import hashed
+from virnucpro.store.hashed import hashed
 
 if TYPE_CHECKING:
     import torch

@@ -30,14 +30,9 @@ from virnucpro.stages.genes import ViralRecord, VirusGenes
 from virnucpro.stages.kinds import VirusKinds, windows
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.stages.topology import topology
-from virnucpro.store.disk import (
-    GZIP_LEVEL,
-    HashedFile,
-    OutputWriter,
-    changed_input_error,
-    refuse_changed_input,
-)
+from virnucpro.store.disk import GZIP_LEVEL, OutputWriter
 from virnucpro.store.documents import parse_json
+from virnucpro.store.hashed import HashedFile, changed_input_error, refuse_changed_input
 from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, PAIRS, REGIONS, VIRUS
 
 BASES_PER_LINE = 80  # of FASTA for people, as NCBI writes it

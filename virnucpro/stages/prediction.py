@@ -15,11 +15,11 @@ import numpy.typing as npt
 import torch
 
 from virnucpro.classifier.files import ClassifierInfo
-from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskResult
+from virnucpro.contracts import Json, Molecule, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import refuse_changed_models
 from virnucpro.io.fasta import read_fasta
 from virnucpro.io.frames import chunk_of
-from virnucpro.layout import Molecule, receipt_beside
+from virnucpro.layout import receipt_beside
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.splitting import split_files
 from virnucpro.store.features import Features, encode_features, load_features

@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.contracts import (
+    MOLECULES,
     SPLITTING,
     Json,
+    Molecule,
     OutputFile,
     Receipts,
     ReportProgress,
@@ -23,9 +25,9 @@ from virnucpro.contracts import (
 )
 from virnucpro.errors import InputError
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import MOLECULES, Layout, Molecule
+from virnucpro.layout import Layout
 from virnucpro.stages.base import HostStage
-from virnucpro.store.disk import hashed
+from virnucpro.store.hashed import hashed
 from virnucpro.tables import COPIES
 
 DIGEST_BYTES = 16  # two different ones among 1e9 are equal with a probability of 1e-21

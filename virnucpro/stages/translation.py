@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar
 
-from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
+from virnucpro.contracts import MOLECULES, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import Reading
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.io.frames import LEAST_KMERS, MOST_UNKNOWN, open_frames, whole_chunks
-from virnucpro.layout import MOLECULES
 from virnucpro.stages.base import HostStage
 from virnucpro.tables import FRAMES
 

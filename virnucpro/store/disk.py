@@ -18,16 +18,17 @@ import os
 import re
 import socket
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from virnucpro.contracts import OutputFile
-from virnucpro.errors import InputError, OutputError, ResumeRefusedError, UsageError
+from virnucpro.errors import OutputError, ResumeRefusedError
 from virnucpro.events import Notice
 from virnucpro.layout import state_folders, written_list
+from virnucpro.store.hashed import FileStamp, hashed, stamp_of
 
 GZIP_LEVEL = 4  # of 9: half of the time of the usual 6 for some percent more bytes
 BUFFER = 1 << 20  # bytes gathered before a write: large enough that the system call costs nothing
@@ -367,76 +368,3 @@ def explain_write_errors(path: Path) -> Iterator[None]:
         }.get(error.errno or 0, "check the disk and the path")
         text = error.strerror or str(error)
         raise OutputError(f"cannot write {path}: {text}; {advice}, then {AGAIN}") from error
-
-
-# --- whether a file still has the content that was hashed, told without hashing it each time
-
-
-class FileStamp(NamedTuple):
-    """What changes when a file is written to or replaced."""
-
-    device: int
-    inode: int
-    bytes: int
-    nanoseconds: int
-
-
-@dataclass
-class HashedFile:
-    """A file whose content was hashed: its SHA-256 (hex), and its stamp from before it was read."""
-
-    path: Path
-    sha256: str
-    stamp: FileStamp = field(compare=False)
-
-    @property
-    def changed(self) -> bool:
-        """Whether it is gone or has other content; it is read only where its stamp is another."""
-        try:
-            if stamp_of(self.path) == self.stamp:
-                return False
-            found = hashed(self.path)
-        except OSError:
-            return True
-        if found == self:
-            self.stamp = found.stamp
-        return found != self
-
-
-def stamp_of(file: Path | int) -> FileStamp:
-    """Return the stamp of a path or of an open file; OSError where it cannot be looked at."""
-    status = os.stat(file)  # noqa: PTH116 - a path or a file descriptor
-    return FileStamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-
-
-def hashed(path: Path) -> HashedFile:
-    """Read a file for its digest; OSError where it cannot be read."""
-    with path.open("rb") as stream:
-        stamp = stamp_of(stream.fileno())
-        sha = hashlib.sha256()
-        while block := stream.read(1 << 20):
-            sha.update(block)
-    return HashedFile(path, sha.hexdigest(), stamp)
-
-
-def hashed_input(source: Path) -> HashedFile:
-    """Read an input for its digest."""
-    try:
-        return hashed(source)
-    except OSError as error:
-        raise UsageError(f"{source}: cannot be read ({error.strerror}); put it back") from error
-
-
-def refuse_changed_input(seen: Sequence[HashedFile]) -> None:
-    """Raise InputError where a file of an input is gone or has other content than was hashed."""
-    for file in seen:
-        if file.changed:
-            raise changed_input_error(file.path)
-
-
-def changed_input_error(source: Path) -> InputError:
-    """Return the error about an input that is not what it was at the start of the run."""
-    return InputError(
-        f"{source} changed while it was used; run the same command again when it is "
-        f"whole, with --force where it has this option"
-    )

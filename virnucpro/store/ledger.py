@@ -15,15 +15,9 @@ from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFig
 from virnucpro.errors import OutputError
 from virnucpro.formatting import counted
 from virnucpro.layout import Layout
-from virnucpro.store.disk import (
-    AGAIN,
-    Disk,
-    HashedFile,
-    changed_input_error,
-    hashed,
-    stamp_of,
-)
+from virnucpro.store.disk import AGAIN, Disk
 from virnucpro.store.documents import digest, in_schema, read_kept, sealed, stamped, unsealed
+from virnucpro.store.hashed import HashedFile, changed_input_error, hashed, stamp_of
 
 UNFINISHED = "not finished"  # why a task without a receipt must be carried out
 

@@ -14,19 +14,13 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from virnucpro.contracts import Json, OutputFile, Task, TaskFigures
+from virnucpro.contracts import MOLECULES, Json, Molecule, OutputFile, Task, TaskFigures
 from virnucpro.errors import NothingToResumeError, UsageError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
-from virnucpro.layout import (
-    FEATURE_SUFFIX,
-    MOLECULES,
-    Layout,
-    Molecule,
-    OutputFolder,
-    receipt_beside,
-)
-from virnucpro.store.disk import Disk, hashed
+from virnucpro.layout import FEATURE_SUFFIX, Layout, OutputFolder, receipt_beside
+from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json, sealed
+from virnucpro.store.hashed import hashed
 from virnucpro.store.ledger import Receipt, fingerprint, receipt_document
 
 # In the folders of split files, features and predictions.

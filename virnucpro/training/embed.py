@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from virnucpro.contracts import Molecule
 from virnucpro.devices import choose_devices
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import locate
@@ -13,7 +14,6 @@ from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted
-from virnucpro.layout import Molecule
 from virnucpro.run.engine import execute
 from virnucpro.run.prepare import checked_precision
 from virnucpro.run.record import update_failure_table, write_record
@@ -23,7 +23,8 @@ from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EncoderSetup
 from virnucpro.stages.prediction import MergingStage
 from virnucpro.stages.splitting import ShardsStage
-from virnucpro.store.disk import Disk, hashed, telling
+from virnucpro.store.disk import Disk, telling
+from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
 from virnucpro.training.data.dataset import PARTS, Dataset

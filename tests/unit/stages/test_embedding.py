@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
-from virnucpro.contracts import Device, FailedRow, ReportProgress, Task, TaskResult
+from virnucpro.contracts import Device, FailedRow, Molecule, ReportProgress, Task, TaskResult
 from virnucpro.encoders.registry import locate
 from virnucpro.encoders.toy import ToyEncoder
 from virnucpro.errors import DeviceError
 from virnucpro.events import Event, SequencesFailed
 from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.fasta import fasta_bytes
-from virnucpro.layout import Layout, Molecule
+from virnucpro.layout import Layout
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.embedding import EmbeddingStage, EncoderSetup
 from virnucpro.store.disk import Disk

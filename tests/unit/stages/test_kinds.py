@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 from virnucpro.encoders.lite import PACKAGED
 from virnucpro.errors import ModelError
 from virnucpro.stages import kinds
-from virnucpro.store.disk import hashed
+from virnucpro.store.hashed import hashed
 
 BASES = "".join(random.Random(3).choices("ACGT", k=20_000))
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from virnucpro.contracts import Device, ReportProgress, Task, TaskResult
+from virnucpro.contracts import Device, Molecule, ReportProgress, Task, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.fasta import fasta_bytes
-from virnucpro.layout import Layout, Molecule
+from virnucpro.layout import Layout
 from virnucpro.stages.prediction import MergingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import Features, encode_features, load_features

@@ -15,7 +15,8 @@ import pytest
 
 from virnucpro.errors import OutputError, ResumeRefusedError
 from virnucpro.layout import written_list
-from virnucpro.store.disk import BUFFER, HOST_NAME, Bytes, Disk, hashed, is_running
+from virnucpro.store.disk import BUFFER, HOST_NAME, Bytes, Disk, is_running
+from virnucpro.store.hashed import hashed
 
 
 class Noting(Disk):

@@ -21,7 +21,7 @@ from virnucpro.errors import InputError, ResumeRefusedError, RunInterruptedError
 from virnucpro.events import EpochProgress
 from virnucpro.executors.signals import Interruption
 from virnucpro.metrics.classification import auroc
-from virnucpro.store.disk import hashed
+from virnucpro.store.hashed import hashed
 from virnucpro.tables import REGIONS
 from virnucpro.training.data.dataset import Dataset
 from virnucpro.training.lite import trainer

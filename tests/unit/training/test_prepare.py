@@ -18,10 +18,10 @@ from tests.unit.training.made_genomes import (
     write_fasta,
     write_table,
 )
+from virnucpro.contracts import MOLECULES
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.io.frames import chunk_of, chunk_spans, open_frames, record_of
-from virnucpro.layout import MOLECULES
 from virnucpro.stages import splitting
 from virnucpro.store.disk import Disk
 from virnucpro.training.data.dataset import PARTS, Dataset

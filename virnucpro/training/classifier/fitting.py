@@ -16,12 +16,12 @@ from virnucpro.classifier.files import (
     inspect_classifier,
 )
 from virnucpro.classifier.fit import entry_of
-from virnucpro.contracts import Device, Json
+from virnucpro.contracts import MOLECULES, Device, Json
 from virnucpro.errors import InputError, ModelError, UsageError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted, markdown_table, markdown_text
-from virnucpro.layout import CHECKPOINTS, MOLECULES, lock_file
+from virnucpro.layout import CHECKPOINTS, lock_file
 from virnucpro.metrics.classification import (
     auroc,
     call_metrics,
@@ -30,8 +30,9 @@ from virnucpro.metrics.classification import (
     metric_text,
 )
 from virnucpro.settings import AnalysisSettings
-from virnucpro.store.disk import Disk, hashed, telling
+from virnucpro.store.disk import Disk, telling
 from virnucpro.store.documents import parse_json
+from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 from virnucpro.training.classifier.features import FeatureReader, PartFeatures, find_features
 from virnucpro.training.classifier.trainer import TrainingPlan, TrainingSettings

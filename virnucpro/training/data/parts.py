@@ -8,11 +8,10 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from virnucpro.contracts import Json
+from virnucpro.contracts import MOLECULES, Json
 from virnucpro.events import StepProgress
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import FRAME_LABELS, chunk_id
-from virnucpro.layout import MOLECULES
 from virnucpro.metrics.classification import Floats
 from virnucpro.stages.splitting import frames_per_file
 from virnucpro.store.disk import Disk

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Notice, StepProgress
-from virnucpro.store.disk import Disk, HashedFile, explain_write_errors, hashed_input, telling
+from virnucpro.store.disk import Disk, explain_write_errors, telling
 from virnucpro.store.documents import SCHEMAS
+from virnucpro.store.hashed import HashedFile, hashed_input
 from virnucpro.store.lock import locked
 from virnucpro.store.work import WorkIdentity, check_same, checked_again
 from virnucpro.tables import GENOMES

@@ -29,8 +29,9 @@ from virnucpro.events import Emit, StepProgress
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import lock_file
 from virnucpro.metrics.classification import auroc, fit_temperature
-from virnucpro.store.disk import Disk, hashed, telling
+from virnucpro.store.disk import Disk, telling
 from virnucpro.store.documents import SCHEMAS, in_schema, parse_json
+from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import Dataset, Part
 from virnucpro.training.lite.genomes import (
