@@ -139,7 +139,6 @@ class Layout(OutputFolder):
         self.chunks_table = root / tables.CHUNKS.path.format(stem=stem)
         self.contigs_table = root / tables.CONTIGS.path.format(stem=stem)
         self.virus_table = root / tables.VIRUS.path.format(stem=stem)
-        self.described_table = root / tables.DESCRIBED.path.format(stem=stem)
         self._results = {suffix: root / f"{stem}_{suffix}" for suffix in RESULT_SUFFIXES}
         result = self._results
         # The records classified as viral, and the viral regions of others; the input decides which.
@@ -161,7 +160,6 @@ class Layout(OutputFolder):
         self.state = self.home / "state"
         self.previous = self.home / "previous"  # what ``--force`` moved aside
         self.lock = self.home / "lock"
-        self.described_work = self.home / "describe"  # as long as other programs run
         self.spooled = self.home / "input"  # standard input, so that it can be read twice
         self.incoming = self.home / "input.new"  # until it is known to be the input of the run
         self.probe = self.home / "cluster.probe"  # proves a shared folder
@@ -211,7 +209,6 @@ class Layout(OutputFolder):
             self.chunks_table,
             self.contigs_table,
             self.virus_table,
-            self.described_table,
             self.regions_table,
             *self._results.values(),
             self.chunked,
