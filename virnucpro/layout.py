@@ -30,6 +30,7 @@ RESULT_SUFFIXES = (
     "regions.gff3",
     "run.json",
     "report.html",
+    "mqc.tsv",
     "failed_sequences.fa",
 )
 STDIN = "-"
@@ -153,6 +154,7 @@ class Layout(OutputFolder):
         self.regions_gff3 = result["regions.gff3"]
         self.run_json = result["run.json"]
         self.report = result["report.html"]
+        self.multiqc = result["mqc.tsv"]
         self.plots = root / f"{stem}_plots"  # pictures of records that somebody asked for
         self.failed_fasta = result["failed_sequences.fa"]
 
@@ -171,6 +173,12 @@ class Layout(OutputFolder):
         self.copies_table = root / tables.COPIES.path.format(stem=stem)
         # Receipts of stages with one task and of removed files: two files with the same content.
         self.receipt_files = self.state / "receipts.json", self.state / "receipts.copy.json"
+
+    @property
+    def sample(self) -> str:
+        """The name of the sample whose folder this is; the name of the run elsewhere."""
+        root = self.root.absolute()
+        return root.name if SamplesFolder(root.parent).lock.exists() else self.stem
 
     def split(self, molecule: Molecule, number: int) -> Path:
         """The ``number``-th (from 1) split file."""

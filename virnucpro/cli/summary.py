@@ -43,6 +43,7 @@ FILES = {
     "_merged/prediction_results.txt": "",
     "_merged/prediction_results_highestscore.csv": "",
     "_run.json": "how the results were made",
+    "_mqc.tsv": "the counts for MultiQC",
     "_failed_sequences.fa": "the records that have to be tried again",
 }
 """What the files hold, by the ends of their names."""

@@ -15,7 +15,7 @@ from virnucpro.columns import MISSING, row_error, table_rows
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, LockedError, UsageError, VirNucProError
 from virnucpro.formatting import printable
-from virnucpro.layout import STDIN, SamplesFolder, stem_of
+from virnucpro.layout import STDIN, Layout, SamplesFolder, stem_of
 from virnucpro.report.writing import write_overview
 from virnucpro.results import PredictionRun, open_runs
 from virnucpro.store.disk import Disk, is_own_file
@@ -155,15 +155,13 @@ def finished_runs(root: Path) -> list[tuple[str, PredictionRun]]:
     folder of a sample has the name of the sample.
     """
     of_samples = runs_of_samples(root)
-    root = root.absolute()
-    is_sample = SamplesFolder(root.parent).lock.exists()
     try:
         single = open_runs(root)
     except UsageError:
         if not of_samples:
             raise
         return of_samples
-    return of_samples + [(root.name if is_sample else run.stem, run) for run in single]
+    return of_samples + [(Layout(root, run.stem).sample, run) for run in single]
 
 
 def claim_table(folder: SamplesFolder, disk: Disk, *, force: bool = False) -> None:
