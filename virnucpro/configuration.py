@@ -32,6 +32,7 @@ OBSOLETE_KEYS = (
     "features.dnabert.trust_remote_code",
     "features.esm.representation_layer",
     "parallelization.enabled",
+    "prediction.batch_size",
     "checkpointing",
     "cluster.files",
     "files.keep_files",

@@ -300,10 +300,6 @@ class MachineSettings:
         "Sequences per DNABERT-S batch.",
         MEASURED,
     )
-    # Of version 1. Nothing reads it: the classifier multiplies 256 rows at a time.
-    classifier_rows: Count = setting(
-        256, "prediction.batch_size", "-b --batch-size", "Has no effect any more."
-    )
     tokenizer_threads: Threads = setting(
         4, "prediction.num_workers", "-w --num-workers", "Host threads per worker that make tokens."
     )

@@ -142,7 +142,7 @@ GLOBAL_OPTIONS = (
 )
 COMMON = {
     "seed": option("--seed", CountOrZero, "Seed of all random choices.", default=0),
-    "resume": option("--resume", bool, "Continue unfinished work, and try again what failed."),
+    "resume": option("--resume", bool, "Without effect: every work continues.", hidden=True),
     "force": option("-f --force", bool, "Start over; what is there is moved aside."),
     "no_progress": option("--no-progress", bool, "Print a line every 10 seconds instead."),
     "json": option("--json as_json", bool, "Print JSON, for programs."),

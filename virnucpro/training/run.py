@@ -42,7 +42,6 @@ def begin_training(
     disk: Disk,
     show: Emit,
     *,
-    resume: bool = False,
     force: bool = False,
 ) -> Savepoint | None:
     """Return the savepoint to go on from, which is on the disk; None for a finished training.
@@ -76,7 +75,7 @@ def begin_training(
         files.option,
     )
     wanted = WorkIdentity(files.label, identity)
-    decision, notice = check_work(wanted, existing, disk, resume=resume, force=force)
+    decision, notice = check_work(wanted, existing, disk, force=force)
     if notice:
         show(Notice("info", notice))
     if decision == "finished":
