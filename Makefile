@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Processes that share the tests.
 WORKERS ?= 2
 
-.PHONY: demo test test-slow lint check bench gpu faults clean
+.PHONY: demo test test-slow lint check size bench gpu faults clean
 
 demo: .venv/installed  ## the main job, from nothing: make an example and classify it
 	rm -rf .demo
@@ -23,6 +23,9 @@ lint: .venv/checked
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+size: .venv/installed  ## the size of the program, and what one record costs
+	$(BIN)/python -m tools.size
 
 bench: .venv/tested  ## host stages in records per second, and how well 8 workers share the work
 	$(BIN)/python -m benchmarks.reading

@@ -131,7 +131,8 @@ def results(layout: Layout) -> dict[str, bytes]:
 class Stopping(Disk):
     """Ends the process before the ``at``-th rename, the moment at which a file begins to count."""
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, root: Path, at: int) -> None:
+        super().__init__(root)
         self.at = at
 
     def rename(self, old: Path, new: Path) -> None:
@@ -147,7 +148,7 @@ def stopped(source: Path, out: Path, at: int) -> bool:
     if not child:
         code = 1
         try:
-            predict(source, out, Stopping(at), resume=True)
+            predict(source, out, Stopping(out, at), resume=True)
             code = 0
         finally:
             os._exit(code)

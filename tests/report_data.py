@@ -78,7 +78,9 @@ def write_run(folder: Path, records: Sequence[Shown], stem: str = "s", **changes
         "finished": "2026-01-02T03:04:05+0000",
         "command": ["virnucpro", "predict", "a b.fa"],
         "input": {"path": "in/<b>s.fa", "sha256": "ab" * 32},
-        "models": {"classifier": {"path": "c.safetensors", "sha256": "cd" * 32}},
+        "models": {
+            "classifier": {"path": "c.safetensors", "sha256": "cd" * 32, "calibrated": True}
+        },
         "settings": {"analysis": {"model_type": "500", "chunk_length": LENGTH}},
         "counts": {
             "records": len(records),

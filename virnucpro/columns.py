@@ -37,7 +37,8 @@ class ResultTable:
         path: where the table is below the output directory; ``{stem}`` stands for the name of
             the run, or of the part of a data set.
         row: a NamedTuple whose fields are the columns from left to right. An annotation such as
-            ``Annotated[float, ".4f"] | None`` says how a value is written, and that it may miss.
+            ``Annotated[float, ".4f"] | None`` says how a value is written, and that it may miss;
+            a ``msgspec.Meta`` behind the format says which values a reader takes.
         has_header: whether the first line holds the names of the columns.
     """
 
@@ -52,7 +53,7 @@ class ResultTable:
         for name, hint in get_type_hints(self.row, include_extras=True).items():
             optional = type(None) in get_args(hint)
             kind = get_args(hint)[0] if optional else hint
-            kind, form = get_args(kind) if get_origin(kind) is Annotated else (kind, "")
+            kind, form, *_ = get_args(kind) if get_origin(kind) is Annotated else (kind, "")
             made.append(Column(name, kind, form, optional))
         return tuple(made)
 

@@ -66,6 +66,8 @@ def part_of(count: int, total: int, noun: str) -> str:
 
 def regions_text(regions: int, outside: int, records: int) -> str:
     """Tell of viral regions, ``outside`` of them in ``records`` not classified as viral."""
+    if not outside:
+        return f"{counted(regions, 'viral region')} in records classified as viral"
     part = f", {outside:,} of them" if outside < regions else ""
     place = f"in {counted(records, 'record')} not classified as viral"
     return f"{counted(regions, 'viral region')}{part} {place}"

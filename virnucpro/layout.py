@@ -15,8 +15,7 @@ MOLECULES: tuple[Molecule, Molecule] = ("nucleotide", "protein")
 FeatureKind = Literal[Molecule, "merged", "scores"]
 FEATURE_SUFFIX: dict[str, str] = {"nucleotide": "DNABERT_S", "protein": "ESM"}
 # The result files of a run beside its tables: STEM_virus.fna and so on. A file that a new stage
-# writes into the output directory is named here, so that it never replaces a file of the user, and
-# --force moves it aside with the others.
+# writes into the output directory is named here, so that --force removes it with the others.
 RESULT_SUFFIXES = (
     "virus.fna",
     "virus.fastq.gz",
@@ -34,7 +33,7 @@ RESULT_SUFFIXES = (
     "failed_sequences.fa",
 )
 STDIN = "-"
-CHECKPOINTS = ".checkpoints"  # the folder beside results with states, locks and earlier results
+CHECKPOINTS = ".checkpoints"  # the folder beside results with states and locks
 COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
 _SEQUENCE_OF_VERSION_1 = (".fa", ".fasta", ".fna", ".fq", ".fastq")
 _LONGEST_PICTURE_NAME = 180  # bytes of a file name that are taken from an id
@@ -60,6 +59,11 @@ def lock_file(root: Path, name: str) -> Path:
     A run has a lock of its own (``Layout.lock``).
     """
     return root / CHECKPOINTS / f"{name}.lock"
+
+
+def written_list(root: Path) -> Path:
+    """Return the list of what the program wrote into the output directory ``root``."""
+    return root / CHECKPOINTS / "written"
 
 
 def stem_of(source: str, *, version_1: bool = False) -> str:
@@ -160,7 +164,7 @@ class Layout(OutputFolder):
 
         self.home = self.runs / stem  # no STEM can be a name in it
         self.state = self.home / "state"
-        self.previous = self.home / "previous"  # what ``--force`` moved aside
+        self.former_legacy_state = self.home / self.legacy_state.name  # after ``--force``
         self.lock = self.home / "lock"
         self.spooled = self.home / "input"  # standard input, so that it can be read twice
         self.incoming = self.home / "input.new"  # until it is known to be the input of the run
@@ -200,7 +204,7 @@ class Layout(OutputFolder):
         """Return the path of ``STEM_suffix`` in the output directory.
 
         Raises:
-            ValueError: ``RESULT_SUFFIXES`` does not name the file, so nothing would protect it.
+            ValueError: ``RESULT_SUFFIXES`` does not name the file.
         """
         if suffix not in self._results:
             raise ValueError(f"add {suffix!r} to RESULT_SUFFIXES in virnucpro/layout.py")

@@ -13,7 +13,7 @@ The configuration file replaces defaults, and the command line replaces both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
@@ -31,7 +31,6 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 VirusScore = Annotated[float, Meta(ge=-1, le=1)]
 CompileMode = Literal["auto", "always", "never"]
 ModelType = Literal["300", "500", "lite", "custom", "toy"]
-# Model type toy is for tests of the program: it is accepted, but not shown in help texts.
 DuplicateIds = Literal["error", "rename"]
 NO_CLUSTER = "none"
 _DATA = Path(__file__).parent / "data"
@@ -41,6 +40,11 @@ TOY_CLASSIFIER = Path(__file__).parents[1] / "tests" / "data" / "toy_classifier.
 
 SHORTEST_WHOLE = 30  # bases; a shorter chunk that is read whole is not scored
 MEASURED = "measured on the device"
+
+
+def offered(words: Iterable[str]) -> tuple[str, ...]:
+    """Return the words that texts for people list: toy models are for tests of the program."""
+    return tuple(word for word in words if not word.startswith("toy"))
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,6 @@ class Setting:
     description: str  # a sentence for people
     unset: str = ""  # what None means
     choices: tuple[str, ...] = ()  # the accepted words, where not all are
-    shown_choices: tuple[str, ...] = ()  # those that texts for people list
     name: str = ""  # unique among all settings; the keyword of ``virnucpro.predict``
     group: type = object  # the class that it is declared in, which says what depends on it
     type: Any = str  # the annotation without None, which ``msgspec`` checks values against
@@ -386,9 +389,8 @@ def _declared() -> Iterator[Setting]:
                     hint = get_args(hint)[0]
                 choices = get_args(hint) if get_origin(hint) is Literal else said.choices
                 hint = Literal[choices] if choices else hint
-                shown = tuple(word for word in choices if word != "toy")
                 own = {"name": entry.name, "group": group, "type": hint, "default": entry.default}
-                yield replace(said, choices=choices, shown_choices=shown, **own)
+                yield replace(said, choices=choices, **own)
 
 
 SETTINGS = {declared.name: declared for declared in _declared()}

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
+from msgspec import Meta
+
 from virnucpro.columns import ResultTable
 
 Figure = Annotated[float, ".6f"]
-Share = Annotated[float, ".4f"]
+Share = Annotated[float, ".4f", Meta(ge=0, le=1)]
 
 
 class ContigRow(NamedTuple):

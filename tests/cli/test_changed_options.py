@@ -181,7 +181,7 @@ def _files(out: Path) -> dict[str, bytes]:
     contents = {}
     for path in sorted(out.rglob("*")):
         name = path.relative_to(out).as_posix()
-        if not path.is_file() or "/previous/" in name or path.name == "run.log":
+        if not path.is_file() or path.name in ("run.log", "written"):
             continue
         contents[name] = b"" if path.name.endswith(VOLATILE) else path.read_bytes()
         if path.name == "in_run.json":
@@ -193,9 +193,11 @@ def _files(out: Path) -> dict[str, bytes]:
 
 def _everything(out: Path) -> dict[Path, tuple[int, bytes]]:
     """All files, with their times; the lock says that somebody was there."""
-    paths = [path for path in out.rglob("*") if path.is_file() and path.name != "run.log"]
+    paths = [path for path in out.rglob("*") if path.is_file()]
     return {
-        path: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths if path.stem != "lock"
+        path: (path.stat().st_mtime_ns, path.read_bytes())
+        for path in paths
+        if path.name not in ("run.log", "lock", "written")
     }
 
 

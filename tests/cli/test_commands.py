@@ -150,6 +150,25 @@ def test_wrong_words(call: Callable, words: str, says: str) -> None:
     assert says in done.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["predict x -m {}", "train embed x -m {}", "profile --model {}", "predict x -c {}.yaml"],
+)
+def test_a_mistyped_model_is_answered_without_the_models_for_tests(
+    call: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("light.yaml").write_text("prediction: {default_model_type: light}\n")
+    done = call(*words.format("light").split())
+    assert done.code == 64
+    assert "light" in done.err
+    assert "toy" not in done.err
+
+
+def test_profile_offers_only_what_it_measures(call: Callable) -> None:
+    assert "lite" not in call("profile", "--help").out.split("--model-path")[0]
+
+
 def test_list_devices(call: Callable) -> None:
     assert "cpu" in call("utils", "list-devices").out
     assert json.loads(call("utils", "list-devices", "--json").out)["cpu_threads"] >= 1

@@ -23,7 +23,7 @@ from virnucpro import errors
 from virnucpro.cli import run
 from virnucpro.cli.app import app
 from virnucpro.layout import Layout
-from virnucpro.store.lock import LockOwner, read_owner
+from virnucpro.store.lock import holder
 
 ROOT = Path(__file__).parents[2]
 USAGE = (ROOT / "docs/usage.md").read_text()
@@ -173,23 +173,17 @@ def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) 
     (tmp_path / "contigs.fa").write_text("".join(lines))
     (tmp_path / "job.sh").write_text(script)
     environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
-    codes = []
+    codes, lock = [], Layout(tmp_path / "results", "contigs").lock
     for stop in (True, False):
         job = subprocess.Popen(["bash", "job.sh"], cwd=tmp_path, env=environment)
         if stop:
             # As soon as there is a run to stop: all of its stages are still to be computed.
-            until(lambda: owner_of_the_run(tmp_path / "results") is not None)
+            until(lambda: holder(lock) is not None)
             job.send_signal(signal.SIGUSR1)
         codes.append(job.wait(timeout=300))
-        assert not owner_of_the_run(tmp_path / "results")
+        assert holder(lock) is None
     assert codes == [143, 0]
     assert (tmp_path / "results/contigs_contigs.tsv").exists()
-
-
-def owner_of_the_run(results: Path) -> LockOwner | None:
-    """The process that works on the run, if it is alive."""
-    owner = read_owner(Layout(results, "contigs").lock)
-    return None if owner is None or owner.is_dead else owner
 
 
 def test_the_documented_files_of_a_run_exist(finished: Path) -> None:

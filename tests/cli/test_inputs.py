@@ -66,6 +66,11 @@ def test_refused(call: Callable, tmp_path: Path, data: bytes) -> None:
     assert {path.name for path in tmp_path.iterdir()} <= {"out", "sample.fa"}
 
 
+def test_ids_that_are_the_same_up_to_a_blank(call: Callable, tmp_path: Path) -> None:
+    done = predict(call, tmp_path, b">my one\nAC\n>my two\nAC\n")
+    check_refused(done, 65, "my (", "ends at the first blank")
+
+
 SCORED = [("a", 120, "scored"), ("b", 113, "scored")]
 SILENT = b">a\nAC\n>b\nNNNNNN\n>c\n" + b"TAATTAATTAA" * 9  # stops in all frames
 
@@ -171,7 +176,8 @@ def test_many_short_reads(call: Callable, tmp_path: Path) -> None:
 class Meddling(Disk):
     """Does something to the input when a file whose name has ``at`` in it is opened."""
 
-    def __init__(self, at: str, change: Callable[[], object]) -> None:
+    def __init__(self, root: Path, at: str, change: Callable[[], object]) -> None:
+        super().__init__(root)
         self.at, self.change, self.done = at, change, False
 
     def open_new(self, path: Path):  # type: ignore[no-untyped-def]
@@ -199,7 +205,8 @@ def test_an_input_that_changes_meanwhile(
 ) -> None:
     act, code = CHANGES[change]
     os.utime(source, (1, 1))  # long ago: any write shows in the time
-    disk, out = Meddling(at, lambda: act(source)), tmp_path / "out"
+    out = tmp_path / "out"
+    disk = Meddling(out, at, lambda: act(source))
     with pytest.raises(VirNucProError) as caught:
         _execute(source, out, disk)
     assert disk.done
@@ -309,6 +316,41 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     assert table(tmp_path / name / f"{name}_contigs.tsv")[0]["record"] == "a"
     missing = run_forked("predict", f"{name}.fq", "-o", name, *TOY, cwd=tmp_path)
     check_refused(missing, 64, "caf", "No such file")
+
+
+def test_names_with_control_characters_do_not_reach_the_terminal(
+    call: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stem = "a\x1b[2J\r\x07"
+    name = f"{stem}.fa"
+    Path(name).write_bytes(PLAIN)
+    (tmp_path / f"b{name}").write_bytes(b">a\nAC-\n")
+    for words, code in (
+        (("predict", name, "-o", stem, *TOY, "-v"), 0),
+        (("predict", name, f"b{name}", "-o", f"all{stem}", *TOY), 64),
+        (("status", stem), 0),
+        (("call", stem), 0),
+        (("report", stem), 0),
+        (("utils", "validate", name), 0),
+        (("utils", "validate", f"b{name}"), 65),
+        (("utils", "generate-config", "-o", f"{stem}.yaml"), 0),
+        (("predict", f"missing{name}"), 64),
+        (("predict", name, "-m", stem), 64),
+        (("predict", name, f"--{stem}"), 64),
+    ):
+        done = call(*words)
+        assert done.code == code, done
+        assert not {"\x1b", "\r", "\x07"} & set(done.out + done.err), words
+
+
+def test_a_current_folder_that_was_deleted(shell: Callable, tmp_path: Path) -> None:
+    (tmp_path / "sample.fa").write_bytes(PLAIN)
+    gone = tmp_path / "gone"
+    for words in (("predict", tmp_path / "sample.fa", *TOY), ("status", "out")):
+        gone.mkdir()
+        done = shell(*words, cwd=tmp_path, preexec_fn=lambda: (os.chdir(gone), gone.rmdir()))
+        check_refused(done, 64, "current folder")
 
 
 @pytest.mark.parametrize("encoding", ["", "ascii:strict"])

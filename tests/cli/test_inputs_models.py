@@ -140,6 +140,7 @@ DAMAGE = (
     ("parts of several types", _mixed_weight_map, NUCLEOTIDE),
     ("endless nesting", _replaced(b"[" * 200_000), CONFIG),
     ("ten million layers", _edited(num_hidden_layers=10_000_000), CONFIG),
+    ("a wrong type", _edited(pre_tokenizer={"type": "x"}), TOKENIZER),
     *(("a wrong word", _first_word(n), TOKENIZER) for n in (-1, "7", 2**70)),
 )
 

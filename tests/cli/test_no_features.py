@@ -82,7 +82,7 @@ def _results(out: Path) -> dict[str, bytes]:
         path.relative_to(out).as_posix(): b"" if ".checkpoints" in path.parts else path.read_bytes()
         for path in sorted(out.rglob("*"))
         if path.is_file()
-        and not path.name.endswith(("_run.json", "_report.html", "run.log", ".lock"))
+        and not path.name.endswith(("_run.json", "_report.html", "run.log", ".lock", ".yours"))
     }
 
 
@@ -161,7 +161,8 @@ def test_copies_have_the_scores_of_a_run_that_embeds_each(
 class StoppingDisk(Disk):
     """Ends the run at its ``last``-th change of the disk, as a kill would."""
 
-    def __init__(self, last: int) -> None:
+    def __init__(self, root: Path, last: int) -> None:
+        super().__init__(root)
         self.left = last
 
     def _count(self) -> None:
@@ -178,6 +179,25 @@ class StoppingDisk(Disk):
         super().unlink(path)
 
 
+def test_killed_while_it_tidies_up_it_leaves_nothing(
+    source: Path, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clear = Disk.clear
+
+    def killed(disk: Disk, path: Path) -> None:
+        if path.name.endswith("_scores.pt"):
+            raise Stopped
+        clear(disk, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "clear", killed)
+        with pytest.raises(Stopped):
+            run_prediction(_request(source, tmp_path / "out"), lambda _: None)
+    assert list((tmp_path / "out").rglob("*_scores.pt"))
+    run_prediction(_request(source, tmp_path / "out"), lambda _: None)
+    assert _results(tmp_path / "out") == _results(kept)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_stopped_at_random_moments_it_goes_on(
     source: Path, kept: Path, tmp_path: Path, seed: int
@@ -189,7 +209,7 @@ def test_stopped_at_random_moments_it_goes_on(
     while True:
         try:
             request = _request(source, out, no_features=not stops or chance.random() < 0.7)
-            disk = StoppingDisk(chance.randrange(20, 120))
+            disk = StoppingDisk(out, chance.randrange(20, 120))
             run_prediction(request, lambda _: None, disk)
             break
         except Stopped:

@@ -21,44 +21,52 @@ USERS_FILES = [
 ]
 
 
+def _mine(folder: Path) -> list[str]:
+    """The relative paths of files of the user, wherever they are."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(str(p.relative_to(folder)) for p in files if p.read_bytes() == b"mine")
+
+
+@pytest.mark.parametrize("when", ["before", "after a kill", "after the end"])
 @pytest.mark.parametrize("name", USERS_FILES)
-def test_a_users_file_beside_the_input(
-    call: Callable, source: Path, tmp_path: Path, name: str
+def test_a_users_file_under_a_name_of_ours(
+    call: Callable, source: Path, tmp_path: Path, name: str, when: str
 ) -> None:
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
+    """It is kept under its name or the next one, and never touched again."""
+    out, plain = tmp_path / "out", tmp_path / "plain"
+    arguments = ("predict", source, "-o", out, *TOY)
+    check_accepted(call("predict", source, "-o", plain, *TOY))
+    if when == "after a kill":
+        shutil.copytree(plain, out)
+        (out / "sample_run.json").unlink()
+        for kept in (out / ".checkpoints/runs/sample/state").glob("receipts*"):
+            kept.unlink()
+    elif when == "after the end":
+        shutil.copytree(plain, out)
+    path = out / name
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("mine")
-    for options in ((), ("--resume",)):
-        refused = call("predict", source, "-o", tmp_path, *TOY, *options)
-        check_refused(refused, 64, name, "start over with --force")
-        assert path.read_text() == "mine"
+    for options in ((), ("--resume",), ("--no-genes",), ("--force",), ("--force",)):
+        check_accepted(call(*arguments, *options))
+        assert _mine(out) in ([name], [f"{name}.yours"])
+        assert result_bytes(out) == result_bytes(plain) or "--no-genes" in options
+    assert not list(plain.rglob("*.yours*"))
 
 
-@pytest.mark.parametrize("name", ["sample_protein.faa", "sample_protein/output_1.fa"])
-def test_a_users_file_where_a_finished_run_removed_its_own(
-    call: Callable, source: Path, tmp_path: Path, name: str
-) -> None:
-    arguments = ("predict", source, "-o", tmp_path, *TOY)
+def test_edited_digits_are_kept(call: Callable, source: Path, tmp_path: Path) -> None:
+    arguments = ("predict", source, "-o", tmp_path, *TOY, "-k")
     check_accepted(call(*arguments))
     results = result_bytes(tmp_path)
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text("mine")
-    for options in ((), ("--resume",)):
-        check_refused(call(*arguments, *options), 64, name)
-        assert (tmp_path / name).read_text() == "mine"
-    for _ in range(2):  # the second --force must not remove what the first one moved
-        check_accepted(call(*arguments, "--force"))
-    moved = list((tmp_path / ".checkpoints").rglob(Path(name).name))
-    assert "mine" in [path.read_text() for path in moved]
+    edited = {}
+    for path in [*map(tmp_path.joinpath, results), *tmp_path.glob("sample_*/output_1*")]:
+        content = path.read_bytes().replace(b"1", b"2", 1)
+        if content != path.read_bytes():
+            path.write_bytes(content)
+            edited[path] = content
+    assert len(edited) > 6
+    check_accepted(call(*arguments))
     assert result_bytes(tmp_path) == results
-
-
-def test_a_users_file_in_a_folder_of_the_run(call: Callable, source: Path, tmp_path: Path) -> None:
-    check_accepted(call("predict", source, "-o", tmp_path, *TOY))
-    (tmp_path / "sample_merged/output_notes.txt").write_text("mine")
-    for _ in range(2):
-        check_accepted(call("predict", source, "-o", tmp_path, *TOY, "--force"))
-    assert [path.read_text() for path in tmp_path.rglob("output_notes.txt")] == ["mine"]
+    assert {p: p.with_name(f"{p.name}.yours").read_bytes() for p in edited} == edited
 
 
 def test_chunks_of_another_length_are_somebody_elses(
@@ -149,7 +157,7 @@ def _links(layout: Layout) -> dict[str, Path]:
 
 @pytest.mark.parametrize("finished", [False, True], ids=["new", "finished"])
 @pytest.mark.parametrize("name", _links(Layout(Path(), "s", 500)))
-def test_no_link_is_followed(
+def test_nothing_is_lost_behind_a_link(
     call: Callable, source: Path, tmp_path: Path, name: str, finished: bool
 ) -> None:
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
@@ -170,9 +178,8 @@ def test_no_link_is_followed(
     link.symlink_to(elsewhere)
     done = call(*arguments)
     assert "Traceback" not in done.err
-    mine = elsewhere / "output_1.fa" if elsewhere.is_dir() else elsewhere
-    assert mine.read_text() == "mine"
-    assert not elsewhere.is_dir() or [path.name for path in elsewhere.iterdir()] == ["output_1.fa"]
+    kept = elsewhere.iterdir() if elsewhere.is_dir() else [elsewhere]
+    assert "mine" in [path.read_text() for path in kept if path.is_file()]
     if done.code == 0:  # the link itself was replaced, or nothing had to be written there
         assert "Results in" in done.out
     else:
@@ -183,12 +190,7 @@ def test_commands_with_a_single_file(call: Callable, tmp_path: Path) -> None:
     path = tmp_path / "notes"
     path.write_text("mine")
     assert call("utils", "generate-config").out == default_yaml()
-    check_refused(call("utils", "generate-config", "-o", path), 64, "notes")
-    assert call("utils", "generate-config", "-o", path, "--force").code == 0
-    assert path.read_text() == default_yaml()
-    moved = [p.read_text() for p in (tmp_path / ".checkpoints").rglob("notes")]
-    assert moved == ["mine"]
-    path.write_text('{"mine": 1}')
-    command = ("profile", "--model", "esm2", "-o", path, "--device", "cpu")
-    check_refused(call(*command), 64, "notes")
-    assert path.read_text() == '{"mine": 1}'
+    for options in ((), ("--force",)):  # of former versions
+        assert call("utils", "generate-config", "-o", path, *options).code == 0
+        assert path.read_text() == default_yaml()
+    assert _mine(tmp_path) == ["notes.yours"]

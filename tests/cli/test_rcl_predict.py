@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import virnucpro.rcl.predict as rcl_predict
 from virnucpro.layout import Layout
 from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.models import RclModel, write_rcl_model
@@ -147,18 +148,36 @@ def test_a_second_start_and_another_threshold(predict, tmp_path):
     assert (out / f"{STEM}_rcl.gff3").exists()
 
 
+def test_an_input_that_changes_after_it_was_hashed_proves_nothing(
+    predict, tmp_path, fasta, monkeypatch
+):
+    assert predict(out=tmp_path / "whole").code == 0
+    content, read = fasta.read_text(), rcl_predict._blocks
+
+    def replaced(*given):
+        fasta.write_text(content.replace("G", "E"))
+        return read(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rcl_predict, "_blocks", replaced)
+        assert predict().code == 65
+    fasta.write_text(content)
+    assert predict().code == 0
+    assert results(tmp_path / "out") == results(tmp_path / "whole")
+
+
 def test_files_of_the_user_are_not_overwritten(predict, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     names = ["rcl.tsv", "rcl_run.json", "onehot_RCL_predictions_thr0p50.tsv"]
     for name in names:
         (out / f"{STEM}_{name}").write_text("mine")
-    assert predict().code == 64
-    for name in names:
-        assert (out / f"{STEM}_{name}").read_text() == "mine"
-    assert predict("--force").code == 0
-    aside = [path for path in out.rglob(f"{STEM}_*") if ".checkpoints" in path.parts]
-    assert sum(path.is_file() and path.read_bytes() == b"mine" for path in aside) == 3
+    (out / f"{STEM}_rcl_1_mymodel.safetensors").write_text("mine")
+    for options in ((), ("--force",), ("--force",)):
+        assert predict(*options).code == 0
+        for name in names:
+            assert (out / f"{STEM}_{name}.yours").read_text() == "mine"
+        assert (out / f"{STEM}_rcl_1_mymodel.safetensors").read_text() == "mine"
 
 
 def test_links_are_not_followed_and_locks_hold(predict, tmp_path):
@@ -168,8 +187,8 @@ def test_links_are_not_followed_and_locks_hold(predict, tmp_path):
     with locked(Layout(out, f"{STEM}_rcl").lock, "these proteins"):
         assert predict().code == 5
     (out / f"{STEM}_rcl.tsv").symlink_to(elsewhere / "target")
-    assert predict().code == 64
-    (out / f"{STEM}_rcl.tsv").unlink()
+    assert predict().code == 0
+    assert (out / f"{STEM}_rcl.tsv.yours").is_symlink()
     linked = tmp_path / "linked"
     linked.mkdir()
     (linked / ".checkpoints").symlink_to(elsewhere)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
+import shutil
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -198,20 +200,15 @@ def test_a_table_of_the_user_is_not_overwritten(folder: Path, capsys) -> None:
     table, overview = (folder / f"out/samples_{end}" for end in ("summary.tsv", "overview.html"))
     table.parent.mkdir()
     table.write_text("mine")
-    assert _predict("in/a.fa", "in/b.fa", "-q") == 64
-    assert table.read_text() == "mine"
-    assert _predict("in/a.fa", "in/b.fa", "-q", "--force") == 0
+    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
     assert list(_rows(folder / "out")) == ["a", "b"]
-    kept = (folder / "out/.checkpoints").glob(
-        "samples_summary.tsv.previous*/**/samples_summary.tsv"
-    )
-    assert [path.read_text() for path in kept] == ["mine"]
+    assert table.with_name("samples_summary.tsv.yours").read_text() == "mine"
     overview.write_text("mine")
     assert _predict("in/a.fa", "in/b.fa", "in/b.fa", "--min-score", "-1") == 0
     shown = capsys.readouterr()
     assert "named twice" in shown.err
     assert "15 of 15 records" in shown.out
-    assert overview.read_text() == "mine"
+    assert overview.with_name("samples_overview.html.yours").read_text() == "mine"
 
 
 @pytest.mark.parametrize("is_worked_on", [False, True])
@@ -222,13 +219,15 @@ def test_a_sample_of_a_newer_version_stops_no_other(
     home = folder / "out/b/.checkpoints/runs/b"
     (home / "state").mkdir(parents=True)
     (home / "state/run.json").write_bytes(sealed({"schema": 99, "producer": "virnucpro 9.9"}))
+    (home / "lock").write_text(json.dumps(asdict(LockOwner(HOST_NAME, os.getppid(), 1))))
+    stream = (home / "lock").open()
     if is_worked_on:
-        owner = LockOwner(HOST_NAME, os.getppid(), 1)  # a process that lives
-        (home / "lock").write_text(json.dumps(asdict(owner)))
+        fcntl.flock(stream, fcntl.LOCK_EX)
     assert _predict("in/a.fa", "in/b.fa", "in/c.fa", "-q") == 2
     rows = _rows(folder / "out")
     assert [row["state"] for row in rows.values()] == ["finished", "failed", "finished"]
-    assert "virnucpro 9.9" in rows["b"]["message"]
+    assert (f"{os.getppid()} on" if is_worked_on else "virnucpro 9.9") in rows["b"]["message"]
+    stream.close()
     capsys.readouterr()
     (folder / "out/samples_summary.tsv").unlink()  # status tells it from the run itself
     assert run(["status", "out"]) == 0
@@ -283,16 +282,30 @@ def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(
     assert set(_rows(folder / "out")) == set(rows)
 
 
-@pytest.mark.parametrize("mine", ["samples_summary.tsv", "samples_overview.html"])
-def test_call_leaves_a_file_of_the_user(
-    folder: Path, capsys: pytest.CaptureFixture[str], mine: str
+def test_status_says_so_where_the_input_of_a_sample_is_gone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _predict("in/a.fa", "in/b.fa", "-q") == 0
-    (folder / "out" / mine).write_text("mine\n")
+    (folder / "in/b.fa").unlink()
     capsys.readouterr()
+    assert run(["status", "out", "--json"]) == 0
+    a, b = json.loads(capsys.readouterr().out)["samples"]
+    resumes = [sample["runs"][0]["resume"] for sample in (a, b)]
+    assert [each["refused"] for each in resumes] == [None, 64]
+    assert run(["status", "out"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [each["text"] in line for each, line in zip(resumes, lines, strict=False)] == [
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("mine", ["samples_summary.tsv", "samples_overview.html"])
+def test_call_keeps_a_file_of_the_user(folder: Path, mine: str) -> None:
+    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
+    (folder / "out" / mine).write_text("mine\n")
     assert run(["call", "out/a", "--min-score", "-1"]) == 0
-    assert mine in capsys.readouterr().err
-    assert (folder / "out" / mine).read_text() == "mine\n"
+    assert (folder / "out" / f"{mine}.yours").read_text() == "mine\n"
 
 
 @pytest.mark.parametrize(
@@ -379,6 +392,45 @@ def test_a_second_batch_adds_its_samples_and_forgets_none(
     (folder / "out/samples_summary.tsv").unlink()
     assert run(["report", "out"]) == 0  # the runs are the list
     assert list(_rows(folder / "out")) == [*GOOD, "wrong"]
+
+
+def test_a_name_stands_for_one_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
+    before, table = _contents(folder / "out/a"), (folder / "out/samples_summary.tsv").read_text()
+    listed = folder / "samples.tsv"
+    for options in ((), ("--force",)):
+        listed.write_text("name\tfile\na\tin/c.fa\n")
+        assert _predict("--input-list", listed, *options) == 3
+        assert str(folder / "out/a") in capsys.readouterr().err
+        listed.write_text("name\tfile\na\tin/c.fa\nc\tin/c.fa\n")
+        assert _predict("--input-list", listed, "-q", *options) == 2
+        assert _contents(folder / "out/a") == before
+    lines = (folder / "out/samples_summary.tsv").read_text().splitlines(keepends=True)
+    assert "".join(lines[:-1]) == table
+    assert lines[-1].startswith("c\t")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_run_of_another_file_in_the_folder_of_a_sample_is_no_sample(
+    folder: Path, first: bool
+) -> None:
+    """Such as that of the records that failed, which the documentation tells users to make."""
+    shutil.copy(folder / "in/c.fa", other := folder / f"in/{'0' if first else 'd'}.fa")
+    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
+    table = (folder / "out/samples_summary.tsv").read_text()
+    assert run(["predict", str(other), "-o", "out/a", *TOY, "-q"]) == 0
+    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
+    assert run(["call", "out", "-q"]) == 0
+    assert (folder / "out/samples_summary.tsv").read_text() == table
+    assert f"{other.stem}_report.html" in (folder / "out/samples_overview.html").read_text()
+
+
+def test_a_file_that_was_refused_gives_its_name_to_another(folder: Path) -> None:
+    listed = folder / "samples.tsv"
+    for file, code in (("wrong", 2), ("a", 0)):
+        listed.write_text(f"name\tfile\nx\tin/{file}.fa\n")
+        assert _predict("--input-list", listed, "-q") == code
+    assert [row["file"] for row in _rows(folder / "out").values()] == ["in/a.fa"]
 
 
 def test_a_refused_command_changes_nothing(

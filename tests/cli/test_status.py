@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from tests.legacy_run import make_input, make_legacy, predict
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import HOST_NAME, Disk
 from virnucpro.store.documents import sealed, unsealed
+from virnucpro.store.lock import LockOwner
 
 STAGES = (
     "chunking",
@@ -37,7 +40,8 @@ class Stopped(BaseException):
 class Stopping(Disk):
     """Stops the run when a file of the given name is about to count."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, root: Path, name: str) -> None:
+        super().__init__(root)
         self.name = name
 
     def rename(self, old: Path, new: Path) -> None:
@@ -53,7 +57,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_input(folder / "in.fa")
     predict(folder / "in.fa", folder / "done")
     with pytest.raises(Stopped):
-        predict(folder / "in.fa", folder / "cut", Stopping("output_1_ESM.pt.done"))
+        predict(folder / "in.fa", folder / "cut", Stopping(folder / "cut", "output_1_ESM.pt.done"))
     return folder
 
 
@@ -112,7 +116,7 @@ def test_it_writes_and_locks_nothing(call: Callable, folder: Path) -> None:
 def test_before_the_split_nobody_knows_how_much_there_is(call: Callable, tmp_path: Path) -> None:
     make_input(tmp_path / "in.fa")
     with pytest.raises(Stopped):
-        predict(tmp_path / "in.fa", tmp_path / "out", Stopping("in_protein.faa"))
+        predict(tmp_path / "in.fa", tmp_path / "out", Stopping(tmp_path / "out", "in_protein.faa"))
     run = _run(call, tmp_path / "out")
     assert (run["state"], _stage(run, "chunking")["files_done"]) == ("interrupted", 1)
     assert _stage(run, "protein_embeddings")["files"] is None
@@ -138,7 +142,7 @@ def test_a_finished_run(call: Callable, folder: Path, kept: bool) -> None:
     assert [stage["stage"] for stage in run["stages"]] == list(STAGES)
     assert not any(stage["missing"] for stage in run["stages"])
     text = "predict would do: nothing"
-    assert run["resume"] == {"stages": [], "seconds": 0.0, "text": text}
+    assert run["resume"] == {"stages": [], "seconds": 0.0, "refused": None, "text": text}
 
 
 def _config(folder: Path) -> Path:
@@ -148,6 +152,75 @@ def _config(folder: Path) -> Path:
         "device: {default: cpu}\n"
     )
     return path
+
+
+def _move(path: Path) -> None:
+    path.rename(path.with_suffix(".moved"))
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+@pytest.mark.parametrize("state", ["done", "cut"])
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda path: path.touch(), None),
+        (_move, 64),
+        (lambda path: path.unlink() or path.mkdir(), 64),
+        (lambda path: path.write_text(""), 65),
+        (lambda path: path.write_text("no record"), 65),
+        (lambda path: path.write_text(">a\nACGT\n"), 3),
+        (lambda path: path.write_text(path.read_text().replace("A", "C", 1)), 3),
+    ],
+)
+def test_an_input_that_the_same_command_would_refuse(
+    call: Callable,
+    tmp_path: Path,
+    made: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    change: Callable,
+    code: int | None,
+    hashed: bool,
+) -> None:
+    shutil.copytree(made / state, tmp_path / "out")
+    source = Path(shutil.copy(made / "in.fa", tmp_path))
+    document = tmp_path / "out/.checkpoints/runs/in/state/run.json"
+    kept = unsealed(document.read_bytes())
+    assert kept["sizes"] == [source.stat().st_size]
+    kept["source"] = str(source)
+    if hashed:  # as of a run that an older version began
+        del kept["sizes"]
+    document.write_bytes(sealed(kept))
+    before = source.stat().st_size
+    change(source)
+    if not hashed:
+        monkeypatch.setattr("virnucpro.run.status.HASHED_BYTES", 0)
+        if source.is_file() and source.stat().st_size == before:
+            code = None  # of a large input, only the size is compared
+    run = _run(call, tmp_path / "out")
+    assert run["resume"]["refused"] == code
+    assert run["state"] == ("finished" if state == "done" else "interrupted")
+    assert (run["resume"]["text"] in call("status", tmp_path / "out").out) is True
+    if hashed and code:
+        done = call("predict", source, "-o", tmp_path / "out", "-k", "-c", _config(tmp_path))
+        assert done.code == code
+
+
+def test_an_input_that_was_refused_may_be_corrected(call: Callable, tmp_path: Path) -> None:
+    source, words = tmp_path / "in.fa", ("-m", "toy", "--device", "cpu", "-q")
+    source.write_text(">a\nACGT\n>b\nMKLV\n")
+    assert call("predict", source, "-o", tmp_path / "out", *words).code == 65
+    source.write_text(">a\nACGT\n")
+    assert _run(call, tmp_path / "out")["resume"]["refused"] is None
+    assert call("predict", source, "-o", tmp_path / "out", *words).code == 0
+
+
+def test_a_process_that_is_lost_is_not_at_work(call: Callable, folder: Path) -> None:
+    """Its host does not answer, or its number is that of another process by now."""
+    for host in ("lost-node", HOST_NAME):
+        owner = LockOwner(host, os.getppid(), 1)
+        (folder / "cut/.checkpoints/runs/in/lock").write_text(json.dumps(asdict(owner)))
+        assert _run(call, folder / "cut")["state"] == "interrupted"
 
 
 def test_what_failed_and_why(call: Callable, folder: Path) -> None:

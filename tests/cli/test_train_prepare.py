@@ -45,7 +45,7 @@ def test_a_data_set_its_summary_and_the_second_run(
     assert call(*command, "--relatives", 1).code == 3
     forced = call(*command, "--relatives", 1, "--force", "--quiet")
     assert (forced.code, forced.out) == (0, "")
-    assert (dataset.lock.with_suffix(".previous") / "dataset.json").exists()
+    assert not list(dataset.root.rglob("*.yours*"))
 
 
 def test_whole_records(call: Callable, table: Path, tmp_path: Path) -> None:

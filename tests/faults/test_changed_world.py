@@ -16,7 +16,7 @@ from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
 from tests.unit.test_classifier import MLPClassifier
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.registry import locate
-from virnucpro.errors import ModelError, OutputError, ResumeRefusedError, UsageError
+from virnucpro.errors import InputError, ModelError, OutputError, ResumeRefusedError, UsageError
 from virnucpro.events import Event, Notice, StageStarted, WorkerReady
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
@@ -338,5 +338,21 @@ def test_an_intermediate_file_that_changes_after_it_was_proved(
 
     with pytest.raises(OutputError, match=r"was changed while the run used it"):
         _run_with(world, _when(stage, change))
+    _run_with(world, lambda event: None)
+    assert _results(world.out) == _results(made.out)
+
+
+@pytest.mark.parametrize("stage", ["chunking", "output"])
+def test_an_input_that_changes_after_it_was_hashed(world: World, made: World, stage: str) -> None:
+    shutil.rmtree(world.out)
+    content = world.file("the input").read_text()
+
+    def change() -> None:
+        world.file("the input").write_text(content.replace("GCT", "GCA"))
+
+    with pytest.raises(InputError, match=r"changed while it was used"):
+        _run_with(world, _when(stage, change))
+    assert not world.file("STEM_contigs.tsv").exists()
+    world.file("the input").write_text(content)
     _run_with(world, lambda event: None)
     assert _results(world.out) == _results(made.out)

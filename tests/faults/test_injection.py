@@ -28,7 +28,8 @@ def test_a_sample_of_stops_and_faults_is_survived(
 class Recording(Disk):
     """Notes what reaches the disk, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
         self.order: list[tuple[str, str]] = []
         self._names: dict[int, str] = {}
 
@@ -58,7 +59,7 @@ class Recording(Disk):
 def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
     source = tmp_path / "in.fa"
     make_input(source)
-    disk = Recording()
+    disk = Recording(tmp_path / "out")
     analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=1200)
     run_prediction(
         PredictionRequest(str(source), tmp_path / "out", analysis, MachineSettings(device="cpu")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from msgspec.structs import replace as changed
+from safetensors.torch import save
 from torch import nn
 
 from tests.hostile import Evil
@@ -141,6 +143,26 @@ def test_temperature(save_module, tmp_path, kind):
 def test_a_temperature_is_a_positive_number(value):
     with pytest.raises(ModelError, match="temperature"):
         with_temperature(TOY_CLASSIFIER, value)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"temperature": 1e308},
+        {"temperature": 1e-300},
+        {"batch_norm_eps": 10**400},
+        {"chunk_lengths": [500, 10**400]},
+        {"contigs": {"500": [1e308, -1e308, 0.0, 0.0, 0.0]}},
+        {"contigs": {"500": [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 10**308]}},
+    ],
+)
+def test_numbers_that_cannot_be_computed_with_are_refused(tmp_path, said):
+    path = tmp_path / "mine.safetensors"
+    tensors = module().state_dict()
+    del tensors["bn1.num_batches_tracked"]
+    path.write_bytes(save(tensors, {"virnucpro": json.dumps({"schema": 1, **said})}))
+    with pytest.raises(ModelError):
+        inspect_classifier(path)
 
 
 def test_classes_in_another_order_are_refused():

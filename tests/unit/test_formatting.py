@@ -20,6 +20,13 @@ from virnucpro.formatting import printable
         ("percent", {0.123: "12 %", (0.123, 1): "12.3 %", None: "-"}),
         ("counted", {(1, "task"): "1 task", (2000, "a"): "2,000 as"}),
         (
+            "regions_text",
+            {
+                (1, 0, 0): "1 viral region in records classified as viral",
+                (5, 4, 1): "5 viral regions, 4 of them in 1 record not classified as viral",
+            },
+        ),
+        (
             "part_of",
             {(0, 1, "a"): "0 of 1 a is", (1, 2, "a"): "1 of 2 as is", (0, 2, "a"): "0 of 2 as are"},
         ),

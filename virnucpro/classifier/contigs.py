@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from operator import mul
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
 # The share of virus in a sample that the score of a contig assumes. Models are fitted on as much
 # virus as others, but few samples hold that much. With 1/3, one of 18 bacteria is called viral.
@@ -32,6 +33,10 @@ Terms = tuple[float, float, float, float, float]
 """What the first coefficients of a :class:`ContigModel` are multiplied with, in order."""
 
 
+# Those that are fitted are below 100; sums and products of these are finite.
+Coefficient = Annotated[float, Meta(ge=-1e30, le=1e30)]
+
+
 class ContigModel(NamedTuple):
     """A logistic regression. All logarithms are natural.
 
@@ -46,15 +51,15 @@ class ContigModel(NamedTuple):
             least these log odds (:meth:`chance`); all are 0 where that was not fitted.
     """
 
-    constant: float
-    mean: float
-    mean_by_count: float
-    spread: float
-    by_count: float
-    tail_constant: float = 0.0
-    tail_slope: float = 0.0
-    tail_count: float = 0.0
-    tail_slope_by_count: float = 0.0
+    constant: Coefficient
+    mean: Coefficient
+    mean_by_count: Coefficient
+    spread: Coefficient
+    by_count: Coefficient
+    tail_constant: Coefficient = 0.0
+    tail_slope: Coefficient = 0.0
+    tail_count: Coefficient = 0.0
+    tail_slope_by_count: Coefficient = 0.0
 
     def chance(self, terms: Terms) -> float:
         """Return the share of others with as many chunks that look at least as viral, 0 to 1.

@@ -45,6 +45,7 @@ from virnucpro.encoders.weights import (
 )
 from virnucpro.errors import ModelError
 from virnucpro.models.store import check_file
+from virnucpro.settings import Bases
 from virnucpro.store.disk import HashedFile, hashed
 
 LABELS = ("others", "virus")  # class 0 and 1 of the released classifiers
@@ -102,7 +103,7 @@ _PICKLED = (
 )
 
 
-_Positive = Annotated[float, Meta(gt=0, le=1e300)]
+_Positive = Annotated[float, Meta(ge=1e-30, le=1e30)]  # float32 holds it, and its inverse
 
 
 class ClassifierMetadata(Struct, kw_only=True):
@@ -124,7 +125,7 @@ class ClassifierMetadata(Struct, kw_only=True):
     batch_norm_eps: _Positive = _EPS
     labels: tuple[str, ...] = ()
     encoders: tuple[str, ...] = ()
-    chunk_lengths: tuple[int, ...] = ()
+    chunk_lengths: tuple[Bases, ...] = ()
     temperature: _Positive | None = None
     contigs: dict[int, ContigModel] = {}
     extra: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import traceback
 from collections.abc import Sequence
 
@@ -9,8 +10,11 @@ import click
 
 from virnucpro.cli.app import app
 from virnucpro.errors import RunInterruptedError, UsageError, VirNucProError
+from virnucpro.formatting import printable
 
 SIGINT = 2
+# Modules that come with an extra; all others come with the program.
+EXTRAS = {"Bio": "train", "pooch": "train", "tensorboard": "train", "ray": "cluster"}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -22,18 +26,26 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        click.echo(printable(shown.getvalue()), nl=False, err=True)
         return UsageError.exit_code
     except VirNucProError as error:
         problem = error
     except (click.Abort, KeyboardInterrupt):
         problem = RunInterruptedError(SIGINT)
-    except ModuleNotFoundError as error:  # of an extra; those of the program itself are there
-        problem = UsageError(f"the package {error.name} is missing: pip install 'virnucpro[train]'")
+    except ModuleNotFoundError as error:
+        problem = UsageError(_missing(str(error.name)))
     except Exception:  # noqa: BLE001 - the outermost edge: a bug, shown whole to be reported
-        traceback.print_exc()
+        click.echo(printable(traceback.format_exc()), err=True)
         problem = VirNucProError(
             "internal error: please report the text above; the same command continues"
         )
-    click.echo(f"virnucpro: {problem}", err=True)
+    click.echo(printable(f"virnucpro: {problem}"), err=True)
     return problem.exit_code
+
+
+def _missing(module: str) -> str:
+    if extra := EXTRAS.get(module.partition(".")[0]):
+        return f"the package {module} is missing: pip install 'virnucpro[{extra}]'"
+    return f"the package {module} is missing: this installation is incomplete; install it again"

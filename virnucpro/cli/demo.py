@@ -44,7 +44,7 @@ def demo(folder: Path, **options: Any) -> int:
     from virnucpro.run.request import PredictionRequest
 
     example = folder / "example.fa"
-    shared.save_output(example, example_fasta().encode(), force=False, option="DIR")
+    shared.save_output(example, example_fasta().encode())
     request = PredictionRequest(
         str(example),
         folder / "results",

@@ -74,7 +74,7 @@ def fetch(names: tuple[str, ...], update: bool) -> None:
     for model in dict.fromkeys(model for name in names for model in models_for(name)):
         shared.say(f"{model.name}: {model.address}")
         path, outcome = fetch_model(model, update=update)
-        click.echo(f"{model.name}: {outcome}, and its checksum is right: {path}")
+        shared.tell(f"{model.name}: {outcome}, and its checksum is right: {path}", always=True)
 
 
 @command(click.Argument(["name"]))
@@ -125,9 +125,10 @@ def verify(names: tuple[str, ...], renew: bool) -> None:
             state = "checksum recorded again"
         else:
             state = "intact" if verify_model(same) == "verified" else "checksum recorded now"
-        click.echo(f"{same.name}: {state}: {path}")
+        shared.tell(f"{same.name}: {state}: {path}", always=True)
     if not chosen:
-        click.echo("There are no models on this machine. Fetch them: virnucpro models fetch 500")
+        text = "There are no models on this machine. Fetch them: virnucpro models fetch 500"
+        shared.tell(text, always=True)
 
 
 models = click.Group(

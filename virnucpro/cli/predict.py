@@ -120,6 +120,7 @@ def _carry_out_several(
 ) -> int:
     from virnucpro.run.request import check_models
     from virnucpro.run.sample_list import mates_among, overview_problem
+    from virnucpro.store.disk import Disk, telling
 
     with shared.dashboard(settings, folder) as screen:
         check_models(request.analysis.resolved())
@@ -138,7 +139,10 @@ def _carry_out_several(
         predict_samples(
             request, samples, folder.root, screen.show, interruption=screen.interruption
         )
-        if problem := overview_problem(folder):
+        disk = Disk(folder.root)
+        with telling(disk, screen.show):
+            problem = overview_problem(folder, disk)
+        if problem:
             screen.warn(problem)
     shared.tell(*samples_text(samples, folder, overview=not problem))
     complete = all(sample.state == "finished" for sample in samples)

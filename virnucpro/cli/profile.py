@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 from msgspec import Meta
 
 import virnucpro.cli.shared as shared
@@ -16,17 +15,16 @@ from virnucpro.encoders.registry import family_named, family_names
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.formatting import memory_size, percent
 from virnucpro.settings import SETTINGS, Count
-from virnucpro.store.disk import Disk
-from virnucpro.store.work import refuse_other_json
 
 BATCHES = 4  # per call, on each thread of a CPU; with one, nothing could be prepared ahead
 DOUBLINGS = {"cpu": 2, "cuda": 5}  # budgets beyond the least one
 COUNTS = ListType(NumberType(Count))
+FAMILIES = tuple(name for name in family_names() if name != "lite")  # it has no batch budget
 ROW = "{:>10} {:>12} {:>12} {:>7} {:>10}"
 
 
 @command(
-    option("--model family", family_names(), "Kind of encoder to measure.", required=True),
+    option("--model family", FAMILIES, "Kind of encoder to measure.", required=True),
     option("-p --model-path NAME", str, "Name, folder or file of another model of this kind."),
     option("--lengths LIST", COUNTS, "Letters per sequence.  [default: 166 or 499]"),
     option("--budgets LIST", COUNTS, "Tokens or sequences per batch.  [default: a rising series]"),
@@ -53,7 +51,6 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     from virnucpro.executors.processes import settled_device
     from virnucpro.precision import choose_precision
 
-    refuse_other_json(output, ("model", "points", "recommended"), "--output")
     settings = shared.configuration(options)
     analysis, device = settings.analysis, settled_device(settings.machine)
     precision = choose_precision(analysis.precision, [device])
@@ -77,11 +74,12 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     lengths = options["lengths"] or (LETTERS_PER_FRAME[molecule],)
     document["lengths"] = list(lengths)
     if not as_json:
-        click.echo(
+        shared.tell(
             f"{document['model']} on {device.name}, {precision}, {document['attention']}, "
-            f"sequences of {', '.join(map(str, lengths))} letters"
+            f"sequences of {', '.join(map(str, lengths))} letters",
+            ROW.format(document["unit"], "sequences/s", "tokens/s", "waited", "memory"),
+            always=True,
         )
-        click.echo(ROW.format(document["unit"], "sequences/s", "tokens/s", "waited", "memory"))
     mean = sum(lengths) / len(lengths) if encoder.bounds.unit == "tokens" else 1
     batches = BATCHES * (1 if on_gpu else torch.get_num_threads())
     least = encoder.bounds.least
@@ -98,7 +96,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
         if not as_json:
             speeds = (f"{point['sequences_per_second']:,.1f}", f"{point['tokens_per_second']:,.0f}")
             rest = (percent(point["waited_share"], 1), memory_size(point["peak_memory"]))
-            click.echo(ROW.format(f"{budget:,}", *speeds, *rest))
+            shared.tell(ROW.format(f"{budget:,}", *speeds, *rest), always=True)
     if not points:
         raise DeviceError("not even the smallest budget fits into the memory: try --budgets 1")
     document["points"] = points
@@ -106,5 +104,6 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     document["option"] = f"{SETTINGS[f'{molecule}_batch'].options} {document['recommended']}"
     text = json.dumps(document, indent=1)
     if output is not None:
-        Disk().save(output, f"{text}\n".encode())
-    click.echo(text if as_json else f"Recommended: virnucpro predict {document['option']} ...")
+        shared.save_output(output, f"{text}\n".encode())
+    advice = f"Recommended: virnucpro predict {document['option']} ..."
+    shared.tell(text if as_json else advice, always=True)

@@ -13,7 +13,7 @@ import virnucpro.cli.shared as shared
 from virnucpro.cli.shared import FILE, FOLDER, command, option
 from virnucpro.cli.train import TRAINING_DEVICES, training_machine
 from virnucpro.errors import EXIT_OK, InputError, UsageError
-from virnucpro.formatting import counted, printable
+from virnucpro.formatting import counted
 from virnucpro.settings import Count, Share
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def predict(proteins: str, model: str, **options: Any) -> None:
     option("-o --output-dir", FOLDER, "Folder of the pictures.  [default: STEM_plots]"),
     option("--format suffix", ("png", "svg", "pdf"), "Format.", default="png"),
     option("--most", Count, "Draw at most so many proteins.", default=100),
-    common="force",
+    common="former_force",
 )
 def plot(results: Path, ids: tuple[str, ...], most: int, **options: Any) -> None:
     """Draw the probability along proteins, and their RCL.
@@ -113,7 +113,7 @@ def plot(results: Path, ids: tuple[str, ...], most: int, **options: Any) -> None
     for protein, residues in read_predictions(run, frozenset(ids), most):
         path = folder / picture_name(protein.accession, options["suffix"])
         content = draw_protein(protein, residues, threshold, options["suffix"])
-        shared.save_output(path, content, force=options["force"], option="--output-dir")
+        shared.save_output(path, content, run.folder)
         pictures += 1
     shared.say(f"{counted(pictures, 'picture')} in {folder}")
     if pictures == most and not ids:
@@ -362,16 +362,16 @@ def validate(tables: tuple[Path, ...]) -> int:
 
     errors, repeated = check_tables(tables)
     totals = (counted(len(errors), "error"), counted(len(repeated), "warning"))
-    click.echo(printable("\n".join([*errors, *repeated, *totals])))
+    shared.tell(*errors, *repeated, *totals, always=True)
     return InputError.exit_code if errors else EXIT_OK
 
 
 @command(
     click.Argument(["table"], type=FILE, metavar="TABLE"),
     option("--output", FILE, "File of the profile, with the suffix .hmm.", required=True),
-    common="force",
+    common="former_force",
 )
-def profile(table: Path, output: Path, force: bool) -> None:
+def profile(table: Path, output: Path) -> None:
     """Make a profile (HMM) from annotated serpins.
 
     TABLE is CSV with the columns id, Sequence, rcl_start and rcl_end. The serpins of 300 to 700
@@ -394,6 +394,6 @@ def profile(table: Path, output: Path, force: bool) -> None:
     rows = [(protein.sequence, protein.start, protein.end) for protein in proteins]
     shared.say(f"aligning {counted(len(rows), 'serpin')}, which takes a minute for 1,000")
     made = build_profile(rows, {"serpins": len(rows), "table_sha256": hashed(table).sha256})
-    shared.save_output(output, made.to_bytes(), force=force, option="--output")
+    shared.save_output(output, made.to_bytes())
     first, last = made.columns
     shared.say(f"{output}: {made.hmm.M} columns, the RCL in columns {first} to {last}")

@@ -11,7 +11,6 @@ import virnucpro.cli.shared as shared
 from virnucpro.cli.shared import FILE, FOLDER, command, option
 from virnucpro.cli.summary import call_lines
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
-from virnucpro.formatting import printable
 from virnucpro.layout import SamplesFolder
 from virnucpro.settings import Share
 
@@ -74,26 +73,27 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
       virnucpro report results
       virnucpro report sample1 sample2 sample3 -o overview.html
     """
-    from virnucpro.report.writing import earlier_page, write_overview, write_report
+    from virnucpro.report.writing import write_overview, write_report
     from virnucpro.run.sample_list import finished_runs, renew_samples, runs_of_samples
-    from virnucpro.store.disk import Disk
+    from virnucpro.store.disk import Disk, telling
 
-    disk = Disk()
     runs = [named for folder in dict.fromkeys(folders) for named in finished_runs(folder)]
     place = folders[0] if len(folders) == 1 else Path()
     of_samples = output is None and len(folders) == 1 and bool(runs_of_samples(place))
     common = SamplesFolder(place).overview if of_samples else place / "virnucpro_overview.html"
     overview = (output or common) if of_samples or output or len(runs) > 1 else None
-    if overview:
-        earlier_page(overview)  # refuses another file before any report is written
     with shared.steps(shared.configuration()) as screen:
         screen.begin("reports", len(runs))
         for _, run in runs:
-            screen.say(f"report: {write_report(run, disk, again=True)}")
+            disk = Disk(run.folder)
+            with telling(disk, screen.show):
+                screen.say(f"report: {write_report(run, disk, again=True)}")
             screen.advance(1)
-        problem = renew_samples(folders[0]) if of_samples else ""
+        problem = renew_samples(folders[0], screen.show) if of_samples else ""
         if overview and not of_samples:
-            write_overview(overview, runs, disk)
+            disk = Disk(overview.absolute().parent)
+            with telling(disk, screen.show):
+                write_overview(overview, runs, disk)
         if overview:
             screen.say(problem or f"overview: {overview}")
 
@@ -103,7 +103,7 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     option("--record ID", str, "The record to draw.", required=True),
     option("--stem STEM", str, "The run, where DIR holds several."),
     option("-o --output", FILE, "The picture, .png or .svg.  [default: STEM_plots/ID.png]"),
-    common="force",
+    common="former_force",
 )
 def plot(folder: Path, record: str, output: Path | None, **options: Any) -> None:
     """Draw the scores along one record.
@@ -124,7 +124,7 @@ def plot(folder: Path, record: str, output: Path | None, **options: Any) -> None
     run = open_run(folder, options["stem"])
     picture = track_picture(run, record, suffix)
     path = output or Layout(folder, run.stem).plots / picture_name(record, suffix)
-    shared.save_output(path, picture, force=options["force"], option="--output")
+    shared.save_output(path, picture, folder)
     shared.say(f"picture: {path}")
 
 
@@ -164,5 +164,5 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     with shared.steps(shared.configuration()) as screen:
         result, calibrated = run_evaluation(predictions, labels, **options, notify=screen.info)
         if output is not None:
-            shared.save_output(output, calibrated, force=options["force"], option="--output")
-    shared.tell(printable(result))
+            shared.save_output(output, calibrated)
+    shared.tell(result)

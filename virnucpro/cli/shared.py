@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from msgspec import Meta
 from virnucpro.configuration import Configuration, load_configuration
 from virnucpro.errors import OutputError, UsageError
 from virnucpro.formatting import printable
-from virnucpro.settings import MOST, SETTINGS
+from virnucpro.settings import MOST, SETTINGS, offered
 
 if TYPE_CHECKING:
     from virnucpro.layout import Layout, SamplesFolder
@@ -72,6 +72,18 @@ class NumberType(click.ParamType[Any]):
             self.fail(f"{value!r} is not accepted: give a {accepted}", param, ctx)
 
 
+class Words(click.Choice[str]):
+    """One of some words, of which help texts and messages list those that are offered."""
+
+    def __init__(self, accepted: Sequence[str]) -> None:
+        super().__init__(offered(accepted))
+        self._accepted = accepted
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the word."""
+        return value if value in self._accepted else super().convert(value, param, ctx)
+
+
 @dataclass
 class ListType(click.ParamType[Any]):
     """Values of one type, separated by commas, each once."""
@@ -111,7 +123,7 @@ def option(words: str, kind: Any, text: str, **more: Any) -> click.Option:
         more["type"] = NumberType(kind)
         more.setdefault("metavar", "N" if get_args(kind)[0] is int else "X")
     else:
-        more["type"] = click.Choice(kind) if isinstance(kind, tuple) else kind
+        more["type"] = Words(kind) if isinstance(kind, tuple) else kind
     return click.Option(names, help=text, **more)
 
 
@@ -120,9 +132,8 @@ def _setting_option(name: str) -> click.Option:
     declared = SETTINGS[name]
     default = declared.unset or ("true" if declared.default is True else declared.default)
     text = declared.description + (f"  [default: {default}]" if default else "")
-    more = {"metavar": f"[{'|'.join(declared.shown_choices)}]"} if declared.choices else {}
     kind = declared.choices or declared.type
-    return option(f"{declared.options} {declared.name}", kind, text, default=None, **more)
+    return option(f"{declared.options} {declared.name}", kind, text, default=None)
 
 
 def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
@@ -143,7 +154,11 @@ GLOBAL_OPTIONS = (
 COMMON = {
     "seed": option("--seed", CountOrZero, "Seed of all random choices.", default=0),
     "resume": option("--resume", bool, "Without effect: every work continues.", hidden=True),
-    "force": option("-f --force", bool, "Start over; what is there is moved aside."),
+    "force": option("-f --force", bool, "Start over; the earlier results are removed."),
+    # Of former versions, which refused to replace a file without it.
+    "former_force": option(
+        "-f --force", bool, "Has no effect any more.", hidden=True, expose_value=False
+    ),
     "no_progress": option("--no-progress", bool, "Print a line every 10 seconds instead."),
     "json": option("--json as_json", bool, "Print JSON, for programs."),
 }
@@ -160,7 +175,16 @@ class Command(click.Command):
         self.epilog = f"\b\n{title[1:]}{examples}\n\n{EXIT_CODES}"
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Carry out the command, unless its options contradict each other."""
+        """Carry out the command, unless its options contradict each other.
+
+        Raises:
+            UsageError: they do, or the current folder was deleted (exit 64).
+        """
+        try:
+            Path.cwd()
+        except OSError:
+            text = "the current folder is gone: change to one that is there, then try again"
+            raise UsageError(text) from None
         given = {**ctx.params, **ctx.ensure_object(dict)}
         for one, other in CONTRARY:
             if given.get(one) and given.get(other):
@@ -204,7 +228,7 @@ def tell(*lines: str, always: bool = False) -> None:
     if click.get_current_context().obj.get("quiet") and not always:
         return
     try:
-        click.echo("\n".join(lines))
+        click.echo(printable("\n".join(lines)))
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):  # where nobody reads it, the work still counts
@@ -252,18 +276,16 @@ def dashboard(
     return RunScreen(settings.display, layout).shown((*settings.warnings, *warnings))
 
 
-def save_output(path: Path, content: bytes, *, force: bool, option: str) -> None:
-    """Write a file that ``option`` names, unless the same one is there.
+def save_output(path: Path, content: bytes, root: Path | None = None) -> None:
+    """Write a file that an option names, unless the same one is there.
 
-    Raises:
-        UsageError: another file of that name is there, and not ``force`` (exit 64).
-        OutputError: it cannot be written, or the other file not be moved aside (exit 6).
+    ``root`` is the output directory that it belongs to, if any. Raises OutputError (exit 6) where
+    it cannot be written.
     """
-    from virnucpro.store.disk import Disk, is_own_file
-    from virnucpro.store.work import make_way
+    from virnucpro.store.disk import Disk, telling
 
-    if is_own_file(path) and path.read_bytes() == content:
+    if path.is_file() and path.read_bytes() == content:
         return
-    disk = Disk()
-    make_way(path, disk, force=force, option=option)
-    disk.save(path, content, durable=False)
+    disk = Disk(root or path.absolute().parent)
+    with telling(disk, lambda notice: say(notice.message)):
+        disk.save(path, content, durable=False)

@@ -11,7 +11,7 @@ import click
 from virnucpro.cli.shared import FOLDER, command, tell
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
-from virnucpro.formatting import counted, part_of, printable
+from virnucpro.formatting import counted, part_of
 from virnucpro.run.sample_list import Sample, samples_of
 from virnucpro.run.status import statuses
 from virnucpro.store.ledger import UNFINISHED
@@ -25,8 +25,8 @@ def status(output_dir: Path, as_json: bool) -> None:
     """Show how far the runs in an output directory are.
 
     It says what is done, what is missing, what failed, and what is left to do. Of a command with
-    several inputs, it shows a line per sample. Files are checked only by their sizes, and no file
-    is locked or written. Times are for one device.
+    several inputs, it shows a line per sample. Files are checked only by their sizes, but for a
+    small input, and no file is written. Times are for one device.
 
     Examples:
       virnucpro status results --json
@@ -44,8 +44,10 @@ def status(output_dir: Path, as_json: bool) -> None:
         words = ", ".join(map(_word, sample["runs"])) or "not begun"
         if sample["failed"]:
             words = f"failed: {sample['failed']}"
+        refusals = [run["resume"]["text"] for run in sample["runs"] if run["resume"]["refused"]]
+        words = "; ".join([words, *refusals])
         finished += {run["state"] for run in sample["runs"]} == {"finished"}
-        lines.append(printable(f"{sample['sample']}: {words}"))
+        lines.append(f"{sample['sample']}: {words}")
     for run in runs:
         lines.append("\n  ".join([f"{run['stem']}: {_word(run)}", *_lines(run)]))
     count = f"{part_of(finished, len(samples), 'sample')} finished "

@@ -82,7 +82,7 @@ def call_lines(results: OutputFigures, layout: Layout, noun: str) -> list[str]:
     virus, nonvirus, undecided = (calls.get(c, 0) for c in ("virus", "nonvirus", "undecided"))
     sure = f", {results.sure:,} with high confidence" if virus else ""
     lines = [f"{part_of(virus, records, noun)} classified as viral{sure}."]
-    if virus and results.highest_rate > DOUBTFUL:
+    if (results.highest_rate or 0) > DOUBTFUL:
         rate = percent(results.highest_rate)
         lines.append(f"About {rate} of these are probably not viruses (column fdr).")
         if left := virus - results.doubtful:
@@ -91,7 +91,7 @@ def call_lines(results: OutputFigures, layout: Layout, noun: str) -> list[str]:
                 f"call {shlex.quote(str(shared.shown_path(layout.root)))} "
                 f"{replace(results.cuts, max_fdr=DOUBTFUL).options()}"
             )
-    elif virus and results.calibrated and not results.highest_rate:
+    elif virus and results.calibrated and results.highest_rate is None:
         lines.append(
             f"How many of these are not viruses is not known (column fdr is NA): nearly all "
             f"{noun}s look viral, so most are viruses, or their hosts are of an unknown kind."

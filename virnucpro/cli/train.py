@@ -181,7 +181,6 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
         "-m --model-type",
         ("300", "500", "toy"),  # not lite, whose encoder reads whole chunks, and not frames
         "Model type of predict whose encoders are used.  [default: 500]",
-        metavar="[300|500]",
     ),
     option("--nucleotide-model NAME", str, "Name or folder of another encoder."),
     option("--protein-model NAME", str, "Name, folder or file of another encoder."),

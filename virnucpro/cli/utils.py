@@ -75,9 +75,10 @@ def validate(source: Path, mates: Path | None, interleaved: bool, **options: Any
 
 
 @command(
-    option("-o --output", FILE, "Write to this file instead of standard output."), common="force"
+    option("-o --output", FILE, "Write to this file instead of standard output."),
+    common="former_force",
 )
-def generate_config(output: Path | None, force: bool) -> None:
+def generate_config(output: Path | None) -> None:
     """Write a configuration file with every key.
 
     Each key is there with its default and its meaning.
@@ -89,8 +90,8 @@ def generate_config(output: Path | None, force: bool) -> None:
 
     if output is None:
         return shared.tell(default_yaml().rstrip("\n"), always=True)
-    shared.save_output(output, default_yaml().encode(), force=force, option="--output")
-    click.echo(f"wrote {output}")
+    shared.save_output(output, default_yaml().encode())
+    shared.tell(f"wrote {output}", always=True)
 
 
 utils = click.Group(

@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from msgspec import Meta, ValidationError, convert, field
+from msgspec import field
 from tokenizers import Tokenizer
 from torch import nn
 
@@ -48,8 +47,6 @@ from virnucpro.encoders.weights import (
     weight_files,
 )
 from virnucpro.errors import ModelError
-
-Token = Annotated[int, Meta(ge=0, lt=1 << 32)]  # the number of a token
 
 
 class DnabertSizes(TransformerSizes, frozen=True):
@@ -226,22 +223,29 @@ DNABERT_NAMES = {
 }
 
 
-def read_tokenizer(path: Path) -> Tokenizer:
-    """Read the byte-pair tokenizer, without padding or truncation.
+def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
+    """Read the byte-pair tokenizer of a model with ``vocabulary`` tokens; it neither pads nor cuts.
 
     Raises:
-        ModelError: damaged, or without ``[CLS] ... [SEP]``.
+        ModelError: damaged, of another model, or without ``[CLS] ... [SEP]``.
     """
     content = read_json(path)
-    try:  # the library raises a bare Exception on a file it does not understand: look before
-        convert(content["model"]["vocab"], dict[str, Token])
-    except (LookupError, TypeError, ValidationError) as error:
-        raise ModelError(f"{path} has no vocabulary ({error}): fetch it again") from error
-    tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    try:
+        tokenizer = Tokenizer.from_buffer(path.read_bytes())
+    except ValueError as error:
+        raise ModelError(f"{path} is no tokenizer ({error}): fetch it again") from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    if len(tokenizer.encode("").ids) != 2:
+    template = content.get("post_processor") or {}
+    pieces = [piece.get("SpecialToken") for piece in template.get("single", ())]
+    # The library ends the process where it meets one that the file does not explain.
+    named = {piece["id"] for piece in pieces if piece} <= template.get("special_tokens", {}).keys()
+    if not named or len(tokenizer.encode("").ids) != 2:
         raise ModelError(f"{path} does not put [CLS] and [SEP] around a sequence: fetch it again")
+    unknown = getattr(tokenizer.model, "unk_token", None)
+    tokens = {*tokenizer.get_vocab().values(), *tokenizer.encode("").ids}
+    if max(tokens) >= vocabulary or (unknown and tokenizer.model.token_to_id(unknown) is None):
+        raise ModelError(f"{path} has other tokens than the model: fetch both again")
     return tokenizer
 
 
@@ -281,7 +285,7 @@ class DnabertFamily(EncoderFamily):
         dtype = torch_dtype(options.precision)
         load_weights(model, tensors, source.weights, names, target, dtype)
         prepare_blocks(model.blocks, options.precision)
-        tokenizer = read_tokenizer(source.weights / "tokenizer.json")
+        tokenizer = read_tokenizer(source.weights / "tokenizer.json", sizes.vocabulary)
         return DnabertEncoder(model, tokenizer, target, options.budget)
 
 

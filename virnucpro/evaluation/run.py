@@ -16,15 +16,14 @@ from virnucpro.evaluation.plots import PLOTS, draw_plots
 from virnucpro.evaluation.predictions import Level, find_predictions
 from virnucpro.evaluation.report import as_json, as_markdown, as_terminal, as_tsv
 from virnucpro.formatting import counted
-from virnucpro.layout import CHECKPOINTS, existing_paths, lock_file
-from virnucpro.store.disk import Disk, hashed
+from virnucpro.layout import lock_file
+from virnucpro.store.disk import Disk, hashed, telling
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
-from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
+from virnucpro.store.work import WorkIdentity, check_same
 
 Settings = Mapping[str, Json]
 REPORT = "evaluation.json"
-# In the order in which they are written: the first one proves that the others are ours.
 FILES = (REPORT, "evaluation.tsv", "evaluation.md", *PLOTS)
 
 
@@ -112,24 +111,22 @@ def evaluation_folder(
     *,
     force: bool,
 ) -> Iterator[Disk]:
-    """Lock the folder of a report, and check that its ``files`` may be written.
+    """Lock the folder of a report, and check that an earlier one was made with the same settings.
 
     ``settings`` are what decides the results, and ``settings_of`` returns the same of an earlier
-    report, which proves that the files are ours.
+    report. With ``force`` it does not matter.
     """
-    disk, folder = Disk(), report.parent
-    label, previous = f"the evaluation in {folder.name}", f"{report.stem}.previous"
-    with locked(lock_file(folder, report.name), "this evaluation"):
+    folder = report.parent
+    disk, label = Disk(folder), f"the evaluation in {folder.name}"
+    with (
+        locked(lock_file(folder, report.name), "this evaluation"),
+        telling(disk, lambda notice: notify(notice.message)),
+    ):
         disk.sweep(folder, files)
-        there = existing_paths(*(folder / name for name in files))
-        place = (folder, folder / CHECKPOINTS / previous)
-        try:
-            earlier = WorkIdentity(label, dict(settings_of(parse_json(report.read_bytes()))))
-            existing = ExistingWork(*place, own_files=there, identity=earlier)
-        except (OSError, ValueError, LookupError, TypeError):
-            existing = ExistingWork(*place, foreign_files=there)
-        work = WorkIdentity(label, settings)
-        decision, notice = check_work(work, existing, disk, force=force)
-        if notice:
-            notify(notice if decision == "start" else f"{label} is made again")
+        earlier: Settings | None = None
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            earlier = dict(settings_of(parse_json(report.read_bytes())))
+        if earlier is not None and not force:
+            check_same(WorkIdentity(label, settings), WorkIdentity(label, earlier), folder)
+            notify(f"{label} is made again")
         yield disk

@@ -41,8 +41,7 @@ def fetch_model(
         OutputError: the disk is full or unwritable (exit 6).
     """
     lock = store.own_folder() / "locks" / f"{model.name.replace('/', '--')}.lock"
-    state = [lock.parent, store.checksum_folder()]
-    with locked(lock, wait=True, state=state):  # a second fetch waits, and finds the model there
+    with locked(lock, wait=True):  # a second fetch waits, and finds the model there
         if not update and (located := store.resolve_model(model)):
             try:
                 return located[1], store.verify_model(model)

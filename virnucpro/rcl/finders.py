@@ -44,6 +44,7 @@ class RclFinder:
     model: RclModel | RclProfile
     rule: RegionRule
     sha256: str
+    files: tuple[Path, ...]  # that it was read from
     batch_size: int | None = None
     esm2: EncoderSource | None = None
     precision: str = "fp32"  # of the features
@@ -116,11 +117,12 @@ def open_finder(
     threshold = model.threshold if threshold is None else threshold
     rule = RegionRule(threshold, min_consecutive, min_rcl_length)
     label = name if name in shipped else file_name
-    finder = RclFinder(label, model, rule, model.sha256, batch_size)
+    finder = RclFinder(label, model, rule, model.sha256, (path,), batch_size)
     if model.encoding in RELEASED_ESM2:
         source = locate_esm2(esm_model or RELEASED_ESM2[model.encoding][0])
         if ENCODING_OF_WIDTH.get(source.dim) != model.encoding:
             raise ModelError(f"--model {name} needs {model.encoding}, not {source.name}")
         finder.esm2 = source
         finder.sha256 = f"{model.sha256} {source.sha256}"
+        finder.files += tuple(file.path for file in source.files)
     return finder

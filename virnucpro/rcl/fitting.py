@@ -23,7 +23,7 @@ from virnucpro.rcl.proteins import read_proteins
 from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.rcl.splits import divided, split_of_table, split_text
 from virnucpro.rcl.training import METRICS, RclTrainingPlan
-from virnucpro.store.disk import Disk, hashed
+from virnucpro.store.disk import Disk, hashed, telling
 from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import PARTS
 from virnucpro.training.run import run_training
@@ -48,14 +48,14 @@ def fit_rcl(
     There is a process per device. ``show`` is told of notices and epochs, ``progress`` of the steps
     before the training. Returned are the folder and the state after the last epoch.
     """
-    disk = Disk()
+    disk = Disk(Path(settings.output.runs_dir).absolute())
     if settings.training.batch_size < 2 * len(devices):
         raise UsageError("--batch-size must be two proteins or more for each process or GPU")
     proteins, warnings = read_proteins(*settings.tables, settings.data.max_length)
     for warning in warnings:
         show(Notice("warning", warning))
     identity = _identity(settings, features)
-    with ExitStack() as stack:
+    with telling(disk, show), ExitStack() as stack:
         folder, point = run_folder(settings, identity, stack, show, disk, force=force)
         savepoint, kept = savepoint_file(folder), folder / "split.tsv"
         disk.sweep(folder)

@@ -50,12 +50,12 @@ from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.models import WINDOW
 from virnucpro.rcl.rule import RclResult
 from virnucpro.run.engine import execute
-from virnucpro.run.request import check_readable, check_writable
+from virnucpro.run.request import check_readable, check_writable, refuse_own_files
 from virnucpro.run.run import Run, tidy_up
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.chunking import duplicate_ids_error, hashed_input, refuse_changed_input
-from virnucpro.store.disk import GZIP_LEVEL, Disk
+from virnucpro.stages.chunking import duplicate_ids_error
+from virnucpro.store.disk import GZIP_LEVEL, Disk, hashed_input, telling
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
@@ -255,12 +255,14 @@ def run_rcl_prediction(
     request: RclRequest, emit: Emit, interruption: Interruption | None = None
 ) -> Record:
     """Carry out a request, or what is missing of it; return the record."""
-    disk, layout, finder = Disk(), request.layout, request.finder
+    layout, finder = request.layout, request.finder
+    disk = Disk(layout.root)
     if request.source != STDIN:
         check_readable(Path(request.source))
     check_writable(layout)
+    refuse_own_files(layout, [Path(request.source), *finder.files])
     devices = choose_devices(request.machine)
-    with locked(layout.lock, "these proteins"), ExitStack() as stack:
+    with locked(layout.lock, "these proteins"), telling(disk, emit), ExitStack() as stack:
         source = Path(request.source)
         if request.source == STDIN:
             source = layout.incoming
@@ -277,7 +279,8 @@ def run_rcl_prediction(
         }
         if finder.esm2 is not None:
             settings["precision"] = finder.precision = choose_precision("auto", devices)
-        state = RunState(request.source, settings)
+        label = STDIN if request.source == STDIN else str(source.absolute())
+        state = RunState(label, settings, sizes=[seen.stamp[2]])
         state = check_run(layout, disk, state, emit, resume=False, force=request.force)
         size = {"proteins per block": request.proteins_at_a_time}
         params = {**settings, "label": finder.label}
@@ -295,7 +298,6 @@ def run_rcl_prediction(
         run = Run(layout, disk, stages, state, [seen], command="rcl predict")
         with closing(open_executor(devices, request.machine, interruption)) as executor:
             execute([run], executor, emit)
-        refuse_changed_input([seen])
         if not run.computed:
             emit(Notice("info", "nothing to compute: all files are intact"))
         tidy_up(run)

@@ -36,6 +36,7 @@ PROFILE_SUFFIX = ".hmm"
 MOST_CHANCE = 1e-10
 """Probability that an unrelated protein matches as well (E-value for one protein). None of
 2,560 proteins that are not serpins has less than 10, the worst of 1,423 serpins has 7e-15."""
+MOST_RESIDUES = 100_000  # of a protein that HMMER compares
 TRAINING_LENGTHS = (300, 700)
 """Residues of serpins that the profile is made from: neither fragments nor several domains."""
 ROUNDS = 2  # of alignment; a third one changes nothing
@@ -68,20 +69,24 @@ class RclProfile:
         """Return the RCL of each protein. The results do not depend on the other proteins.
 
         The status is ``found``; ``no_serpin`` where the protein does not match; ``incomplete``
-        where it matches, but has less than ``shortest`` residues of an RCL. A protein with several
+        where it matches, but has less than ``shortest`` residues of an RCL; ``too_long`` where it
+        has more than ``MOST_RESIDUES`` and is not compared. A protein with several
         serpin domains has the RCL of the last one that is complete: annotated proteins have it
         there, with one exception among eight.
         """
         import pyhmmer
 
         pipeline = pyhmmer.plan7.Pipeline(_alphabet(), Z=1, E=MOST_CHANCE)
-        hits = pipeline.search_hmm(self.hmm, _block(sequences))
+        too_long = [len(sequence) > MOST_RESIDUES for sequence in sequences]
+        compared = ["X" if long else each for each, long in zip(sequences, too_long, strict=True)]
+        hits = pipeline.search_hmm(self.hmm, _block(compared))
         copies = {int(hit.name): self._copies(hit, len(sequences[int(hit.name)])) for hit in hits}
         spans = [(number, span) for number, found in sorted(copies.items()) for span in found]
         placed = self.place([sequences[number][start:stop] for number, (start, stop) in spans])
         results = []
         for number, sequence in enumerate(sequences):
             status = "incomplete" if number in copies else "no_serpin"
+            status = "too_long" if too_long[number] else status
             results.append(RclResult(status, None, np.zeros(len(sequence), np.float32)))
         for (number, (start, _)), (residue_columns, posterior) in zip(spans, placed, strict=True):
             first, last = self.columns

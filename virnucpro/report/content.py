@@ -45,7 +45,8 @@ class Content:
     records: int  # of the input
     bases: int  # of the input
     scored: int  # records with a score
-    calibrated: bool  # whether there are false discovery rates
+    calibrated: bool  # whether the classifier is
+    rated: bool  # whether there are false discovery rates
 
     @cached_property
     def tallies(self) -> dict[str, tuple[int, int]]:
@@ -111,5 +112,6 @@ def read_content(run: PredictionRun) -> Content:
         records=len(figures),
         bases=int(figures["length"].sum()),
         scored=int((figures["call"] != CALLS.index("unscored")).sum()),
-        calibrated=not np.isnan(figures["fdr"]).all(),
+        calibrated=bool(run.record["models"]["classifier"]["calibrated"]),
+        rated=not np.isnan(figures["fdr"]).all(),
     )

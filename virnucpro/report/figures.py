@@ -67,7 +67,7 @@ def draw_figures(content: Content) -> Iterator[tuple[str, str, str]]:
         "Virus scores of all records": _histogram,
         "Virus score and length": _scatter,
     }
-    if content.calibrated:
+    if content.rated:
         figures["Estimated errors, and records classified as viral"] = _rates
     for title, draw in figures.items():
         with page_style(title):

@@ -84,13 +84,12 @@ def warnings(content: Content) -> Iterator[str]:
             "The classifier is not calibrated: a score is not a probability, and there is no "
             "estimated false discovery rate (fdr)."
         )
-    rates = content.of_call("virus")["fdr"]
-    highest_rate = np.fmax.reduce(rates, initial=0)
-    if content.calibrated and len(rates) and np.isnan(rates).all():
+    elif content.scored and not content.rated:
         yield (
             f"No false discovery rate (fdr) is known: nearly all {content.noun}s look viral, so "
             f"most are viruses, or their hosts are of an unknown kind."
         )
+    highest_rate = np.fmax.reduce(content.of_call("virus")["fdr"], initial=0)
     if highest_rate > DOUBTFUL:
         advice = " Rely on the tier high, or on a small fdr."
         yield (
@@ -194,8 +193,8 @@ def _figures_section(content: Content) -> Iterator[str]:
         words = escape(words)
         yield f"<figure><h3>{title}</h3>{drawing}<figcaption>{words}</figcaption></figure>"
     yield "</div>"
-    if not content.calibrated:
-        yield "<p>There is no figure of errors: the classifier is not calibrated.</p>"
+    if not content.rated:
+        yield "<p>There is no figure of errors, because no false discovery rate is known.</p>"
 
 
 def _tracks_section(content: Content) -> Iterator[str]:

@@ -61,7 +61,7 @@ def table_section(content: Content) -> Iterator[str]:
             f'<p class="muted">This page has {counted(len(rows), "row")}: the most certain '
             f"viruses, regions, and some of the other records. It holds at most {MOST_ROWS:,}.</p>"
         )
-    yield _CONTROLS.format(name=escape(f"{stem}_rows.tsv"), fdr=_FDR if content.calibrated else "")
+    yield _CONTROLS.format(name=escape(f"{stem}_rows.tsv"), fdr=_FDR if content.rated else "")
     legend = (f"<b>{head}</b>: {HEADS[head]}" for head in _EXPLAINED)
     yield f'<p class="muted">{"; ".join(legend)}.</p>'
     yield '<div class="wide long" tabindex="0" role="region" aria-label="Table">'

@@ -25,9 +25,8 @@ from virnucpro.run.engine import carry_out_stage
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import finished_runs, renew_samples
 from virnucpro.settings import Cuts
-from virnucpro.stages.chunking import hashed_input
 from virnucpro.stages.output import OutputFigures, OutputStage, result_counts
-from virnucpro.store.disk import Disk, HashedFile
+from virnucpro.store.disk import Disk, HashedFile, hashed_input, telling
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
 from virnucpro.store.work import INPUT_NAMES, INTERLEAVED, MATES, read_state
@@ -61,17 +60,18 @@ def call_again(
     if missing := set(stems) - {stem for _, stem in found}:
         raise UsageError(f"no directory holds a finished run {', '.join(sorted(missing))}")
     given = {file.sha256: file for file in (hashed_input(path.absolute()) for path in inputs)}
-    called, left_out, disk = [], [], Disk()
+    called, left_out = [], []
     for layout in (Layout(*place) for place in found):
+        disk = Disk(layout.root)
         try:
-            with locked(layout.lock):
+            with locked(layout.lock), telling(disk, emit):
                 called.append(_called(layout, disk, cuts, command, given, progress, emit))
                 if problem := report_problem(layout, disk):
                     emit(Notice("info", problem))
         except (UsageError, InputError, LockedError) as error:
             left_out.append(error)
     for folder in dict.fromkeys(layout.root.parent for layout, *_ in called):
-        if problem := renew_samples(folder):
+        if problem := renew_samples(folder, emit):
             emit(Notice("info", problem))
     if left_out and (stems or not called):
         raise left_out[0]

@@ -18,13 +18,12 @@ from virnucpro.results import open_run
 from virnucpro.run.engine import execute
 from virnucpro.run.prepare import DEDUP, Models, find_models, identity, prediction_stages
 from virnucpro.run.record import update_failure_table, write_failed_records, write_record
-from virnucpro.run.request import PredictionRequest
+from virnucpro.run.request import PredictionRequest, refuse_own_files
 from virnucpro.run.run import Run, tidy_up
 from virnucpro.run.workers import opened_workers
 from virnucpro.settings import SHIPPED_MODELS, Cuts
-from virnucpro.stages.chunking import hashed_input
 from virnucpro.stages.output import OutputFigures, result_counts
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import Disk, hashed_input, telling
 from virnucpro.store.lock import locked, refuse_held
 from virnucpro.store.work import INPUT_NAMES, RunState, check_run
 
@@ -55,7 +54,7 @@ def run_prediction(
     ``interruption`` is what catches the signals, if anything does. ``executor`` carries out the
     tasks; None is that of the chosen devices.
     """
-    disk = disk or Disk()
+    disk = disk or Disk(request.layout.root)
     refuse_held(request.layout.lock)
     with opened_workers(request.machine, request.layout.probe, emit, interruption, disk) as workers:
         models = find_models([request], workers.devices, emit)
@@ -69,7 +68,10 @@ def run_prediction(
 def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emit) -> Iterator[Run]:
     """Hold the lock of a run in the block, and check that it may start or continue."""
     layout, source, machine = request.layout, request.input_files, request.machine
-    with locked(layout.lock) as stale:
+    encoders = models.encoders.sources.values()
+    files = [models.classifier.file, *(file for each in encoders for file in each.files)]
+    refuse_own_files(layout, [file.path for file in files])
+    with locked(layout.lock) as stale, telling(disk, emit):
         if stale:
             emit(Notice("info", f"the last run ended unexpectedly: {stale}"))
         piped = request.source == STDIN
@@ -84,6 +86,7 @@ def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emi
                 STDIN if piped else str(source.first),
                 {**digests, **identity(request, models)},
                 mates="" if source.second is None else str(source.second),
+                sizes=[file.stamp[2] for file in seen],
             )
             force, resume = request.force, request.resume
             state = check_run(layout, disk, state, emit, resume=resume, force=force)
@@ -130,7 +133,13 @@ def finish(
     classifier = models.classifier.file
     details: dict[str, Json] = {
         "input": source,
-        "models": {"classifier": {"path": str(classifier.path), "sha256": classifier.sha256}},
+        "models": {
+            "classifier": {
+                "path": str(classifier.path),
+                "sha256": classifier.sha256,
+                "calibrated": results.calibrated,
+            }
+        },
         "settings": {
             "analysis": asdict(analysis),
             "cuts": asdict(request.cuts),

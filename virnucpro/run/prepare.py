@@ -133,8 +133,7 @@ def prediction_stages(
 ) -> list[Stage]:
     """Return the list of stages. A new stage is added to the program here.
 
-    ``seen`` are the files of the input as they were hashed: a stage that reads them commits
-    nothing when one has changed since.
+    ``seen`` are the files of the input as they were hashed.
     """
     layout, source, analysis = request.layout, request.input_files, request.analysis
     classifier, encoders = models.classifier, models.encoders
@@ -145,7 +144,7 @@ def prediction_stages(
     frames, dedup = state.analysis[FRAMES_PER_FILE], DEDUP in state.analysis
     size = analysis.sequences_per_file, frames if isinstance(frames, int) else None
     return [
-        ChunkingStage(layout, disk, source, seen, analysis.duplicate_ids, lengths),
+        ChunkingStage(layout, disk, source, analysis.duplicate_ids, lengths),
         TranslationStage(layout, disk, encoders.sources["nucleotide"].reading),
         SplittingStage(layout, disk, *size, molecules, dedup),
         *encoders.stages(layout, disk, request.machine),

@@ -20,13 +20,11 @@ from virnucpro.io.pairs import InputFiles, mate_headers
 from virnucpro.layout import Layout, stem_of
 from virnucpro.results import INCOMPLETE
 from virnucpro.run.run import Run
-from virnucpro.stages.chunking import refuse_changed_input
 from virnucpro.stages.embedding import EncoderSetup
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import Disk, refuse_changed_input
 from virnucpro.store.documents import parse_json
 from virnucpro.store.ledger import FileFailure
 from virnucpro.store.lock import locked
-from virnucpro.store.work import make_way
 from virnucpro.tables import FAILURES, RECORDS
 from virnucpro.version import __version__
 
@@ -127,8 +125,6 @@ def update_failure_table(
                 rows = [line for line in lines[1:] if stem_of(line.split("\t", 1)[0]) != stem]
             elif not failures:  # not a table of ours, and nothing to write
                 return
-            else:
-                make_way(path, disk)
         for failure in failures:
             names = ("file", "stage", "error", "message")
             cells = {name: " ".join(getattr(failure, name).split()) for name in names}

@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import sys
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,8 +23,7 @@ from virnucpro.layout import STDIN, Layout, stem_of
 from virnucpro.models.store import find_model
 from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
 from virnucpro.store import legacy
-from virnucpro.store.disk import HOST_NAME, refuse_links
-from virnucpro.store.work import refuse_early
+from virnucpro.store.disk import HOST_NAME
 
 # Bytes. The most of any file is 255, and a temporary one has 36 more than its stem and the host.
 LONGEST_STEM = min(200, 219 - len(HOST_NAME))
@@ -76,9 +76,7 @@ def check_request(request: PredictionRequest) -> None:
     check_input(request)
     check_models(request.analysis.resolved())
     if request.source != STDIN:  # a wrong file leaves no folder, and moves no results aside
-        with closing(iter(Records(request.input_files.first))) as records:
-            if next(records, None) is None:
-                raise InputError(f"{request.input_files.first}: {EMPTY}")
+        check_not_empty(request.input_files.first)
 
 
 def check_input(request: PredictionRequest) -> None:
@@ -99,17 +97,22 @@ def check_input(request: PredictionRequest) -> None:
             f"longer names): rename the file, or make a link with another name"
         )
     check_writable(layout)
+    refuse_own_files(layout, files)
+    if request.resume:
+        legacy.refuse_finished(layout)
+    elif not request.force:
+        legacy.refuse_untaken(layout)
+
+
+def refuse_own_files(layout: Layout, files: Iterable[Path]) -> None:
+    """Raise UsageError for an input or a model under a name that the run would write or remove."""
     owned = [path.resolve() for path in layout.owned()]
     for file in files:
         resolved = file.resolve()
         if any(path == resolved or path in resolved.parents for path in owned):
             raise UsageError(
-                f"input {file} is a file that this run would write: choose another --output-dir"
+                f"{file} is a file that this run would write: choose another --output-dir"
             )
-    if request.resume:
-        legacy.refuse_finished(layout)
-    if not request.force:
-        refuse_early(layout, resume=request.resume)
 
 
 def check_models(analysis: AnalysisSettings) -> None:
@@ -141,8 +144,6 @@ def check_writable(layout: Layout) -> None:
             raise UsageError(f"--output-dir {folder} is a file: name a folder")
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise OutputError(f"cannot write into {folder}: choose another --output-dir")
-    if os.path.exists(layout.root):  # noqa: PTH110
-        refuse_links(layout.state, layout.merged_folder, *layout.folders.values())
 
 
 def check_readable(source: Path) -> None:
@@ -159,6 +160,13 @@ def check_readable(source: Path) -> None:
             f"input {source} is not a regular file: name a FASTA or FASTQ file, or pipe one to "
             f"--input -"
         )
+
+
+def check_not_empty(source: Path) -> None:
+    """Raise InputError where the first record of an input is missing or wrong."""
+    with closing(iter(Records(source))) as records:
+        if next(records, None) is None:
+            raise InputError(f"{source}: {EMPTY}")
 
 
 def classifier_path(analysis: AnalysisSettings) -> Path:

@@ -57,8 +57,7 @@ class Run:
 
     def __post_init__(self) -> None:
         """Read the receipts that are there."""
-        digests = {file.path: file.sha256 for file in self.inputs}
-        self.ledger = Ledger(self.layout, self.disk, digests)
+        self.ledger = Ledger(self.layout, self.disk, self.inputs)
         self.bytes_per_frame = sum(stage.bytes_per_frame for stage in self.stages)
         positions = [n for n, stage in enumerate(self.stages) if stage.runs_on == "worker"]
         self.embedding = range(positions[0], positions[-1] + 1) if positions else range(0)

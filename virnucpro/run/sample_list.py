@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING
 
 from virnucpro.columns import MISSING, row_error, table_rows
 from virnucpro.contracts import Json
-from virnucpro.errors import InputError, LockedError, UsageError, VirNucProError
-from virnucpro.formatting import printable
+from virnucpro.errors import (
+    InputError,
+    LockedError,
+    ResumeRefusedError,
+    UsageError,
+    VirNucProError,
+)
+from virnucpro.events import Emit
 from virnucpro.layout import STDIN, Layout, SamplesFolder, stem_of
 from virnucpro.report.writing import write_overview
 from virnucpro.results import PredictionRun, open_runs
-from virnucpro.store.disk import Disk, is_own_file
+from virnucpro.store.disk import Disk, telling
+from virnucpro.store.ledger import has_receipts
 from virnucpro.store.lock import locked
-from virnucpro.store.work import make_way
 from virnucpro.tables import SAMPLES
 
 if TYPE_CHECKING:
@@ -103,11 +109,11 @@ def _problem(samples: Iterable[Sample]) -> str:
     folder = SamplesFolder(Path())
     taken = {folder.summary_table.name, folder.overview.name}
     for sample in samples:
-        name, file = sample.name, printable(sample.file)
+        name, file = sample.name, sample.file
         if STDIN in (sample.file, sample.mates):
             return "standard input cannot be one of several inputs: name files"
         if not _can_be_folder(name):
-            return f"{file}: {printable(name)!r} cannot be the name of a folder"
+            return f"{file}: {name!r} cannot be the name of a folder"
         if name.casefold() in taken:
             return f"{file}: the name {name} is taken"
         taken.add(name.casefold())
@@ -115,6 +121,22 @@ def _problem(samples: Iterable[Sample]) -> str:
 
 
 # --- the samples of an output directory
+
+
+def refuse_other_file(layout: Layout) -> None:
+    """Refuse a sample that has not begun and in whose folder the run of another file has.
+
+    Raises:
+        ResumeRefusedError: there is such a run (exit 3).
+    """
+    if has_receipts(layout):
+        return
+    for path in sorted(layout.runs.glob("*")):
+        if has_receipts(Layout(layout.root, path.name)):
+            raise ResumeRefusedError(
+                f"{layout.root} holds the run of {path.name}, not of {layout.stem}: give the "
+                f"sample another name, or choose another --output-dir"
+            )
 
 
 def samples_of(root: Path, named: Iterable[Sample] = ()) -> dict[str, Sample]:
@@ -164,13 +186,6 @@ def finished_runs(root: Path) -> list[tuple[str, PredictionRun]]:
     return of_samples + [(Layout(root, run.stem).sample, run) for run in single]
 
 
-def claim_table(folder: SamplesFolder, disk: Disk, *, force: bool = False) -> None:
-    """Refuse to write over a file that is not a table of samples; with force, move it aside."""
-    path, header = folder.summary_table, SAMPLES.header.encode()
-    if not (is_own_file(path) and path.read_bytes().startswith(header)):
-        make_way(path, disk, force=force)
-
-
 def write_table(folder: SamplesFolder, disk: Disk, named: Iterable[Sample] = ()) -> None:
     """Write the table of all samples in an output directory, unless it is there already.
 
@@ -180,40 +195,42 @@ def write_table(folder: SamplesFolder, disk: Disk, named: Iterable[Sample] = ())
     disk.sweep(folder.root, {folder.summary_table.name, folder.overview.name})
     lines = [SAMPLES.header]
     for sample in samples_of(folder.root, named).values():
-        for row in _rows(folder, sample):
-            texts = {name: " ".join(row[name].split()) for name in ("file", "message") if row[name]}
-            lines.append(SAMPLES.line(**{**row, **texts}))
+        row = _row(folder, sample)
+        texts = {name: " ".join(row[name].split()) for name in ("file", "message") if row[name]}
+        lines.append(SAMPLES.line(**{**row, **texts}))
     text = "".join(lines).encode("utf-8", "backslashreplace")  # file names may be no text
     if not folder.summary_table.exists() or folder.summary_table.read_bytes() != text:
         disk.save(folder.summary_table, text)
 
 
-def _rows(folder: SamplesFolder, sample: Sample) -> list[dict[str, Json]]:
-    """Return the rows of the finished runs of a sample, or one that says that there is none."""
+def _row(folder: SamplesFolder, sample: Sample) -> dict[str, Json]:
+    """Return what the finished run of a sample says, or that there is none.
+
+    Of several runs in its folder, that of its file counts: the others are no samples.
+    """
     row: dict[str, Json] = dict.fromkeys(SAMPLES.row._fields)
     state = "failed" if sample.state == "failed" else "unfinished"
     row |= {"sample": sample.name, "file": sample.file, "state": state, "message": sample.message}
     try:
-        return [
-            {
-                **row,
-                "file": run.record["input"]["path"],
-                "state": "partial" if run.summary.failures else "finished",
-                "records": run.summary.records,
-                **{name: run.summary.calls.get(name, 0) for name in CALLS},
-                "unscored": run.summary.records - run.summary.scored,
-                "seconds": run.summary.seconds,
-                "message": None,
-            }
-            for run in open_runs(folder.sample(sample.name))
-        ]
+        runs = open_runs(folder.sample(sample.name))
+        run = max(runs, key=lambda run: run.stem == stem_of(sample.file))
+        return {
+            **row,
+            "file": run.record["input"]["path"],
+            "state": "partial" if run.summary.failures else "finished",
+            "records": run.summary.records,
+            **{name: run.summary.calls.get(name, 0) for name in CALLS},
+            "unscored": run.summary.records - run.summary.scored,
+            "seconds": run.summary.seconds,
+            "message": None,
+        }
     except UsageError:  # it has no results
-        return [row]
+        return row
     except InputError as error:
-        return [{**row, "message": str(error)}]
+        return {**row, "message": str(error)}
 
 
-def renew_samples(root: Path) -> str:
+def renew_samples(root: Path, emit: Emit) -> str:
     """Write the table and the overview of all samples in an output directory, if it has samples.
 
     Returns what was in the way, if anything.
@@ -222,21 +239,21 @@ def renew_samples(root: Path) -> str:
     if not samples_of(root):
         return ""
     try:
-        with locked(folder.lock, "these samples"):
-            claim_table(folder, Disk())
-            write_table(folder, Disk())
-            return overview_problem(folder)
-    except (LockedError, UsageError) as error:
+        disk = Disk(folder.root)
+        with locked(folder.lock, "these samples"), telling(disk, emit):
+            write_table(folder, disk)
+            return overview_problem(folder, disk)
+    except LockedError as error:
         return f"{folder.summary_table} is not up to date: {error}"
 
 
-def overview_problem(folder: SamplesFolder) -> str:
+def overview_problem(folder: SamplesFolder, disk: Disk) -> str:
     """Write the overview, if any sample has results; return what was in the way, if anything."""
     try:
         if runs := runs_of_samples(folder.root):
             samples = samples_of(folder.root).values()
             failed = [(each.name, each.message) for each in samples if each.state == "failed"]
-            write_overview(folder.overview, runs, Disk(), failed)
-    except (InputError, UsageError) as error:
+            write_overview(folder.overview, runs, disk, failed)
+    except InputError as error:
         return f"no overview was written: {error}"
     return ""

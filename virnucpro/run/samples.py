@@ -31,9 +31,9 @@ from virnucpro.run.predict import finish, opened_run
 from virnucpro.run.prepare import find_models
 from virnucpro.run.request import PredictionRequest, check_input
 from virnucpro.run.run import Run
-from virnucpro.run.sample_list import Sample, claim_table, write_table
+from virnucpro.run.sample_list import Sample, refuse_other_file, write_table
 from virnucpro.run.workers import Workers, opened_workers
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import Disk, telling
 from virnucpro.store.lock import locked
 
 # Of the free space that the features of a group may take. The features of a group exist at the
@@ -58,14 +58,13 @@ def predict_samples(
     The ``request`` is that of each sample, but for its files and its output directory. What became
     of a sample is noted in it. Their table is written also when the command is interrupted.
     """
-    disk = Disk()
     folder = SamplesFolder(root)
-    with locked(folder.lock, "these samples"):
-        claim_table(folder, disk, force=request.force)
+    disk = Disk(folder.root)
+    with locked(folder.lock, "these samples"), telling(disk, emit):
         write_table(folder, disk, samples)
         with opened_workers(request.machine, folder.probe, emit, interruption, disk) as workers:
             try:
-                _carry_out(request, samples, folder, workers, disk, emit)
+                _carry_out(request, samples, folder, workers, emit)
             finally:
                 write_table(folder, disk, samples)
     errors = [sample.error for sample in samples]
@@ -78,7 +77,6 @@ def _carry_out(
     samples: Sequence[Sample],
     folder: SamplesFolder,
     workers: Workers,
-    disk: Disk,
     emit: Emit,
 ) -> None:
     """Take all samples through their stages, in groups."""
@@ -88,6 +86,7 @@ def _carry_out(
         own = replace(request, source=sample.file, mates=sample.mates, output_dir=place)
         with _failing(sample, emit):
             check_input(own)
+            refuse_other_file(own.layout)
             usable.append((sample, own))
     if not usable:
         return
@@ -104,6 +103,7 @@ def _carry_out(
                 emit(Notice("info", f"sample {number} of {len(usable)}: {sample.name}"))
                 named = partial(_emit_named, sample, emit)
                 with _failing(sample, emit), ExitStack() as lock:
+                    disk = Disk(own.layout.root)
                     run = lock.enter_context(opened_run(own, models, disk, named))
                     # How long the other samples take is not known, but that they do.
                     run.others_ahead = (StageAhead("other samples"),) * (len(samples) > 1)

@@ -1,8 +1,8 @@
 """How far the runs of an output directory are, told from their receipts.
 
-A quick look that disturbs nobody: no lock is taken, nothing is written, no model is needed. Files
-are checked by their sizes only; a later start checks contents. Which stages a run has, its engine
-has written down. Imports neither torch nor numpy.
+A quick look that disturbs nobody: no lock is kept, nothing is written, no model is needed. Files
+are checked by their sizes only, but for a small input; a later start checks contents. Which stages
+a run has, its engine has written down. Imports neither torch nor numpy.
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ from dataclasses import asdict
 from pathlib import Path
 
 from virnucpro.contracts import Json
+from virnucpro.errors import ResumeRefusedError, VirNucProError
 from virnucpro.formatting import clock_time, counted
 from virnucpro.layout import Layout, OutputFolder, receipt_beside
+from virnucpro.run.request import check_not_empty, check_readable
 from virnucpro.store import legacy
+from virnucpro.store.disk import hashed
 from virnucpro.store.documents import unsealed
 from virnucpro.store.ledger import Ledger, Receipt, has_receipts
-from virnucpro.store.lock import A_RUN, read_owner
-from virnucpro.store.work import read_state
+from virnucpro.store.lock import A_RUN, holder
+from virnucpro.store.work import INPUT_NAMES, RunState, read_state
+
+# An input of at most so many bytes is compared by its content, which takes a fraction of a second.
+HASHED_BYTES = 100_000_000
 
 
 def statuses(root: Path) -> list[dict[str, Json]]:
@@ -34,8 +40,7 @@ def statuses(root: Path) -> list[dict[str, Json]]:
 
 def _run_status(layout: Layout) -> dict[str, Json] | None:
     """Return what is known about a run; None where there is none."""
-    owner = read_owner(layout.lock)
-    owner = None if owner is None or owner.is_dead else owner
+    owner = holder(layout.lock)
     status: dict[str, Json] = {
         "stem": layout.stem,
         "state": "running",
@@ -45,7 +50,12 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
         "stages": [],
         "failed": [],
         "legacy_feature_files": 0,
-        "resume": {"stages": [], "seconds": None, "text": "the run has just begun"},
+        "resume": {
+            "stages": [],
+            "seconds": None,
+            "refused": None,
+            "text": "the run has just begun",
+        },
     }
     if not (layout.run_state.exists() or has_receipts(layout)):
         if legacy.is_legacy_run(layout):
@@ -85,8 +95,36 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
     if stages:
         text = _resume_text(todo, seconds, "" if owner else listed["command"])
         names, left = [row["stage"] for row in todo], None if seconds is None else round(seconds, 1)
-        status["resume"] = {"stages": names, "seconds": left, "text": text}
+        status["resume"] |= {"stages": names, "seconds": left, "text": text}
+    if owner is None and earlier and (error := _refusal(layout, earlier, listed["command"])):
+        text = f"{listed['command']} would be refused with exit code {error.exit_code}: {error}"
+        status["resume"] |= {"refused": error.exit_code, "text": text}
     return status
+
+
+def _refusal(layout: Layout, state: RunState, command: str) -> VirNucProError | None:
+    """Return what the same command would say of the input of a run, if it would refuse it."""
+    files = [Path(name) for name in (state.source, state.mates) if name]
+    digests = [str(state.analysis[name]) for name in INPUT_NAMES if name in state.analysis]
+    if not digests or not files[0].is_absolute():  # parts of a data set, or standard input
+        return None
+    try:
+        for file in files:
+            check_readable(file)
+        for file, digest, size in zip(files, digests, state.sizes or (None, None), strict=False):
+            found = file.stat().st_size
+            has_size = size in (None, found)
+            if has_size and (found > HASHED_BYTES or hashed(file).sha256 == digest):
+                continue
+            if command == "predict":
+                check_not_empty(files[0])
+            if has_receipts(layout) or layout.chunked_files():  # else it starts from the beginning
+                return ResumeRefusedError(f"{file} has other content than when the run began")
+    except VirNucProError as error:
+        return error
+    except OSError:  # gone at this moment: the next look will say so
+        return None
+    return None
 
 
 def _stages(

@@ -182,12 +182,12 @@ def rates_by_chance(chances: Floats) -> Floats:
     """
     others = len(chances)
     if others >= FEWEST:
-        usual = float(np.quantile(chances, BACKGROUND))
+        usual = min(USUAL, float(np.quantile(chances, BACKGROUND)))
         if usual < LEAST_USUAL:
             return np.full(len(chances), np.nan)
-        if usual < USUAL:
-            chances = chances ** (math.log(USUAL) / math.log(usual))
-        others = min(others, OTHERS_PER_USUAL * int((chances >= USUAL).sum()))
+        # Counted before they are raised, where many may tie with ``usual`` and be rounded below it.
+        others = min(others, OTHERS_PER_USUAL * int((chances >= usual).sum()))
+        chances = chances ** (math.log(USUAL) / math.log(usual))
     order = np.argsort(chances, kind="stable")
     rates = others * chances[order] / np.arange(1, len(chances) + 1)
     fdr = np.empty(len(chances))

@@ -6,11 +6,10 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import ClassVar
 
 from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskFigures, TaskResult
-from virnucpro.errors import InputError, UsageError
+from virnucpro.errors import InputError
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import chunk_id, record_spans
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
@@ -18,7 +17,7 @@ from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record
 from virnucpro.layout import Molecule
 from virnucpro.stages.base import HostStage
-from virnucpro.store.disk import HashedFile, OutputWriter, hashed
+from virnucpro.store.disk import OutputWriter
 from virnucpro.tables import PAIRS, RECORDS
 
 # A classifier has seen chunks of its own length; on reads of half of it accuracy is near chance
@@ -31,8 +30,7 @@ CHUNKS_AT_A_TIME = 4096  # are written together
 class ChunkingStage(HostStage):
     """Cuts every record into overlapping chunks of the chunk length.
 
-    ``seen`` are the files of the source as they were hashed: nothing is committed where one has
-    changed. ``lengths`` are the chunks that the classifier was made for, in bases.
+    ``lengths`` are the chunks that the classifier was made for, in bases.
     """
 
     name, title = "chunking", "Chunking"
@@ -40,7 +38,6 @@ class ChunkingStage(HostStage):
     durable: ClassVar[bool] = False
 
     source: InputFiles
-    seen: Sequence[HashedFile]
     duplicate_ids: str
     lengths: Sequence[int]
 
@@ -71,7 +68,6 @@ class ChunkingStage(HostStage):
             pieces = self._chunks(records, table, report)
             while batch := list(islice(pieces, CHUNKS_AT_A_TIME)):
                 fasta.write(fasta_bytes(batch), rows=len(batch))
-            refuse_changed_input(self.seen)
         figures = TaskFigures(
             notices=input_notices(summary, self.lengths, self.layout.chunk_length)
         )
@@ -95,37 +91,15 @@ class ChunkingStage(HostStage):
             report(1, 0)
 
 
-def hashed_input(source: Path) -> HashedFile:
-    """Read an input for its digest."""
-    try:
-        return hashed(source)
-    except OSError as error:
-        raise UsageError(f"{source}: cannot be read ({error.strerror}); put it back") from error
-
-
-def refuse_changed_input(seen: Sequence[HashedFile]) -> None:
-    """Raise InputError where a file of an input is gone or has other content than was hashed."""
-    for file in seen:
-        if file.changed:
-            raise changed_input_error(file.path)
-
-
-def changed_input_error(source: Path) -> InputError:
-    """Return the error about an input that is not what it was at the start of the run."""
-    return InputError(
-        f"{source} changed while it was used; run the same command again when it is "
-        f"whole, with --force where it has this option"
-    )
-
-
 def duplicate_ids_error(
     source: InputFiles, summary: InputSummary, molecule: Molecule = "nucleotide"
 ) -> InputError:
     """Return the error about record ids that occur twice, which names the first five."""
     listed = ", ".join(summary.duplicates)
     text = (
-        f"{source}: record ids occur more than once: {listed}; results are told apart by id: make "
-        f"them unique, or use --duplicate-ids rename"
+        f"{source}: record ids occur more than once: {listed} (an id ends at the first blank "
+        f"of its header); results are told apart by id: make them unique, or use "
+        f"--duplicate-ids rename"
     )
     if molecule == "nucleotide" and not source.paired:
         text += "; where these are pairs of reads, one mate after the other, use --interleaved"

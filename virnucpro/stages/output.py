@@ -26,12 +26,17 @@ from virnucpro.results import INCOMPLETE
 from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Call, Chunk, call_record, contig_fdr, record_probabilities
-from virnucpro.stages.chunking import changed_input_error, refuse_changed_input
 from virnucpro.stages.genes import ViralRecord, VirusGenes
 from virnucpro.stages.kinds import VirusKinds, windows
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.stages.topology import topology
-from virnucpro.store.disk import GZIP_LEVEL, HashedFile, OutputWriter
+from virnucpro.store.disk import (
+    GZIP_LEVEL,
+    HashedFile,
+    OutputWriter,
+    changed_input_error,
+    refuse_changed_input,
+)
 from virnucpro.store.documents import parse_json
 from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, PAIRS, REGIONS, VIRUS
 
@@ -70,7 +75,7 @@ class OutputFigures(TaskFigures):
     regions: int  # viral regions in all records
     with_regions: int  # records that are not classified as viral and hold viral regions
     more_regions: int  # viral regions in these
-    highest_rate: float  # of a record classified as viral; 0 where there is none
+    highest_rate: float | None  # of a record classified as viral; None where none is known
     cuts: Cuts  # what a record needed to be classified as viral
     unfamiliar: int  # records classified as viral that are unlike all training data of lite
     calibrated: bool  # whether the scores of the classifier are calibrated
@@ -144,7 +149,7 @@ class ResultFiles:
         self._chunk_statuses: Counter[str] = Counter()
         names = ("sure", "doubtful", "regions", "with_regions", "more_regions", "unfamiliar")
         self._counts: dict[str, Any] = dict.fromkeys(names, 0)
-        self._highest_rate = 0.0
+        self._highest_rate: float | None = None
         for table, writer in tables:
             writer.write(table.header.encode())
 
@@ -237,7 +242,7 @@ class ResultFiles:
         self._counts["sure"] += call.tier == "high"
         if call.fdr is not None:
             self._counts["doubtful"] += call.fdr > DOUBTFUL
-            self._highest_rate = max(self._highest_rate, call.fdr)
+            self._highest_rate = max(self._highest_rate or 0.0, call.fdr)
         if record.mate is None:
             label = " [topology=circular]" if shape == "DTR" else ""
             self._add_sequence(record, name, 0, length, label)
@@ -321,15 +326,15 @@ def _write_fasta(out: OutputWriter, header: str, sequence: str) -> None:
 class OutputStage(HostStage):
     """Writes the tables of chunks and records, and the records classified as viral.
 
-    ``seen`` are the files of the source as they were hashed: nothing is committed where one has
-    changed. False discovery rates are given only where the scores are ``calibrated``.
+    ``seen`` are the files of the source as they were hashed: earlier results stay as they are where
+    one has changed. False discovery rates are given only where the scores are ``calibrated``.
     ``contig_model`` says how the chunks of a record are put together; None takes the rule of the
     original program. ``cuts`` say what a record needs to be classified as viral.
     """
 
     name, title = "output", "Output"
     reads_intermediate: ClassVar[bool] = False
-    version: ClassVar[int] = 14
+    version: ClassVar[int] = 15
 
     source: InputFiles
     seen: Sequence[HashedFile]

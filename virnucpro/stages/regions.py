@@ -142,8 +142,9 @@ def viral_stretches(log_odds: Sequence[float]) -> list[Stretch]:
     regions = []
     for number, stretch in enumerate(stretches):
         if math.tanh(stretch.evidence / 2) > VIRUS_ABOVE:
-            low = stretches[number - 1].last + 1 if number else 0
-            high = stretches[number + 1].first if number + 1 < len(stretches) else len(values)
+            # Chunks overlap: where one between two regions stays in neither, no base is in both.
+            low = stretches[number - 1].last + 2 if number else 0
+            high = stretches[number + 1].first - 1 if number + 1 < len(stretches) else len(values)
             regions.append(_placed(values, stretch, background.level, low, high))
     return [region for region in regions if region.last - region.first >= FEWEST_CHUNKS - 1]
 

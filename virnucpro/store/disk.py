@@ -1,26 +1,33 @@
-"""All writing of files: atomic, durable, and hashed while it is written.
+"""All writing of files: atomic, durable, hashed while it is written, and never over a user's file.
 
 A file appears under its name only when it is complete and on the disk: it is written to a
 temporary name in the same folder, flushed with ``fsync``, checked on close, renamed, and the
 folder is flushed too. A reader of the name sees the old content or the new one, never a part.
+
+What stands under a name and is not, byte for byte, what the program wrote there belongs to the
+user: before the name is used for something else, or removed, it is renamed to ``NAME.yours``.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
+import json
 import os
 import re
 import socket
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from virnucpro.contracts import OutputFile
-from virnucpro.errors import OutputError, ResumeRefusedError
-from virnucpro.layout import state_folders
+from virnucpro.errors import InputError, OutputError, ResumeRefusedError, UsageError
+from virnucpro.events import Notice
+from virnucpro.layout import state_folders, written_list
 
 GZIP_LEVEL = 4  # of 9: half of the time of the usual 6 for some percent more bytes
 BUFFER = 1 << 20  # bytes gathered before a write: large enough that the system call costs nothing
@@ -66,12 +73,30 @@ class Disk:
     """Every change of the file system that the program makes.
 
     ``rename`` to ``mkdir`` are one system call each, which tests replace to inject faults.
+
+    The SHA-256 of each file is listed in the checkpoint folder of ``root`` before the file gets its
+    name, so that later starts and other processes know what the program wrote. Without ``root``,
+    for a single file that a user names, this object alone knows. In a checkpoint folder everything
+    is the program's own.
+
+    Attributes:
+        yours: the new places of what was renamed because the program had not written it.
     """
 
     _unsynced: set[Path] | None = None
     rename = staticmethod(os.replace)  # the second path by the first, in one step
     unlink = staticmethod(os.unlink)
     rmdir = staticmethod(os.rmdir)  # of an empty folder
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root
+        self.yours: list[Path] = []
+        self._digests = defaultdict[Path, set[str]](set)
+        self._stamps: dict[Path, FileStamp] = {}  # of files that were found to be our own
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Another process knows what is listed."""
+        return {**self.__dict__, "_digests": defaultdict(set), "_stamps": {}}
 
     def open_new(self, path: Path) -> BinaryIO:
         """Create ``path``, which must not exist, for unbuffered writing."""
@@ -105,10 +130,74 @@ class Disk:
     # --- made of these; all raise OutputError if the disk is full or unwritable
 
     def remove(self, path: Path) -> None:
-        """Delete a file, if it exists."""
+        """Free a name: the file of the program is deleted, that of a user is renamed."""
+        self.keep_yours(path)
         if os.path.lexists(path):
             with explain_write_errors(path), suppress(FileNotFoundError):
                 self.unlink(path)
+
+    def know(self, path: Path, sha256: str, stamp: FileStamp | None = None) -> None:
+        """Note that the program wrote such a content; ``stamp`` is of the file that has it."""
+        self._digests[path].add(sha256)
+        if stamp is not None:
+            self._stamps[path] = stamp
+
+    def adopt(self, path: Path) -> None:
+        """List a file that an earlier version of the program wrote."""
+        self._list(path, hashed(path).sha256)
+
+    def keep_yours(self, path: Path) -> None:
+        """Rename what stands under a name, unless the program wrote it, or it is an empty file."""
+        if not os.path.lexists(path) or self.wrote(path):
+            return
+        free, number = path.with_name(f"{path.name}.yours"), 1
+        while os.path.lexists(free):
+            number += 1
+            free = path.with_name(f"{path.name}.yours.{number}")
+        with explain_write_errors(free):
+            self.rename(path, free)
+        self.yours.append(free)
+
+    def wrote(self, path: Path) -> bool:
+        """Return whether a path is a file with a content that the program wrote there."""
+        if path.is_symlink() or not path.is_file():
+            return False
+        stamp = stamp_of(path)
+        if state_folders(path) or stamp.bytes == 0 or self._stamps.get(path) == stamp:
+            return True
+        try:
+            found = hashed(path)
+        except OSError:  # nobody can prove that it is ours
+            return False
+        if found.sha256 not in self._digests[path]:
+            lines = b""
+            if self.root is not None:
+                with suppress(FileNotFoundError):
+                    lines = written_list(self.root).read_bytes()
+            if self._line(path, found.sha256) not in lines:
+                return False
+        self._stamps[path] = found.stamp
+        return True
+
+    def _line(self, path: Path, sha256: str) -> bytes:
+        # With a line break before it, too: the line before may be torn.
+        return f"\n{sha256} {json.dumps(os.path.relpath(path, self.root))}\n".encode()
+
+    def _list(self, path: Path, sha256: str) -> None:
+        """List a content that the program is about to put under a name."""
+        self._digests[path].add(sha256)
+        if self.root is None or state_folders(path):
+            return
+        listed = written_list(self.root)
+        refuse_linked_state(listed)
+        self.make_folder(listed.parent)
+        with (
+            explain_write_errors(listed),
+            open(listed, "ab", buffering=0, opener=open_without_links) as stream,
+        ):
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(stream, fcntl.LOCK_EX)  # several hosts may append to it
+            self.write(stream, self._line(path, sha256))
 
     def make_folder(self, path: Path) -> None:
         """Create a folder and its missing parents, unless it is there."""
@@ -128,13 +217,16 @@ class Disk:
             if not any(path.iterdir()):
                 self.rmdir(path)
 
-    def remove_tree(self, path: Path) -> None:
-        """Delete a folder with everything in it. Links are deleted, never followed."""
+    def clear(self, path: Path) -> None:
+        """Delete a file, or all files in a folder, where the program wrote them; leave all others.
+
+        A folder that is empty then goes, too. A link to a folder is not followed.
+        """
         if path.is_dir() and not path.is_symlink():
             for inner in sorted(path.iterdir()):
-                self.remove_tree(inner)
+                self.clear(inner)
             self.remove_folder(path)
-        else:
+        elif os.path.lexists(path) and self.wrote(path):
             self.remove(path)
 
     @contextmanager
@@ -148,7 +240,7 @@ class Disk:
             OutputError: the folder cannot be written, or the disk is full. Nothing is left behind.
             ResumeRefusedError: the checkpoint folder or a folder in it is a symbolic link.
         """
-        _refuse(state_folders(path))
+        refuse_linked_state(path)
         temporary = path.with_name(f".{path.name}.{HOST_NAME}.{os.getpid()}.tmp")
         self.make_folder(path.parent)
         with explain_write_errors(path):
@@ -165,7 +257,10 @@ class Disk:
                 writing.output = OutputFile(
                     path, writing.bytes, writing.sha.hexdigest(), writing.rows
                 )
+                self._list(path, writing.output.sha256)
+                self.keep_yours(path)
                 self.rename(temporary, path)
+                self._stamps[path] = stamp_of(path)
                 if durable and self._unsynced is not None:
                     self._unsynced.add(path.parent)
                 elif durable:
@@ -209,7 +304,8 @@ class Disk:
             if not match or (names is not None and match["name"] not in names):
                 continue
             if match["host"] != HOST_NAME or not is_running(int(match["pid"])):
-                self.remove(path)
+                with explain_write_errors(path), suppress(FileNotFoundError):
+                    self.unlink(path)
 
 
 def is_running(pid: int) -> bool:
@@ -223,31 +319,32 @@ def is_running(pid: int) -> bool:
     return pid != os.getpid()
 
 
-def is_own_file(path: Path) -> bool:
-    """Return whether a path is a file that may be replaced, and neither a folder nor a link."""
-    return path.is_file() and not path.is_symlink()
-
-
-def refuse_links(*paths: Path) -> None:
-    """Raise ResumeRefusedError for kept files and folders that are, or are behind, a symbolic link.
-
-    Of the folders above a path, only the checkpoint folder and those in it count: users may link
-    the folders of their results. In such a folder no other file or folder may be a link either, but
-    for locks, which :func:`open_without_links` refuses.
-    """
-    for path in paths:
-        folders = state_folders(path)
-        beside = path.parent.glob("*") if folders else ()
-        _refuse([*folders, *(p for p in (path, *beside) if not p.name.endswith("lock"))])
-
-
-def _refuse(places: Sequence[Path]) -> None:
-    for place in places:
-        if place.is_symlink():
+def refuse_linked_state(path: Path) -> None:
+    """Raise ResumeRefusedError where a path is in a checkpoint folder behind a symbolic link."""
+    for folder in state_folders(path):
+        if folder.is_symlink():
             raise ResumeRefusedError(
-                f"{place} is a symbolic link, which is not followed, because the program keeps "
+                f"{folder} is a symbolic link, which is not followed, because the program keeps "
                 f"and removes files there: remove the link, then run the same command again"
             )
+
+
+@contextmanager
+def telling(disk: Disk, emit: Callable[[Notice], None]) -> Iterator[None]:
+    """Say after the block, however it ends, which files of the user were renamed in it."""
+    try:
+        yield
+    finally:
+        if disk.yours:
+            names = ", ".join(map(str, disk.yours))
+            emit(
+                Notice(
+                    "warning",
+                    f"kept under new names, because this program did not write them or they were "
+                    f"changed since: {names}",
+                )
+            )
+            disk.yours.clear()
 
 
 def open_without_links(path: str | os.PathLike[str], flags: int) -> int:
@@ -275,8 +372,13 @@ def explain_write_errors(path: Path) -> Iterator[None]:
 # --- whether a file still has the content that was hashed, told without hashing it each time
 
 
-FileStamp = tuple[int, int, int, int]
-"""What changes when a file is written to or replaced: device, inode, bytes, and nanoseconds."""
+class FileStamp(NamedTuple):
+    """What changes when a file is written to or replaced."""
+
+    device: int
+    inode: int
+    bytes: int
+    nanoseconds: int
 
 
 @dataclass
@@ -304,7 +406,7 @@ class HashedFile:
 def stamp_of(file: Path | int) -> FileStamp:
     """Return the stamp of a path or of an open file; OSError where it cannot be looked at."""
     status = os.stat(file)  # noqa: PTH116 - a path or a file descriptor
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    return FileStamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def hashed(path: Path) -> HashedFile:
@@ -315,3 +417,26 @@ def hashed(path: Path) -> HashedFile:
         while block := stream.read(1 << 20):
             sha.update(block)
     return HashedFile(path, sha.hexdigest(), stamp)
+
+
+def hashed_input(source: Path) -> HashedFile:
+    """Read an input for its digest."""
+    try:
+        return hashed(source)
+    except OSError as error:
+        raise UsageError(f"{source}: cannot be read ({error.strerror}); put it back") from error
+
+
+def refuse_changed_input(seen: Sequence[HashedFile]) -> None:
+    """Raise InputError where a file of an input is gone or has other content than was hashed."""
+    for file in seen:
+        if file.changed:
+            raise changed_input_error(file.path)
+
+
+def changed_input_error(source: Path) -> InputError:
+    """Return the error about an input that is not what it was at the start of the run."""
+    return InputError(
+        f"{source} changed while it was used; run the same command again when it is "
+        f"whole, with --force where it has this option"
+    )

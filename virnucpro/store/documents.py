@@ -24,16 +24,13 @@ from virnucpro.version import __version__
 
 T = TypeVar("T")
 DIGEST = "digest"  # the key that holds it
-DocumentKind = Literal[
-    "run state", "receipt", "data set", "savepoint", "lite training", "work", "receipts"
-]
+DocumentKind = Literal["run state", "receipt", "data set", "savepoint", "lite training", "receipts"]
 SCHEMAS: Mapping[DocumentKind, int] = {
     "run state": 2,  # 1: spans of files were the units of work
     "receipt": 2,
     "data set": 2,
     "savepoint": 1,
     "lite training": 1,
-    "work": 1,
     "receipts": 2,  # it holds receipts
 }
 

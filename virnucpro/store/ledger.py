@@ -15,7 +15,14 @@ from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFig
 from virnucpro.errors import OutputError
 from virnucpro.formatting import counted
 from virnucpro.layout import Layout
-from virnucpro.store.disk import AGAIN, Disk, HashedFile, hashed, stamp_of
+from virnucpro.store.disk import (
+    AGAIN,
+    Disk,
+    HashedFile,
+    changed_input_error,
+    hashed,
+    stamp_of,
+)
 from virnucpro.store.documents import digest, in_schema, read_kept, sealed, stamped, unsealed
 
 UNFINISHED = "not finished"  # why a task without a receipt must be carried out
@@ -83,7 +90,7 @@ class Ledger:
 
     Digests form a chain from receipt to receipt: an input that an earlier stage wrote is known by
     its receipt, and hashed again only where its stamp is another one. It begins with the
-    ``digests`` (SHA-256, hex) of files that no stage writes.
+    ``inputs`` of the run, as they were hashed.
 
     Attributes:
         receipts: the receipts that this start has proved or written.
@@ -92,11 +99,12 @@ class Ledger:
     """
 
     def __init__(
-        self, layout: Layout, disk: Disk | None = None, digests: Mapping[Path, str] | None = None
+        self, layout: Layout, disk: Disk | None = None, inputs: Sequence[HashedFile] = ()
     ) -> None:
         self._layout = layout
-        self._disk = disk or Disk()
-        self._digests = dict(digests or {})
+        self._disk = disk or Disk(layout.root)
+        self._inputs = {file.path: file for file in inputs}
+        self._digests = {file.path: file.sha256 for file in inputs}
         self._files: dict[Path, HashedFile] = {}
         self.receipts: dict[Path, Receipt] = {}
         first, copy = layout.receipt_files
@@ -143,10 +151,11 @@ class Ledger:
         """Return why an output cannot be what its receipt says, as far as its size tells."""
         for output in receipt.outputs:
             name = output.path.name
+            if output.path in self.removed:  # whatever stands there now is not used
+                continue
             if not output.path.is_file():
-                if output.path not in self.removed:
-                    return f"{name} is missing"
-            elif output.path.stat().st_size != output.bytes:
+                return f"{name} is missing"
+            if output.path.stat().st_size != output.bytes:
                 return f"{name} has another size than it had"
         return ""
 
@@ -160,6 +169,8 @@ class Ledger:
         """
         try:
             receipt = self.read(task.receipt, task.figures)
+            for output in receipt.outputs:
+                self._disk.know(output.path, output.sha256)
             same_inputs = receipt.fingerprint == self.fingerprint(task)
         except ValueError as error:
             return str(error)
@@ -172,28 +183,25 @@ class Ledger:
             return "other files belong to it"
         if problem := self.problem(receipt):
             return problem
-        for output in (output for output in receipt.outputs if output.path.exists()):
+        for output in (each for each in receipt.outputs if each.path not in self.removed):
             self._files[output.path] = found = hashed(output.path)
             if found.sha256 != output.sha256:
                 return f"{output.path.name} has other content than it had"
+            self._disk.know(output.path, found.sha256, found.stamp)
         self.receipts[task.receipt] = receipt
         self._digests.update({output.path: output.sha256 for output in receipt.outputs})
         failed = receipt.figures.failed
         return f"{counted(len(failed), 'sequence')} failed last time" if failed else ""
 
-    def foreign_files(self) -> list[Path]:
-        """Return the files that somebody put where the finished run had removed its own."""
-        outputs = [each for document in self._stored.values() for each in document["outputs"]]
-        digests = {self._layout.root / each["path"]: each["sha256"] for each in outputs}
-        return [
-            path
-            for path in sorted(self.removed & digests.keys())
-            if path.is_symlink() or (path.exists() and hashed(path).sha256 != digests[path])
-        ]
-
     def reopen(self, task: Task) -> None:
-        """Remove the receipt of a stale task, and hash its inputs before they are used."""
+        """Remove the receipt of a stale task, and hash its inputs before they are used.
+
+        What a user has put where its outputs belong is renamed already now: a worker could not tell
+        the user so.
+        """
         self._disk.remove(task.receipt)
+        for path in task.outputs:
+            self._disk.keep_yours(path)
         self.fingerprint(task)
 
     def fingerprint(self, task: Task) -> str:
@@ -208,9 +216,15 @@ class Ledger:
         """Count a finished task, and write its receipt.
 
         Raises:
-            OutputError: an input was changed since it was hashed.
+            InputError: an input of the run was changed since; what was made of it is removed.
+            OutputError: another input of the task was.
         """
         task, outputs, seconds = result.task, result.outputs, round(result.seconds, 3)
+        given = [self._inputs[path] for path in task.inputs if path in self._inputs]
+        if changed := [file for file in given if file.changed]:
+            for output in outputs:
+                self._disk.remove(output.path)
+            raise changed_input_error(changed[0].path)
         for file in [self._files[path] for path in task.inputs if path in self._files]:
             if file.changed:
                 raise OutputError(
@@ -220,6 +234,7 @@ class Ledger:
         for output in outputs:
             stamp = stamp_of(output.path)
             self._files[output.path] = HashedFile(output.path, output.sha256, stamp)
+            self._disk.know(output.path, output.sha256, stamp)
             self._digests[output.path] = output.sha256
         decided_by = self.fingerprint(task)
         receipt = Receipt(task.stage, decided_by, outputs, result.figures, "computed", seconds)
@@ -243,8 +258,8 @@ class Ledger:
         ]
         self.removed = self.removed.union(files)
         self.store(name for name, _ in receipts)
-        for path in files:
-            self._disk.remove(path)
+        for path in sorted(self.removed):  # also what an earlier start was killed over
+            self._disk.clear(path)
             self._files.pop(path, None)  # it is known by its receipt
 
     def store(self, names: Iterable[Path] = (), *, durable: bool = True) -> None:

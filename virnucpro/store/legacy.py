@@ -10,11 +10,12 @@ was made.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from virnucpro.contracts import Json, OutputFile, Task, TaskFigures
-from virnucpro.errors import NothingToResumeError
+from virnucpro.errors import NothingToResumeError, UsageError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import (
     FEATURE_SUFFIX,
@@ -27,6 +28,9 @@ from virnucpro.layout import (
 from virnucpro.store.disk import Disk, hashed
 from virnucpro.store.documents import parse_json, sealed
 from virnucpro.store.ledger import Receipt, fingerprint, receipt_document
+
+# In the folders of split files, features and predictions.
+_NAME = re.compile(r"output_\d+(\.fa|_\w+\.pt)|prediction_results(\.txt|_highestscore\.csv)")
 
 
 def is_legacy_run(layout: Layout) -> bool:
@@ -45,10 +49,28 @@ def is_new_legacy_run(layout: Layout) -> bool:
 def has_run(layout: Layout) -> bool:
     """Return whether files of this STEM are there that version 1 began to make.
 
-    This version may have taken them over since, or moved them aside and started over.
+    This version may have taken them over since, or removed them and started over.
     """
-    moved = layout.previous / layout.legacy_state.name
-    return bool(layout.owned()) and (is_legacy_run(layout) or moved.exists())
+    was_one = is_legacy_run(layout) or layout.former_legacy_state.exists()
+    return bool(layout.owned()) and was_one
+
+
+def files_of_run(layout: Layout) -> list[Path]:
+    """Return the files that version 1 wrote for a run, as far as their names tell."""
+    folders = [*layout.folders.values(), layout.merged_folder]
+    inner = [path for folder in folders for path in folder.glob("*") if _NAME.fullmatch(path.name)]
+    top = [*layout.chunked_files(), *layout.top_files()]
+    return [path for path in (*top, *inner) if path.is_file() and not path.is_symlink()]
+
+
+def refuse_untaken(layout: Layout) -> None:
+    """Raise UsageError where a run of version 1 is there, which nobody asked to take over."""
+    if is_new_legacy_run(layout) and (owned := layout.owned()):
+        raise UsageError(
+            f"{layout.root} already holds files of {layout.stem} that an earlier version of the "
+            f"program made ({owned[0].name}, ...): take them over with --resume, or start over "
+            f"with --force, which removes them"
+        )
 
 
 def legacy_stems(folder: OutputFolder) -> list[str]:
@@ -75,7 +97,7 @@ def refuse_finished(layout: Layout) -> None:
         raise NothingToResumeError(
             f"{layout.root} holds a finished run of an earlier version of the program, without the "
             f"files that it was made from: it is left as it is, see {layout.predictions}; "
-            f"to compute it anew use --force, which moves it aside"
+            f"to compute it anew use --force, which removes it"
         )
 
 

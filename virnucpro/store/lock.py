@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,12 +22,14 @@ from virnucpro.store.disk import (
     explain_write_errors,
     is_running,
     open_without_links,
-    refuse_links,
+    refuse_linked_state,
 )
 from virnucpro.store.documents import parse_json
 
 # The error numbers of flock on a file system that has no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+LOOK_SECONDS = 0.1  # a look at who holds a lock takes far less
 
 A_RUN = "this input"  # what a run of predict or train embed holds a lock for
 
@@ -63,22 +65,35 @@ def read_owner(path: Path) -> LockOwner | None:
         return None
 
 
+def holder(path: Path) -> LockOwner | None:
+    """Return who holds the lock file now; None where nobody does. Nobody is kept from taking it.
+
+    A process that was lost, here or on another host, holds nothing, whatever it wrote.
+    """
+    try:
+        with open(path, opener=open_without_links) as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None
+    except BlockingIOError:
+        return read_owner(path)
+    except OSError:  # there is no file, or the file system has no locks
+        owner = read_owner(path)
+        return None if owner is None or owner.is_dead else owner
+
+
 @contextmanager
-def locked(
-    path: Path, work: str = A_RUN, *, wait: bool = False, state: Sequence[Path] = ()
-) -> Iterator[LockOwner | None]:
+def locked(path: Path, work: str = A_RUN, *, wait: bool = False) -> Iterator[LockOwner | None]:
     """Hold the lock file ``path`` for the duration of the block.
 
     ``wait`` waits until it is free; otherwise LockedError says at once who holds it. ``work`` says
-    what is worked on, for the messages of others. ``state`` are files and folders that the work
-    keeps outside of the checkpoint folder; they must not be symbolic links either. Yields a process
-    that held the lock and ended without leaving it, if there was one.
+    what is worked on, for the messages of others. Yields a process that held the lock and ended
+    without leaving it, if there was one.
 
     The file is never unlinked: a lock on an unlinked file excludes nobody. The kernel releases it
     when the process ends, however it ends, also on another host of a network file system; so a
     stale owner does not block. Where the file system has no locks, the name in the file counts.
     """
-    refuse_links(path, *state)
+    refuse_linked_state(path)
     with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = open(path, "a+", opener=open_without_links)  # noqa: SIM115
@@ -106,7 +121,11 @@ def refuse_held(path: Path) -> None:
 
 def _acquire(stream: TextIO, path: Path, work: str, wait: bool) -> None:
     try:
-        fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:  # perhaps by a look of holder(), which is over by now
+            time.sleep(LOOK_SECONDS)
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
     except OSError as error:
         owner = read_owner(path)

@@ -23,7 +23,7 @@ from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EncoderSetup
 from virnucpro.stages.prediction import MergingStage
 from virnucpro.stages.splitting import ShardsStage
-from virnucpro.store.disk import Disk, hashed
+from virnucpro.store.disk import Disk, hashed, telling
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
 from virnucpro.training.data.dataset import PARTS, Dataset
@@ -47,7 +47,7 @@ def embed(
     ``executor`` carries out the tasks; None is that of the chosen devices.
     """
     dataset.require_content("frames")
-    disk, sizes = Disk(), dataset.description["parts"]
+    disk, sizes = Disk(dataset.root), dataset.description["parts"]
     layouts = {part: dataset.layout(part) for part in PARTS if dataset.shards(part)}
     devices = choose_devices(machine)
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
@@ -65,6 +65,7 @@ def embed(
     with ExitStack() as stack:
         for layout in layouts.values():
             stack.enter_context(locked(layout.lock))
+        stack.enter_context(telling(disk, emit))
         runs = []
         for part, layout in layouts.items():
             # The shards are known by their receipts.

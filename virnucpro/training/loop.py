@@ -92,7 +92,7 @@ class TrainingLoop(ABC):
         ``averaged`` is the number of steps over which a running mean of the weights is kept; 0 for
         none. ``precision`` is ``fp32``, ``bf16`` or ``fp16`` (with a gradient scaler).
         """
-        self._savepoint_file, self._disk = savepoint, Disk()
+        self._savepoint_file, self._disk = savepoint, Disk(savepoint.parent)
         self._epochs, self._patience = limits
         self._precision = precision
         self.group, self.network, self.optimizer = group, network.to(group.device), optimizer

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from virnucpro.contracts import Device, Json
-from virnucpro.errors import InputError, ResumeRefusedError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
-from virnucpro.layout import existing_paths
 from virnucpro.store.disk import Disk
-from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
+from virnucpro.store.work import WorkIdentity, check_same, checked_again
 from virnucpro.training.loop import MakeLoop
 from virnucpro.training.processes import train_on
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
@@ -51,36 +49,22 @@ def begin_training(
     """
     for path in (*files.results, files.savepoint):
         disk.sweep(path.parent, {path.name})
-    results, point, is_over = existing_paths(*files.results), None, False
-    own: Sequence[Path] = ()
-    known: Mapping[str, Json] | None = None
-    if files.savepoint.exists():
-        try:
-            point = load_savepoint(files.savepoint)
-        except (InputError, ResumeRefusedError):
-            if not force:
-                raise
-        known = point.identity if point else None
-        # Before a training is over, it has written nothing but its savepoint.
-        own = [*(results if point is not None and point.finished else []), files.savepoint]
-    elif finished:
-        own, known, is_over = results, finished, len(results) == len(files.results)
-    existing = ExistingWork(
-        files.place,
-        files.lock.with_suffix(".previous"),
-        own,
-        [path for path in results if path not in own],
-        WorkIdentity(files.label, known) if known is not None else None,
-        is_over,
-        files.option,
-    )
-    wanted = WorkIdentity(files.label, identity)
-    decision, notice = check_work(wanted, existing, disk, force=force)
-    if notice:
-        show(Notice("info", notice))
-    if decision == "finished":
-        return None
-    if decision == "start" or point is None:
+    point, known = None, finished
+    if force:
+        known = None
+        for path in (files.savepoint, *files.results):
+            disk.clear(path)
+    elif files.savepoint.exists():
+        point = load_savepoint(files.savepoint)
+        known = point.identity
+    if known:
+        wanted, earlier = WorkIdentity(files.label, identity), WorkIdentity(files.label, known)
+        check_same(wanted, earlier, files.place, files.option)
+        if point is None and all(path.exists() for path in files.results):
+            show(Notice("info", checked_again(files.label)))
+            return None
+        show(Notice("info", f"going on with {files.label}"))
+    if point is None:
         point = Savepoint(dict(identity))
         save_savepoint(files.savepoint, point, disk)
     return point

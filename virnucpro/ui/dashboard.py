@@ -20,7 +20,14 @@ from rich.text import Text
 from virnucpro.contracts import Device
 from virnucpro.devices import GpuReading, read_gpu
 from virnucpro.events import Event, Notice, SequencesFailed, StageFinished
-from virnucpro.formatting import clock_time, gibibytes, memory_size, percent, short_number
+from virnucpro.formatting import (
+    clock_time,
+    gibibytes,
+    memory_size,
+    percent,
+    printable,
+    short_number,
+)
 from virnucpro.layout import Layout, SamplesFolder
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.log import LogFile, worker_label
@@ -185,7 +192,7 @@ class RunScreen(ProgressScreen):
         if len(workers) > 1:
             return row | {"busy": f"{len(busy)}/{len(workers)}"}
         if worker.task is not None:
-            row["now"] = f"{clock_time(now - worker.since)} {worker.task.name}"
+            row["now"] = f"{clock_time(now - worker.since)} {printable(worker.task.name)}"
         used, total, util, temp, power = self.readings.get(worker.number, (None,) * 5)
         if used is not None:
             row["memory"] = f"{gibibytes(used)}/{memory_size(total)}"

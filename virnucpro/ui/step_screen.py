@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from virnucpro.events import EpochEnded, EpochProgress, Event, Notice, Progressed
-from virnucpro.formatting import clock_time, percent
+from virnucpro.formatting import clock_time, percent, printable
 from virnucpro.ui.terminal import LINE_SECONDS, ProgressScreen, bar_line
 
 EARLIEST = 1.0  # seconds; before that, no time is forecast
@@ -28,7 +28,7 @@ class StepScreen(ProgressScreen):
         """End the step before, and begin one of ``total`` units, of which ``amount`` are done."""
         self.end()
         with self.lock:
-            self._title, self._total, self._began = title, total, self.clock()
+            self._title, self._total, self._began = printable(title), total, self.clock()
             self._amount = self._first_amount = amount
         self.draw()
 

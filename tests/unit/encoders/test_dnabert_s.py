@@ -50,7 +50,7 @@ def plainly(state, ids, slopes):
 
 def expected(folder):
     state = torch.load(folder / "pytorch_model.bin", weights_only=True)
-    tokenizer = read_tokenizer(folder / "tokenizer.json")
+    tokenizer = read_tokenizer(folder / "tokenizer.json", 1000)
     slopes = [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]  # for 6 heads, from the ALiBi paper
     return torch.stack([plainly(state, tokenizer.encode(text).ids, slopes) for text in DNA])
 
@@ -100,13 +100,32 @@ def test_slopes():
     assert alibi_slopes(12) == pytest.approx(twelve)
 
 
+def _model(content, **changes):
+    return content | {"model": content["model"] | changes}
+
+
+def _first_word(content, number):
+    words = content["model"]["vocab"]
+    return _model(content, vocab=words | {next(iter(words)): number})
+
+
+def _without_special_tokens(content):
+    return content | {"post_processor": content["post_processor"] | {"special_tokens": {}}}
+
+
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
         ("config.json", lambda c: c | {"vocab_size": 9}, "shape"),
         ("config.json", lambda c: c | {"hidden_size": "48"}, "hidden_size"),
         ("config.json", lambda c: c | {"num_hidden_layers": 1}, "Unexpected key"),
-        ("tokenizer.json", lambda c: {"version": "1.0"}, "no vocabulary"),
+        ("tokenizer.json", lambda c: {"version": "1.0"}, "is no tokenizer"),
+        ("tokenizer.json", lambda c: c | {"pre_tokenizer": {"type": "Nope"}}, "is no tokenizer"),
+        ("tokenizer.json", lambda c: c | {"added_tokens": 5}, "is no tokenizer"),
+        ("tokenizer.json", lambda c: _model(c, merges=[["QQ", "ZZ"]]), "is no tokenizer"),
+        ("tokenizer.json", lambda c: _model(c, unk_token="[QQ]"), "other tokens"),
+        ("tokenizer.json", lambda c: _first_word(c, 10**6), "other tokens"),
+        ("tokenizer.json", _without_special_tokens, r"put \[CLS\] and \[SEP\]"),
         ("tokenizer.json", lambda c: c | {"post_processor": None}, r"put \[CLS\] and \[SEP\]"),
         ("tokenizer.json", lambda c: [], "Expected `object`"),
     ],

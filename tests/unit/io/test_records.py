@@ -7,6 +7,7 @@ import gzip
 import lzma
 import re
 import sys
+from itertools import permutations
 from pathlib import Path
 
 import dnaio
@@ -26,7 +27,15 @@ else:
 PLAIN = b">a x\nACGT\nAC\n>b\nGG\n"
 PAIRS = [("a", "ACGTAC"), ("b", "GG")]
 LONG_ID = "i" * LONGEST_HEADER
-PACKERS = (gzip.compress, bz2.compress, lzma.compress, zstd.compress)
+
+
+def zst(data: bytes) -> bytes:
+    """A frame as ``zstd`` writes it, with a checksum."""
+    return zstd.compress(data, options={zstd.CompressionParameter.checksum_flag: 1})
+
+
+PACKERS = (gzip.compress, bz2.compress, lzma.compress, zst)
+SKIPPED = b"\x5f\x2a\x4d\x18\x04\0\0\0skip"  # a frame that readers of zstd pass over
 
 
 def read(tmp_path: Path, data: bytes, name: str = "in.fa", **options) -> list[Record]:
@@ -72,7 +81,16 @@ ACCEPTED = [
     ("38-all-n", b">a\nNNNN\n", [("a", "NNNN")]),
     ("46-members", gzip.compress(PLAIN[:7]) + gzip.compress(b"") + gzip.compress(PLAIN[7:]), PAIRS),
     ("46-padding", gzip.compress(PLAIN) + b"\0" * 512, PAIRS),
-    *((f"51-{pack.__module__}", pack(PLAIN[:7]) + pack(PLAIN[7:]), PAIRS) for pack in PACKERS),
+    (
+        "46-padding-xz",
+        b"".join(lzma.compress(part) + bytes(8) for part in (PLAIN[:7], b"", PLAIN[7:])),
+        PAIRS,
+    ),
+    ("51-skippable", SKIPPED + zst(PLAIN[:7]) + SKIPPED + zst(PLAIN[7:]) + SKIPPED, PAIRS),
+    *(
+        (f"51-{pack.__module__}", pack(PLAIN[:7]) + pack(b"") + pack(PLAIN[7:]), PAIRS)
+        for pack in PACKERS
+    ),
 ]
 
 
@@ -136,7 +154,9 @@ REFUSED = [
     *((f"47-{pack.__module__}", pack(PLAIN)[:-5], "truncated") for pack in PACKERS),
     ("47-header-only", b"\x1f\x8b", "truncated"),
     ("47-damaged", gzip.compress(PLAIN)[:-6] + bytes(6), "damaged"),
-    ("48-garbage", gzip.compress(PLAIN) + b">c\nAC\n", "damaged"),
+    *((f"48-{pack.__module__}", pack(PLAIN) + b">c\nAC\n", "damaged") for pack in PACKERS),
+    *((f"48-{each.__module__}-{other.__module__}", each(PLAIN) + other(PLAIN), "damaged")
+      for each, other in permutations(PACKERS, 2)),
     ("51-zip", b"PK\x03\x04" + bytes(60), "plain or as gzip"),
 ]  # fmt: skip
 
@@ -148,6 +168,18 @@ def test_refused(tmp_path, data, place):
     assert str(caught.value).startswith(f"{tmp_path / 'in.fa'}: ")
     assert place in str(caught.value)
     assert len(str(caught.value)) < 400 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize("pack", PACKERS)
+def test_a_flipped_bit_in_a_compressed_file_is_noticed_or_changes_nothing(tmp_path, pack):
+    data = bytearray(pack(b">a\nACGTTGCA\n") + pack(b">b\nGGGTACCA\n>c\nTTTT\n"))
+    whole = read(tmp_path, data)
+    assert len(whole) == 3
+    for bit in range(8 * len(data)):
+        data[bit // 8] ^= 1 << bit % 8
+        found = outcome(tmp_path / "in.fa", data)
+        assert found == whole or isinstance(found, str), f"bit {bit}"
+        data[bit // 8] ^= 1 << bit % 8
 
 
 def test_24_a_file_without_line_ends_is_not_read_to_its_end(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.models.serving import Site, serving
 
-VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "TORCH_HOME")  # fmt: skip
+VARIABLES = ("HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "TORCH_HOME")  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

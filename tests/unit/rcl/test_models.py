@@ -99,7 +99,7 @@ def test_long_and_empty_proteins(small_model, padded):
     assert empty.shape == (0,)
     middle = model.probabilities([sequence[512:1536]])[0]
     np.testing.assert_allclose(long[800:1000], middle[288:488], atol=1e-6)
-    finder = RclFinder("m", model, RegionRule(), "")
+    finder = RclFinder("m", model, RegionRule(), "", ())
     letters, small = (finder.find([text])[0] for text in (sequence[:99], sequence[:99].lower()))
     assert np.array_equal(letters.probabilities, small.probabilities) is not padded
 

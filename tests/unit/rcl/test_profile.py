@@ -72,6 +72,8 @@ def test_others_and_fragments(profile):
         "no_serpin",
         "found",
     ]
+    long = profile.find(["A" * 100_001, SERPIN, "A" * 100_000])
+    assert [result.status for result in long] == ["too_long", "found", "no_serpin"]
     assert results[3].region == profile.find([SERPIN], END - START + 1)[0].region
     assert profile.find([SERPIN], END - START + 2)[0].status == "incomplete"
 
@@ -129,6 +131,6 @@ def test_the_command(call, tmp_path):
     assert read_profile(output).training["serpins"] == 2
     assert call("rcl", "profile", table, "--output", output).code == 0  # the same bytes
     output.write_text("mine")
-    assert call("rcl", "profile", table, "--output", output).code == 64
-    assert output.read_text() == "mine"
+    assert call("rcl", "profile", table, "--output", output).code == 0
+    assert (tmp_path / "my.hmm.yours").read_text() == "mine"
     assert call("rcl", "profile", table, "--output", tmp_path / "my.txt").code == 64

@@ -175,6 +175,13 @@ def test_warnings_are_there_where_something_is_wrong(tmp_path: Path) -> None:
     assert "warnings" not in calm.values("class")
     doubtful = page_of(tmp_path / "d", [Shown("a", "virus", [0.9], 0.3, length=300)])
     assert "warnings" in doubtful.values("class")
+    assert "calibrated" not in doubtful.text
+    others = [Shown(f"b{n}", "virus", [0.9] * 4) for n in range(9)]
+    unknown = page_of(tmp_path / "e", others)
+    assert ("not calibrated" in unknown.text, "nearly all records" in unknown.text) == (False, True)
+    models = {"classifier": {"path": "c", "sha256": "cd" * 32, "calibrated": False}}
+    raw = page_of(tmp_path / "f", others, models=models)
+    assert ("not calibrated" in raw.text, "nearly all records" in raw.text) == (True, False)
     assert page_of(tmp_path / "c", []).values("id", "section") == SECTIONS
 
 

@@ -19,20 +19,19 @@ from virnucpro.store.work import RunState
 FAILURE = FileFailure("NumericalError", "not finite", ("r1_chunk_1F1",), "merging", "output_1.fa")
 
 
-@pytest.mark.parametrize("text", ["", "mine\n", "mine\nand mine\n"])
+@pytest.mark.parametrize("text", ["mine\n", "mine\nand mine\n"])
 def test_a_file_that_is_not_such_a_table_is_never_removed(tmp_path: Path, text: str) -> None:
     layout = Layout(tmp_path, "s", 500)
     layout.failed_table.write_text(text)
-    update_failure_table(layout, Disk(), "s.fa", [])
+    update_failure_table(layout, Disk(tmp_path), "s.fa", [])
     assert layout.failed_table.read_text() == text
-    update_failure_table(layout, Disk(), "s.fa", [FAILURE])
-    moved = layout.checkpoints / "failed_files.txt.previous.1" / layout.failed_table.name
-    assert moved.read_text() == text
+    update_failure_table(layout, Disk(tmp_path), "s.fa", [FAILURE])
+    assert (tmp_path / "failed_files.txt.yours").read_text() == text
     assert "mine" not in layout.failed_table.read_text()
-    update_failure_table(layout, Disk(), "t.fa", [FAILURE])
-    update_failure_table(layout, Disk(), "moved/s.fa.gz", [])  # a run is known by its STEM
+    update_failure_table(layout, Disk(tmp_path), "t.fa", [FAILURE])
+    update_failure_table(layout, Disk(tmp_path), "moved/s.fa.gz", [])  # a run is known by its STEM
     assert "t.fa" in layout.failed_table.read_text()
-    update_failure_table(layout, Disk(), "t.fa", [])
+    update_failure_table(layout, Disk(tmp_path), "t.fa", [])
     assert not layout.failed_table.exists()
 
 
@@ -46,7 +45,7 @@ def test_a_run_that_begins_on_another_host_leaves_the_table_alone_that_is_writte
             super().rename(old, new)
 
     layout = Layout(tmp_path, "s", 500)
-    update_failure_table(layout, Shared(), "s.fa", [FAILURE])
+    update_failure_table(layout, Shared(tmp_path), "s.fa", [FAILURE])
     assert "s.fa" in layout.failed_table.read_text()
 
 

@@ -135,5 +135,13 @@ def test_rates_by_chance_by_hand() -> None:
     assert rates_by_chance(np.repeat([0.01, 0.9], [85, 35]))[0] == pytest.approx(1.05 / 85)
 
 
+def test_no_rate_is_0_where_many_records_tie() -> None:
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        values = rng.random(rng.integers(1, 6)) ** rng.integers(1, 5)
+        chances = rng.choice(values, rng.integers(FEWEST, 4 * FEWEST))
+        assert not (rates_by_chance(chances) <= 0).any()
+
+
 def test_where_nearly_all_looks_viral_no_rate_is_known() -> None:
     assert np.isnan(rates_by_chance(np.full(FEWEST, 0.01))).all()

@@ -101,9 +101,11 @@ def test_genes_follow_the_calls(
     again, predict = ("call", out), (*PREDICT, source, "-o", out)
     assert call(*predict, *NONE).code == 0
     assert _genes(out) == {}
-    leftover = out / "s_virus_genes.faa"  # a call was killed before its receipt was there
+    leftover = out / "s_virus_genes.faa"  # not what the program wrote
     leftover.write_text(">a_1\nM\n")
     assert call(*again, *NONE).code == 0
+    yours = out / "s_virus_genes.faa.yours"
+    assert yours.rename(tmp_path / "mine").read_text() == ">a_1\nM\n"
     assert _genes(out) == {}
     assert call(*again, *ALL).code == 0
     monkeypatch.setattr(output, "MOST_BASES_AT_A_TIME", 100)  # record by record: the same files

@@ -148,7 +148,8 @@ def test_without_rates_a_rate_cannot_be_asked_for(
     with pytest.raises(UsageError, match="needs a calibrated classifier"):
         _computed(request)
     assert not request.layout.root.exists()
-    _computed(replace(request, cuts=Cuts(min_score=0.6)))
+    figures = run_prediction(replace(request, cuts=Cuts(min_score=0.6)), lambda event: None).results
+    assert figures.highest_rate is None
     assert {row["fdr"] for row in _table(request.layout.contigs_table)} == {"NA"}
     assert {float(row["score"]) > 0.6 for row in _table(request.layout.virus_table)} <= {True}
 

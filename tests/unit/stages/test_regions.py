@@ -124,7 +124,8 @@ def test_regions_that_are_placed_anew_stay_apart() -> None:
     gaps = (((8, HOST),), SPREAD), (((4, HOST), (2, 12.0), (4, HOST)), 0.3)  # two outliers
     for seed, (gap, spread) in product(range(40), gaps):
         parts = ((30, HOST), (12, 3.0), *gap, (12, 3.0), (30, HOST))
-        regions = find_regions(*record(*parts, seed=seed, spread=spread))
+        length = 500 * sum(count for count, _ in parts) - 12 * seed  # chunks overlap the more
+        regions = find_regions(*record(*parts, length=length, seed=seed, spread=spread))
         found += len(regions)
         for first, second in pairwise(regions):
             assert first.stop <= second.start
@@ -138,3 +139,15 @@ def test_scores_of_exactly_0_and_1_are_taken() -> None:
         chunks[i] = each._replace(others=f"{1 - float(virus)}", virus=virus)
     region = only(find_regions(length, chunks))
     assert (region.start, region.stop) == (30_000, 40_000)
+
+
+def test_the_score_of_a_region_pays_for_each_end_within_the_record() -> None:
+    """Six chunks of the most evidence have 0.8 each, and a change of state costs 1.8."""
+    for parts, evidence in (
+        (((60, HOST), (6, 12.0), (60, HOST)), 6 * 0.8 - 2 * 1.8),
+        (((60, HOST), (6, 12.0)), 6 * 0.8 - 1.8),
+        (((6, 12.0), (60, HOST)), 6 * 0.8 - 1.8),
+    ):
+        region = only(find_regions(*record(*parts, spread=0.1)))
+        assert region.chunks == 6
+        assert region.score == pytest.approx(math.tanh(evidence / 2))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import os
+import threading
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -12,12 +14,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from virnucpro.errors import LockedError, ResumeRefusedError, UsageError
+from virnucpro.errors import LockedError, ResumeRefusedError
 from virnucpro.events import Event, Notice
 from virnucpro.layout import Layout
 from virnucpro.store.disk import HOST_NAME, Disk
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.lock import LockOwner, locked, read_owner
+from virnucpro.store.lock import LockOwner, holder, locked, read_owner
 from virnucpro.store.work import RunState, check_run, write_state
 
 STATE = RunState("/data/s.fa", {"input": "a" * 64, "chunk length": 500, "precision": "fp32"})
@@ -41,7 +43,7 @@ def _check(
     layout: Layout, state: RunState = STATE, *, resume: bool = False, force: bool = False
 ) -> str:
     said: list[Event] = []
-    check_run(layout, Disk(), state, said.append, resume=resume, force=force)
+    check_run(layout, Disk(layout.root), state, said.append, resume=resume, force=force)
     return "".join(event.message for event in said if isinstance(event, Notice))
 
 
@@ -59,30 +61,23 @@ def test_receipts_without_a_state_are_a_run_of_ours(begun: Layout) -> None:
     assert "going on" in _check(begun)
 
 
-def test_a_users_file_in_a_folder_of_the_run_is_never_removed(layout: Layout) -> None:
-    for text in ("first", "second", "third"):
-        write_state(layout, Disk(), STATE)
-        layout.receipt_files[0].write_text("{}")
-        layout.merged_folder.mkdir()
-        (layout.merged_folder / "notes.txt").write_text(text)
-        _check(layout, force=True)
-    kept = [path.read_text() for path in layout.home.rglob("notes.txt")]
-    assert sorted(kept) == ["first", "second", "third"]
-
-
-def test_a_file_that_came_after_a_refused_input_is_not_ours(layout: Layout) -> None:
+def test_nothing_counts_before_the_first_receipt(layout: Layout) -> None:
     write_state(layout, Disk(), STATE)
     other = RunState(STATE.source, {**STATE.analysis, "input": "b" * 64})
     assert _check(layout, other) == ""  # the input was corrected: nothing of the run is kept
-    layout.frames["protein"].write_text("mine")
-    with pytest.raises(UsageError, match=r"s_protein\.faa"):
-        _check(layout)
 
 
-def test_chunks_of_a_run_that_was_killed_before_its_first_receipt_are_ours(layout: Layout) -> None:
-    write_state(layout, Disk(), STATE)
-    layout.chunked.write_text(">a_chunk_1\nA\n")
-    assert "going on" in _check(layout)
+def test_force_removes_what_the_program_wrote_and_nothing_else(begun: Layout) -> None:
+    disk = Disk(begun.root)
+    disk.save(begun.virus_table, b"ours")
+    disk.save(begun.split("protein", 1), b"ours")
+    disk.save(begun.chunks_table, b"edited since")
+    begun.chunks_table.write_text("edited")
+    (begun.folders["protein"] / "output_notes.txt").write_text("mine")
+    _check(begun, force=True)
+    left = {p.name for p in begun.root.rglob("*") if p.is_file() and begun.home not in p.parents}
+    assert left == {"written", "s_contigs.tsv", "s_chunks.tsv", "output_notes.txt"}
+    assert "going on" not in _check(begun)
 
 
 @pytest.mark.parametrize(("schema", "age"), [(99, "a newer version"), (1, "an older version")])
@@ -109,3 +104,19 @@ def test_who_did_not_leave_a_lock_is_named(
         with nullcontext() if locks or is_dead else pytest.raises(LockedError), locked(path) as had:
             assert had == owner
         assert (read_owner(path) is None) is (locks or is_dead)
+        path.write_text(json.dumps(asdict(owner)))
+        assert holder(path) == (None if locks or is_dead else owner)
+
+
+def test_a_look_at_who_holds_a_lock_keeps_nobody_from_taking_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert holder(path) is None
+    with locked(path):
+        owner = holder(path)
+        assert owner is not None
+        assert owner.pid == os.getpid()
+    with path.open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        threading.Timer(0.01, fcntl.flock, (looking, fcntl.LOCK_UN)).start()
+        with locked(path):
+            assert holder(path) is not None

@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -164,7 +165,7 @@ def digests(root):
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in root.rglob("*")
-        if path.is_file() and path.name not in ("dataset.json", "dataset.json.lock")
+        if path.is_file() and path.name not in ("dataset.json", "dataset.json.lock", "written")
     }
 
 
@@ -198,17 +199,14 @@ def test_another_recipe_is_refused_and_forced(made, prepare, tmp_path):
     assert "is not set" in str(error.value).partition("genome file more.fa")[2].splitlines()[0]
     assert feature.exists()
     prepare(rows=ROWS[:3], force=True)
-    assert not feature.exists()
-    assert (
-        dataset.lock.with_suffix(".previous") / "train_protein" / feature.name
-    ).read_bytes() == b"took a day"
-    assert (dataset.lock.with_suffix(".previous") / "dataset.json").exists()
+    assert feature.read_bytes() == b"took a day"  # the program did not write it
 
 
 class Stopping(Disk):
     """Ends the run at the n-th new file."""
 
-    def __init__(self, after: int) -> None:
+    def __init__(self, root: Path, after: int) -> None:
+        super().__init__(root)
         self.left = after
 
     def open_new(self, path):
@@ -220,10 +218,10 @@ class Stopping(Disk):
 
 def test_an_interrupted_run_is_no_data_set_and_the_next_one_starts_over(made, prepare, tmp_path):
     _, whole = made
-    files = sum(1 for p in whole.root.rglob("*") if p.is_file() and p.name != "dataset.json.lock")
-    for after in (0, 1, 3, files - 1, files):
+    files = len(digests(whole.root))
+    for after in (0, 1, 3, files):
         with pytest.raises(KeyboardInterrupt):
-            prepare(f"stopped{after}", disk=Stopping(after))
+            prepare(f"stopped{after}", disk=Stopping(tmp_path / f"stopped{after}", after))
         assert not (tmp_path / f"stopped{after}" / "dataset.json").exists()
         _, dataset = prepare(f"stopped{after}")
         assert digests(dataset.root) == digests(whole.root)
@@ -235,22 +233,17 @@ def test_files_of_somebody_else_are_left_alone(prepare, settings, tmp_path):
         prepare(rows=rows)
     table = Dataset(tmp_path / "data").genomes_table
     table.write_text("mine")
-    with pytest.raises(UsageError, match=r"not its own: genomes\.tsv"):
-        prepare()
-    _, dataset = prepare(force=True)
-    kept = dataset.lock.with_suffix(".previous").parent.rglob("genomes.tsv")
-    assert [path.read_text() for path in kept] == ["mine"]
+    prepare()
+    assert table.with_name("genomes.tsv.yours").read_text() == "mine"
     with pytest.raises(UsageError):
         prepare(settings.table.name)
     with pytest.raises(KeyboardInterrupt):
-        prepare("stopped", disk=Stopping(3))
+        prepare("stopped", disk=Stopping(tmp_path / "stopped", 3))
     folder = Dataset(tmp_path / "stopped").layout("train").folders["nucleotide"]
     folder.mkdir(exist_ok=True)
     (folder / "output_mine.fa").write_text("mine")
-    with pytest.raises(UsageError, match="output_mine"):
-        prepare("stopped")
-    for _ in range(2):  # the second --force must not remove what the first one moved
-        prepare("stopped", force=True)
+    for force in (False, True, True):
+        prepare("stopped", force=force)
     (kept,) = (tmp_path / "stopped").rglob("output_mine.fa")
     assert kept.read_text() == "mine"
 

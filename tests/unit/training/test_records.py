@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.training.made_genomes import RecordedProgress, coding, write_fasta, write_table
-from virnucpro.errors import InputError, ResumeRefusedError, UsageError
+from virnucpro.errors import InputError, ResumeRefusedError
 from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.training.data.prepare import DatasetSettings, prepare_dataset
 
@@ -90,19 +90,14 @@ def test_records_and_frames_do_not_take_each_other_for_their_own(
     frames = replace(settings, content="frames", lengths=(150,))
     with pytest.raises(ResumeRefusedError, match="content: was records, is frames"):
         prepare_dataset(frames, dataset, RecordedProgress())
-    assert "--force" in prepare_dataset(frames, dataset, RecordedProgress(), force=True)[1]
-    assert (dataset.lock.with_suffix(".previous") / "train_records.fa").exists()
+    prepare_dataset(frames, dataset, RecordedProgress(), force=True)
     assert not list(dataset.root.glob("*_records.fa"))
     # A file of the user under a name that only the other content has.
     fresh = Dataset(dataset.root)
     fresh.records_file("train").write_text("mine")
     assert "is finished" in prepare_dataset(frames, fresh, RecordedProgress())[1]
-    with pytest.raises(UsageError, match=r"not its own: train_records\.fa"):
-        prepare_dataset(settings, fresh, RecordedProgress())
-    fresh.description_file.rename(fresh.description_file.with_suffix(".old"))
-    with pytest.raises(UsageError, match=r"not its own"):
-        prepare_dataset(settings, fresh, RecordedProgress())
-    assert fresh.records_file("train").read_text() == "mine"
+    prepare_dataset(settings, fresh, RecordedProgress(), force=True)
+    assert (fresh.root / "train_records.fa.yours").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from virnucpro.errors import InputError, ResumeRefusedError, UsageError
+from virnucpro.errors import InputError, ResumeRefusedError
 from virnucpro.layout import CHECKPOINTS, lock_file
 from virnucpro.store.disk import Disk
 from virnucpro.training.run import TrainingFiles, begin_training
@@ -43,11 +43,6 @@ def write(files, text="mine"):
         path.write_text(text)
 
 
-def moved(files):
-    folder = files.lock.with_suffix(".previous").parent
-    return [path.read_text() for path in folder.rglob("model") if path.is_file()]
-
-
 def test_an_unfinished_training_goes_on_and_another_one_does_not(files, begin):
     save(files, epoch=3)
     point, notices = begin()
@@ -57,18 +52,15 @@ def test_an_unfinished_training_goes_on_and_another_one_does_not(files, begin):
     assert load_savepoint(files.savepoint).epoch == 3
     point, _ = begin(IDENTITY | {"seed": 2}, force=True)
     assert (point.identity["seed"], point.epoch) == (2, 0)
-    assert (files.lock.with_suffix(".previous") / files.savepoint.name).exists()
 
 
 def test_results_belong_to_a_training_that_is_over_only(files, begin):
     save(files, finished=True, write_results=True)  # it was killed while it wrote them
     assert begin()[0].finished
     save(files, epoch=1)
-    with pytest.raises(UsageError, match="not its own"):
-        begin()
-    for _ in range(2):  # the second --force must not remove what the first one moved
-        begin(force=True)
-    assert moved(files) == ["mine"]
+    assert begin()[0].epoch == 1
+    begin(force=True)
+    assert [path.read_text() for path in files.results] == ["mine", "mine"]  # not ours to remove
 
 
 def test_a_finished_training(files, begin):
@@ -79,21 +71,6 @@ def test_a_finished_training(files, begin):
         begin(finished=IDENTITY | {"data set": "b"})
     files.results[-1].unlink()  # the one that shows that it is finished
     assert begin(finished=IDENTITY)[0] is not None
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_files_of_somebody_else_are_never_overwritten(files, begin, number):
-    files.results[number].write_text("mine")
-    with pytest.raises(UsageError, match=f"not its own: {files.results[number].name};"):
-        begin()
-    assert files.results[number].read_text() == "mine"
-    for _ in range(2):
-        begin(force=True)
-    kept = [
-        path.read_text()
-        for path in files.lock.with_suffix(".previous").parent.rglob(files.results[number].name)
-    ]
-    assert kept == ["mine"]
 
 
 @pytest.mark.parametrize(

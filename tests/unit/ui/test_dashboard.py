@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -44,6 +46,12 @@ def board_of(count: int = 8, scale: int = 1) -> RunScreen:
 def cluster(nodes: int, gpus: int, name: str = "node") -> Worked:
     devices = [gpu(n, host=f"{name}{node}") for node in range(nodes) for n in range(gpus)]
     return running(*devices, tasks=4, done=0)
+
+
+def test_the_name_of_a_file_cannot_move_the_cursor() -> None:
+    stage = Worked(gpu(0))
+    stage.update(TaskStarted(0, replace(file_task(0), outputs=(Path("a\x1b[5B_rcl_0001.bin"),))))
+    assert " a\\x1b[5B_rcl_0001.bin " in lines_of(screen_of(stage.progress), 150)[-1]
 
 
 def test_eight_gpus_in_eighty_columns() -> None:

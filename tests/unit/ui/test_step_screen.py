@@ -54,6 +54,15 @@ def test_a_bar_on_a_terminal_that_is_gone_afterwards() -> None:
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 
 
+def test_the_name_of_a_file_in_a_title_cannot_move_the_cursor() -> None:
+    stream = Terminal()
+    with screen_on(stream, Hand()).shown() as screen:
+        screen.begin("calling a\x1b[5B", 4)
+        time.sleep(0.3)
+    assert "calling a\\x1b[5B" in stream.getvalue()
+    assert "\x1b[5B" not in stream.getvalue()
+
+
 def test_a_training_shows_and_logs_each_epoch(tmp_path: Path) -> None:
     row = {"epochs": 20, "loss": 0.5, "validation_loss": 0.4, "auroc": 0.9, "rate": 2e-4}
     stream, hand, log = io.StringIO(), Hand(), tmp_path / "training.log"

@@ -30,7 +30,7 @@ from virnucpro.metrics.classification import (
     metric_text,
 )
 from virnucpro.settings import AnalysisSettings
-from virnucpro.store.disk import Disk, hashed
+from virnucpro.store.disk import Disk, hashed, telling
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
 from virnucpro.training.classifier.features import FeatureReader, PartFeatures, find_features
@@ -58,7 +58,8 @@ def fit_classifier(
     """
     if output.suffix != ".safetensors" or output.is_dir():
         raise UsageError(f"--output {output}: name a file whose name ends in .safetensors")
-    disk, dataset, output = Disk(), Dataset(folder.absolute()), output.absolute()
+    dataset, output = Dataset(folder.absolute()), output.absolute()
+    disk = Disk(output.parent)
     files = TrainingFiles(
         f"the training of {output.name}",
         output.parent,
@@ -80,7 +81,7 @@ def fit_classifier(
         },
         **{name.replace("_", " "): value for name, value in asdict(settings).items()},
     }
-    with locked(files.lock, "this classifier", state=[files.savepoint]):
+    with locked(files.lock, "this classifier"), telling(disk, show):
         try:
             earlier = dict(parse_json(inspect_classifier(output).extra["training"]))
         except (ModelError, LookupError, ValueError, TypeError):

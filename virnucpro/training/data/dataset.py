@@ -33,7 +33,7 @@ from typing import Literal, NamedTuple
 from virnucpro.columns import row_error, table_rows
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
-from virnucpro.layout import CHECKPOINTS, Layout, ShardLayout, lock_file
+from virnucpro.layout import Layout, ShardLayout, lock_file
 from virnucpro.store.documents import in_schema, parse_json
 from virnucpro.tables import GENOMES, LABELLED_FRAMES, LabelledFrameRow
 
@@ -61,14 +61,13 @@ class LabelledRecord(NamedTuple):
 
 
 class Dataset:
-    """The data set in the folder ``root``. ``begun_file`` proves the files of an unfinished one."""
+    """The data set in the folder ``root``."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.description_file = root / "dataset.json"
         self.genomes_table = root / GENOMES.path
         self.lock = lock_file(root, self.description_file.name)
-        self.begun_file = root / CHECKPOINTS / "dataset.begun.json"
 
     def frames_table(self, part: Part) -> Path:
         """Return the path of the table with one row per frame of ``part``."""

@@ -17,8 +17,7 @@ from virnucpro.events import StepProgress
 from virnucpro.io.frames import FRAME_LABELS, chunk_spans, open_frames
 from virnucpro.io.records import Records
 from virnucpro.io.text import shortened
-from virnucpro.stages.chunking import refuse_changed_input
-from virnucpro.store.disk import HashedFile
+from virnucpro.store.disk import HashedFile, refuse_changed_input
 from virnucpro.training.data.dataset import PARTS
 from virnucpro.training.data.genbank import GenomeRecord, is_genbank, read_genbank
 from virnucpro.training.data.splits import sketch

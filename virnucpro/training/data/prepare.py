@@ -6,18 +6,17 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
-from virnucpro.events import StepProgress
-from virnucpro.stages.chunking import hashed_input
-from virnucpro.store.disk import Disk, HashedFile, explain_write_errors
-from virnucpro.store.documents import SCHEMAS, read_kept, sealed, stamped
+from virnucpro.events import Notice, StepProgress
+from virnucpro.store.disk import Disk, HashedFile, explain_write_errors, hashed_input, telling
+from virnucpro.store.documents import SCHEMAS
 from virnucpro.store.lock import locked
-from virnucpro.store.work import OWN_NAME, ExistingWork, WorkIdentity, check_work, files_in
+from virnucpro.store.work import WorkIdentity, check_same, checked_again
 from virnucpro.tables import GENOMES
 from virnucpro.training.data.dataset import PARTS, Content, Dataset
 from virnucpro.training.data.genomes import cut_genomes, records_of_parts, survey_genomes
@@ -66,15 +65,16 @@ def prepare_dataset(
     """Make the data set, unless the same one exists already.
 
     Returns:
-        The content of ``dataset.json``, and what users are told of an earlier data set.
+        The content of ``dataset.json``, and what users are told of what was there.
     """
-    disk = disk or Disk()
+    disk = disk or Disk(dataset.root)
     if settings.test + settings.validation > 1:
         raise UsageError("--test and --validation are together more than all genomes")
     if dataset.root.exists() and not dataset.root.is_dir():
         raise UsageError(f"--output-dir {dataset.root} is a file: name a folder")
     rows = read_genome_table(settings.table, settings.folder)
-    with locked(dataset.lock, "this data set", state=[dataset.begun_file]):
+    said: list[Notice] = []
+    with locked(dataset.lock, "this data set"), telling(disk, said.append):
         files: dict[Path, list[SourceRow]] = {}
         for row in rows:
             files.setdefault(row.path, []).append(row)
@@ -94,10 +94,11 @@ def prepare_dataset(
             ],
         }
         wanted = _work_identity(dataset, identity)
-        existing = _existing_work(dataset, settings.content, identity)
-        decision, notice = check_work(wanted, existing, disk, force=force)
-        if decision == "finished":
-            return Dataset(dataset.root).description, notice
+        if dataset.description_file.exists() and not force:
+            earlier = Dataset(dataset.root).description
+            values = {name: earlier.get(name) for name in identity}
+            check_same(wanted, _work_identity(dataset, values), dataset.root)
+            return earlier, checked_again(wanted.label)
         records = survey_genomes(settings.table, files, progress)
         check_genomes(settings.table, records)
         shares = {"test": settings.test, "validation": settings.validation}
@@ -106,12 +107,10 @@ def prepare_dataset(
         del records["sketch"]  # they are large, and not needed any more
         if not records.loc[records["part"].isin(PARTS), "bases"].any():
             raise InputError(f"{settings.table}: no record of the genome files has any bases")
-        # What an interrupted run left is made anew in minutes.
-        for path in existing.own_files:
-            disk.remove_tree(path)
-        for folder in (dataset.root, dataset.begun_file.parent):
-            disk.sweep(folder)
-        disk.save(dataset.begun_file, sealed(stamped("work", **asdict(wanted))))
+        # What an earlier start left is made anew in minutes.
+        for path in _files_of(dataset):
+            disk.clear(path)
+        disk.sweep(dataset.root)
         description = {
             "schema": SCHEMAS["data set"],
             "version": __version__,
@@ -121,8 +120,7 @@ def prepare_dataset(
         }
         # This file is written last: a folder without it holds no data set.
         disk.save(dataset.description_file, (json.dumps(description, indent=1) + "\n").encode())
-        disk.remove(dataset.begun_file)
-    return description, notice
+    return description, said[0].message if said else None
 
 
 def _written(
@@ -171,36 +169,11 @@ def _work_identity(dataset: Dataset, identity: Mapping[str, Json]) -> WorkIdenti
     return WorkIdentity(f"the data set {dataset.root.name}", settings)
 
 
-def _own_files(dataset: Dataset, content: Content) -> list[Path]:
-    """Return the files of a data set of this content that exist, ``dataset.json`` first."""
+def _files_of(dataset: Dataset) -> list[Path]:
+    """Return the files and folders of a data set, ``dataset.json`` first."""
     files = [dataset.description_file, dataset.genomes_table]
     for part in PARTS:
-        if content == "records":
-            files.append(dataset.records_file(part))
-            continue
         layout = dataset.layout(part)
-        files += [dataset.frames_table(part), *layout.folders.values()]
-        files += [layout.merged_folder, layout.run_json, layout.state]
-    return [path for path in files if path.exists()]
-
-
-def _existing_work(
-    dataset: Dataset, content: Content, identity: Mapping[str, Json]
-) -> ExistingWork:
-    """Return what the folder holds; ``identity`` names what is compared, if it is finished."""
-    own_files, known = list[Path](), None
-    finished = dataset.description_file.exists()
-    if finished:
-        earlier = Dataset(dataset.root)
-        values = {name: earlier.description.get(name) for name in identity}
-        known, own_files = _work_identity(dataset, values), _own_files(dataset, earlier.content)
-    elif begun := read_kept("work", dataset.begun_file, WorkIdentity):
-        own_files = _own_files(dataset, begun.settings["content"])
-    foreign_files = [path for path in _own_files(dataset, content) if path not in own_files]
-    previous = dataset.lock.with_suffix(".previous")
-    folders = [folder for part in PARTS for folder in dataset.layout(part).folders.values()]
-    others = [path for path in files_in(folders) if not OWN_NAME.fullmatch(path.name)]
-    if not finished:  # it would be made again, without them
-        foreign_files += others
-    existing = ExistingWork(dataset.root, previous, own_files, foreign_files, known)
-    return replace(existing, finished=finished, holds_others=bool(others))
+        files += [dataset.records_file(part), dataset.frames_table(part)]
+        files += [*layout.folders.values(), layout.merged_folder, layout.run_json, layout.state]
+    return files

@@ -29,7 +29,7 @@ from virnucpro.events import Emit, StepProgress
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import lock_file
 from virnucpro.metrics.classification import auroc, fit_temperature
-from virnucpro.store.disk import Disk, hashed
+from virnucpro.store.disk import Disk, hashed, telling
 from virnucpro.store.documents import SCHEMAS, in_schema, parse_json
 from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import Dataset, Part
@@ -85,12 +85,13 @@ def fit_lite(
     ``start`` is the encoder of an earlier training, to go on from with the classifier beside it and
     a learning rate that does not fall. A data set without validation records of both labels leaves
     its calibration as it was. ``mask`` is a table of regions that are not trained on
-    (:func:`read_mask`). ``force`` moves earlier files aside and starts over.
+    (:func:`read_mask`). ``force`` removes the earlier results and starts over.
 
     Returns:
         The content of ``lite.json``; None if the same training was finished before.
     """
-    disk, files = Disk(), training_files(root.absolute())
+    files = training_files(root.absolute())
+    disk = Disk(files.place)
     dataset.require_content("records")
     first, started, masked = None, None, None
     if start is not None:
@@ -111,7 +112,7 @@ def fit_lite(
     digest, threads = hashed(dataset.description_file).sha256, torch.get_num_threads()
     # As it is read again: lists, not tuples.
     identity = json.loads(json.dumps({"settings": facts, "data_set": digest, "threads": threads}))
-    with locked(files.lock, "this encoder", state=[files.savepoint]):
+    with locked(files.lock, "this encoder"), telling(disk, show):
         try:
             # A finished training is the same one with any number of threads.
             report = in_schema("lite training", parse_json(files.results[1].read_bytes()), root)
