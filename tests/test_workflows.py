@@ -172,7 +172,7 @@ def test_snakemake_runs_the_rules(tmp_path: Path, environment: dict[str, str]) -
     for extra in (["--lint"], ["--dry-run"], []):
         subprocess.run([*command, *extra], cwd=tmp_path, env=environment, check=True)
     assert (tmp_path / "virnucpro/sample1/sample1_contigs.tsv").exists()
-    assert (tmp_path / "multiqc/sample1_virnucpro_calls_mqc.json").exists()
+    assert (tmp_path / "virnucpro/sample1/sample1_mqc.tsv").exists()
     versions = yaml.safe_load((tmp_path / "virnucpro/sample1/versions.yml").read_text())
     assert versions == {"virnucpro_predict": {"virnucpro": __version__}}
     (tmp_path / "data/R1.fq").write_text(f"@a/1\n{'GCTGAA' * 100}\n+\n{'IIIIII' * 100}\n")

@@ -34,8 +34,8 @@ def option_table() -> str:
     lines = ["| option | meaning |", "|---|---|"]
     context = click.Context(predict)
     for option in predict.params[1:]:  # the first one is the input
-        names, meaning = option.get_help_record(context) or ("", "")
-        lines.append("| `{}` | {} |".format(names.replace("|", "\\|"), meaning))
+        if record := option.get_help_record(context):  # none of a hidden one
+            lines.append("| `{}` | {} |".format(record[0].replace("|", "\\|"), record[1]))
     return "\n".join(lines) + "\n"
 
 

@@ -28,6 +28,7 @@ RESULT_SUFFIXES = (
     "regions.gff3",
     "run.json",
     "report.html",
+    "mqc.tsv",
     "failed_sequences.fa",
 )
 STDIN = "-"
@@ -142,7 +143,6 @@ class Layout(OutputFolder):
         self.chunks_table = root / tables.CHUNKS.path.format(stem=stem)
         self.contigs_table = root / tables.CONTIGS.path.format(stem=stem)
         self.virus_table = root / tables.VIRUS.path.format(stem=stem)
-        self.described_table = root / tables.DESCRIBED.path.format(stem=stem)
         self._results = {suffix: root / f"{stem}_{suffix}" for suffix in RESULT_SUFFIXES}
         result = self._results
         # The records classified as viral, and the viral regions of others; the input decides which.
@@ -157,6 +157,7 @@ class Layout(OutputFolder):
         self.regions_gff3 = result["regions.gff3"]
         self.run_json = result["run.json"]
         self.report = result["report.html"]
+        self.multiqc = result["mqc.tsv"]
         self.plots = root / f"{stem}_plots"  # pictures of records that somebody asked for
         self.failed_fasta = result["failed_sequences.fa"]
 
@@ -164,7 +165,6 @@ class Layout(OutputFolder):
         self.state = self.home / "state"
         self.former_legacy_state = self.home / self.legacy_state.name  # after ``--force``
         self.lock = self.home / "lock"
-        self.described_work = self.home / "describe"  # as long as other programs run
         self.spooled = self.home / "input"  # standard input, so that it can be read twice
         self.incoming = self.home / "input.new"  # until it is known to be the input of the run
         self.probe = self.home / "cluster.probe"  # proves a shared folder
@@ -176,6 +176,12 @@ class Layout(OutputFolder):
         self.copies_table = root / tables.COPIES.path.format(stem=stem)
         # Receipts of stages with one task and of removed files: two files with the same content.
         self.receipt_files = self.state / "receipts.json", self.state / "receipts.copy.json"
+
+    @property
+    def sample(self) -> str:
+        """The name of the sample whose folder this is; the name of the run elsewhere."""
+        root = self.root.absolute()
+        return root.name if SamplesFolder(root.parent).lock.exists() else self.stem
 
     def split(self, molecule: Molecule, number: int) -> Path:
         """The ``number``-th (from 1) split file."""
@@ -210,7 +216,6 @@ class Layout(OutputFolder):
             self.chunks_table,
             self.contigs_table,
             self.virus_table,
-            self.described_table,
             self.regions_table,
             *self._results.values(),
             self.chunked,

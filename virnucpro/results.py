@@ -19,7 +19,6 @@ import virnucpro.tables as tables
 from virnucpro.columns import MISSING, ResultTable
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
-from virnucpro.formatting import counted
 from virnucpro.store.documents import parse_json
 
 if TYPE_CHECKING:
@@ -178,19 +177,6 @@ class PredictionRun(RunResults):
     def virus(self) -> Rows[tables.VirusRow]:
         """Return the records that are classified as viral, the most certain first."""
         return self._rows(tables.VIRUS)
-
-    def described(self) -> Rows[tables.DescribedRow]:
-        """Return what ``virnucpro describe`` has written; InputError where it has not run."""
-        return self._rows(tables.DESCRIBED)
-
-    def undescribed(self) -> str:
-        """Return a sentence if the table of ``describe`` has other records, as after ``call``."""
-        if not (self.folder / tables.DESCRIBED.path.format(stem=self.stem)).exists():
-            return ""
-        viral, known = ({row.record for row in rows} for rows in (self.virus(), self.described()))
-        now = {*viral, *(row.region for row in self.regions() if row.record not in viral)}
-        text = f"Not described yet: {counted(len(now - known), 'viral record')}; no longer viral: "
-        return f"{text}{len(known - now):,}. Repeat virnucpro describe." if now != known else ""
 
     def regions(self) -> Rows[tables.RegionRow]:
         """Return the viral regions of all records; pairs have none, and no file."""

@@ -302,10 +302,6 @@ class MachineSettings:
         "Sequences per DNABERT-S batch.",
         MEASURED,
     )
-    # Of version 1. Nothing reads it: the classifier multiplies 256 rows at a time.
-    classifier_rows: Count = setting(
-        256, "prediction.batch_size", "-b --batch-size", "Has no effect any more."
-    )
     tokenizer_threads: Threads = setting(
         4, "prediction.num_workers", "-w --num-workers", "Host threads per worker that make tokens."
     )
@@ -324,9 +320,6 @@ class MachineSettings:
         "--cluster ADDRESS",
         "Ray cluster whose nodes embed for predict: auto for the one that this node belongs to, "
         "HOST:PORT or ray://HOST:PORT. --cpu-workers is then the number for each node.",
-    )
-    no_features: bool = setting(
-        False, "files.no_features", "--no-features", "Has no effect any more."
     )
     remove_intermediate: bool = setting(
         True,

@@ -14,7 +14,6 @@ from virnucpro.columns import ResultTable
 
 Figure = Annotated[float, ".6f"]
 Share = Annotated[float, ".4f", Meta(ge=0, le=1)]
-Percentage = Annotated[float, ".2f", Meta(ge=0, le=100)]
 
 
 class ContigRow(NamedTuple):
@@ -52,32 +51,6 @@ class VirusRow(NamedTuple):
     virus_kind: str
     coding_density: Share | None
     unfamiliar: str | None
-
-
-class DescribedRow(NamedTuple):
-    """One row per record classified as viral, then one per viral region of another record.
-
-    The columns after ``unfamiliar`` are those of geNomad and CheckV.
-    """
-
-    record: str
-    length: int
-    score: Figure
-    fdr: Figure | None
-    tier: str | None
-    chunks_scored: int
-    coverage: Share
-    evidence: str | None
-    topology: str | None
-    virus_kind: str | None
-    coding_density: Share | None
-    unfamiliar: str | None
-    taxonomy: str | None
-    taxonomy_agreement: Share | None
-    completeness: Percentage | None
-    completeness_method: str | None
-    checkv_quality: str | None
-    contamination: Percentage | None
 
 
 class RegionRow(NamedTuple):
@@ -273,7 +246,6 @@ class RclResidueRow(NamedTuple):
 
 CONTIGS = ResultTable("{stem}_contigs.tsv", ContigRow)
 VIRUS = ResultTable("{stem}_virus.tsv", VirusRow)
-DESCRIBED = ResultTable("{stem}_virus_described.tsv", DescribedRow)
 REGIONS = ResultTable("{stem}_regions.tsv", RegionRow)
 CHUNKS = ResultTable("{stem}_chunks.tsv", ChunkRow)
 PREDICTIONS = ResultTable("{stem}_merged/prediction_results.txt", FrameScoreRow)

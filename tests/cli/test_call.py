@@ -199,7 +199,6 @@ def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(
         if reported == 65 and not refused:
             record = ("--record", "a39", "-o", home / "a39.png")
             assert call("plot", out, "--stem", "a", *record).code == 65
-            assert call("utils", "multiqc", out, "-o", home / "multiqc").code == 65
         refused += reported == 65
         assert call("call", out, *cuts).code == 0
         assert _tables(out, "a") == wanted

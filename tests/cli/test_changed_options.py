@@ -54,7 +54,7 @@ class Change(NamedTuple):
 
 CHANGES = (
     Change("sources", "HOME/other/in.fa", ("input: was sha256 ",)),
-    Change("--input", "--input HOME/in.fa"),
+    Change("--input", "-i HOME/in.fa"),
     Change("--input", "--input HOME/moved/in.fa"),
     Change("--input", "--input HOME/other/in2.fa", elsewhere=True),
     Change("--input2", "--input2 HOME/other/in.fa", ("second input: was not set, ",)),
@@ -164,7 +164,9 @@ def _command(home: Path, out: Path, words: str) -> list[str]:
     """Return the command with ``words`` added, or in the place of its input or its folder."""
     added = words.replace("HOME", str(home)).replace("OUT", str(out)).split()
     source = (
-        [] if words.startswith(("HOME", "--input ", "--input-list ")) else [str(home / "in.fa")]
+        []
+        if words.startswith(("HOME", "-i ", "--input ", "--input-list "))
+        else [str(home / "in.fa")]
     )
     base = ["-o", str(out), "-m", "toy", "-e", "150", "--device", "cpu", "--threads", "1"]
     return ["predict", *source, *base, *added]

@@ -119,6 +119,21 @@ def test_no_option_of_before_is_gone() -> None:
     assert set(before.split()) <= names
 
 
+def test_options_without_effect_are_accepted_and_not_shown(
+    call: Callable, example: Path, tmp_path: Path
+) -> None:
+    words = ("-i", example, "-o", tmp_path / "out", *TOY)
+    assert call("predict", *words, "--parallel", "-b", 7).code == 0
+    for command, options in {
+        "predict": "--parallel --batch-size --no-features",
+        "rcl embed": "--resume",
+        "train embed": "--resume",
+        "train classifier": "--resume",
+    }.items():
+        shown = call(*command.split(), "--help").out
+        assert not [name for name in options.split() if f"{name} " in shown]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

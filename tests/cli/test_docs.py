@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ import click
 import pytest
 
 from tests.faults.processes import until
+from tests.report_data import Shown, write_run
 from tests.test_architecture import ORDER
 from virnucpro import errors
 from virnucpro.cli import run
@@ -83,6 +85,27 @@ def test_every_command_of_the_first_two_pages_is_run_or_listed(
         if command == "predict" and "--model-type" not in arguments:
             arguments += ["--model-type", "lite"]
         assert call(command, *arguments).code == 0, line
+
+
+def test_the_tables_of_genomad_and_checkv_are_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(Path("results"), [Shown(id, "virus", [0.9]) for id in ("7", "NA")], "contigs")
+    for path, text in {
+        "genomad/contigs_virus_annotate/contigs_virus_taxonomy.tsv": "seq_name lineage\n7 Viruses;;",
+        "checkv/quality_summary.tsv": "contig_id completeness\n7 97.0\nNA NA\nh|region_1_500 12.0",
+    }.items():
+        Path(path).parent.mkdir(parents=True)
+        Path(path).write_text(text.replace(" ", "\t"))
+    section = USAGE.partition("## Taxonomy and completeness")[2]
+    exec(section.partition("```python\n")[2].partition("```")[0], {})
+    rows = csv.DictReader(Path("contigs_described.tsv").read_text().splitlines(), delimiter="\t")
+    assert [[row[k] for k in ("record", "length", "lineage", "completeness")] for row in rows] == [
+        ["7", "500", "Viruses;;", "97.0"],
+        ["NA", "500", "", "NA"],
+        ["h|region_1_500", "", "", "12.0"],
+    ]
 
 
 def test_the_folders_are_described_from_the_bottom_to_the_top() -> None:

@@ -203,7 +203,7 @@ def test_an_interrupted_run_goes_on_and_another_second_file_is_refused(
     pair[1].write_bytes(content)
     check_accepted(call(*command, out))
     names = [path.name for path in sorted(whole.glob("s_R1_*")) if path.is_file()]
-    assert len(names) == 8
+    assert len(names) == 9
     for name in names:
         if not name.endswith(("run.json", "report.html")):
             assert (out / name).read_bytes() == (whole / name).read_bytes(), name

@@ -85,16 +85,16 @@ def test_a_worker_that_imports_the_script_says_what_is_missing_there(
 def test_an_argument_wins_over_the_configuration_file(contigs: Path, tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text(
-        "prediction: {default_model_type: toy, dedup: false}\nfiles: {no_features: true}\n"
+        "prediction: {default_model_type: toy, dedup: false}\nfiles: {auto_cleanup: false}\n"
     )
     run = virnucpro.predict(contigs, tmp_path / "out", device="cpu", config=config)
     assert "identical_frames" not in run.record["counts"]
-    assert run.record["settings"]["machine"]["no_features"]
-    given = {"dedup": True, "no_features": False}
+    assert not run.record["settings"]["machine"]["remove_intermediate"]
+    given = {"dedup": True, "remove_intermediate": True}
     other = virnucpro.predict(contigs, tmp_path / "other", **TOY, **given, config=config)
     assert "identical_frames" in other.record["counts"]
-    assert not other.record["settings"]["machine"]["no_features"]
-    assert "dedup=True, no_features=False" in other.record["command"][0]
+    assert other.record["settings"]["machine"]["remove_intermediate"]
+    assert "dedup=True, remove_intermediate=True" in other.record["command"][0]
     assert list(run.contigs()) == list(other.contigs())
 
 

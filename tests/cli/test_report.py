@@ -1,8 +1,7 @@
-"""``virnucpro report``, ``virnucpro plot``, and ``virnucpro utils multiqc`` with MultiQC itself."""
+"""``virnucpro report``, ``virnucpro plot``, and what MultiQC shows of runs."""
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -110,37 +109,40 @@ def test_the_track_of_a_record_is_a_picture(call: Calling, tmp_path: Path) -> No
     assert (plots / "host.png.yours").read_text() == "mine"
 
 
-def test_multiqc_gets_two_files_per_run(call: Calling, tmp_path: Path) -> None:
-    assert call("utils", "multiqc", tmp_path, "-o", tmp_path).code == 64
-    records = [Shown("v", "virus", [0.9] * 3), Shown("n", "nonvirus", [0.1])]
-    write_run(tmp_path, [*records, Shown("u", "unscored", [None])], "a")
-    out = tmp_path / "out"
-    for _ in range(2):  # the second time over its own files
-        assert call("utils", "multiqc", tmp_path, "-o", out).code == 0
-    general, bars = (out / f"a_virnucpro_{kind}_mqc.json" for kind in ("general", "calls"))
-    shown = json.loads(general.read_text())
-    # 60 % of the bases, not of the records
-    counts = {"virus_records": 1, "virus_share": 60.0, "records": 3, "unscored": 1}
-    assert shown["data"] == {"a": counts}
-    assert set(shown["headers"]) == set(counts)
-    calls = {"virus": 1, "undecided": 0, "nonvirus": 1, "unscored": 1}
-    assert json.loads(bars.read_text())["data"] == {"a": calls}
-    assert call("utils", "multiqc", tmp_path, tmp_path, "-o", tmp_path / "twice").code == 64
-    assert not (tmp_path / "twice").exists()
+@pytest.fixture
+def two_samples(call: Calling, tmp_path: Path) -> Path:
+    """The output directory of two samples, whose files have one name."""
+    for name, sequence in (("one", "GCTGAA" * 150), ("two", "GAAGCTC" * 150)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "in.fa").write_text(f">a\n{sequence}\n>b\n{'TTAA' * 75}\n")
+    files = [tmp_path / name / "in.fa" for name in ("one", "two")]
+    assert call("predict", *files, "-o", tmp_path / "out", *TOY, "--min-score", "-1").code == 0
+    return tmp_path / "out"
+
+
+def test_a_run_writes_its_row_for_multiqc(call: Calling, two_samples: Path) -> None:
+    def row(name: str) -> list[str]:
+        head, cells = (two_samples / name / "in_mqc.tsv").read_text().splitlines()[-2:]
+        assert head.split("\t") == ["Sample", "virus", "virus_share", "records", "unscored"]
+        return cells.split("\t")
+
+    # 75 % of the bases, not of the records
+    assert [row(name) for name in ("one", "two")] == [
+        ["one", "1", "75.0000", "2", "1"],
+        ["two", "1", "77.7778", "2", "1"],
+    ]
+    assert call("call", two_samples, "--min-score", "1").code == 0
+    assert row("one") == ["one", "0", "0.0000", "2", "1"]
 
 
 @pytest.mark.slow
-def test_multiqc_itself_shows_them(call: Calling, tmp_path: Path) -> None:
+def test_multiqc_itself_shows_them(two_samples: Path, tmp_path: Path) -> None:
     pytest.importorskip("multiqc")
-    for stem in ("first", "second"):
-        write_run(tmp_path, mixed(), stem)
-    assert call("utils", "multiqc", tmp_path, "-o", tmp_path / "in").code == 0
-    command = [sys.executable, "-m", "multiqc", "in", "-o", "report", "--strict", "--no-ansi"]
+    command = [sys.executable, "-m", "multiqc", "out", "-o", "page", "--strict", "--no-ansi"]
     subprocess.run(command, cwd=tmp_path, check=True)
-    data = tmp_path / "report/multiqc_data"
-    general = (data / "multiqc_general_stats.txt").read_text()
-    assert [line.split("\t")[0] for line in general.splitlines()] == ["Sample", "first", "second"]
-    assert "virus_records" in general
-    report = (tmp_path / "report/multiqc_report.html").read_text()
-    assert "Records by call." in report
-    assert "virnucpro_calls_plot" in report
+    general = (tmp_path / "page/multiqc_data/multiqc_general_stats.txt").read_text().splitlines()
+    assert [line.split("\t")[:4] for line in general[1:]] == [
+        ["one", "1", "75.0", "2"],
+        ["two", "1", "77.7778", "2"],
+    ]
+    assert "% virus" in (tmp_path / "page/multiqc_report.html").read_text()

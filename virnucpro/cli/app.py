@@ -14,7 +14,7 @@ from virnucpro.version import __version__
 # The commands in the order of the help text, and the modules that they are in.
 MODULES = {
     **{"predict": "predict", "demo": "demo", "call": "results", "status": "status"},
-    **{"report": "results", "plot": "results", "describe": "results", "models": "models"},
+    **{"report": "results", "plot": "results", "models": "models"},
     **{"train": "app", "evaluate": "results", "rcl": "app", "profile": "profile", "utils": "utils"},
 }
 EPILOG = """\b

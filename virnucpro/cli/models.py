@@ -11,7 +11,7 @@ import virnucpro.cli.shared as shared
 from virnucpro.cli.shared import command, option
 from virnucpro.errors import UsageError
 from virnucpro.formatting import aligned, byte_size
-from virnucpro.models.catalogue import KNOWN, SETS, HubModel, model_named, models_for
+from virnucpro.models.catalogue import KNOWN, SETS, model_named, models_for
 
 
 @command(name="list", common="json")
@@ -21,13 +21,12 @@ def list_models(as_json: bool) -> None:
     Examples:
       virnucpro models list --json
     """
-    from virnucpro.models.store import locate_model, model_files, read_model_records
+    from virnucpro.models.store import locate_model, model_files, recorded
 
-    recorded = read_model_records()
     rows: list[dict[str, Any]] = []
     for model in KNOWN:
         path = locate_model(model)
-        count = None if isinstance(model, HubModel) else model.bytes
+        count = model.bytes
         if path is not None:
             count = sum(file.stat().st_size for file in model_files(model, path).values())
         rows.append(
@@ -37,7 +36,7 @@ def list_models(as_json: bool) -> None:
                 "bytes": count,
                 "state": "missing" if path is None else "here",
                 "path": None if path is None else str(path),
-                "recorded": model.name in recorded,
+                "recorded": recorded(model.name) is not None,
                 "address": model.address,
             }
         )
@@ -109,15 +108,15 @@ def verify(names: tuple[str, ...], renew: bool) -> None:
         raise UsageError("--renew needs names: virnucpro models verify --renew 500_model.pth")
     from virnucpro.models.store import (
         locate_model,
-        read_model_records,
         record_model,
+        recorded_names,
         require_model,
         verify_model,
     )
 
     chosen = [model for name in names for model in models_for(name)]
     if not names:
-        known = [*KNOWN, *map(model_named, read_model_records())]
+        known = [*KNOWN, *map(model_named, recorded_names())]
         chosen = [model for model in known if locate_model(model)]
     for model in dict.fromkeys(chosen):
         same, path = require_model(model)

@@ -13,6 +13,7 @@ from virnucpro.cli.summary import outcome_text, samples_text
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
 from virnucpro.formatting import counted
 from virnucpro.layout import STDIN, SamplesFolder
+from virnucpro.settings import Count
 
 if TYPE_CHECKING:
     from virnucpro.configuration import Configuration
@@ -22,14 +23,17 @@ if TYPE_CHECKING:
 
 @command(
     click.Argument(["sources"], type=INPUT, nargs=-1, metavar="[INPUT]..."),
-    option("--input FILE named_source", INPUT, "FASTA or FASTQ file; - is standard input."),
+    option("-i --input FILE named_source", INPUT, "FASTA or FASTQ file; - is standard input."),
     option("--input2 FILE mates", INPUT, "Second mates of paired reads; each pair gets one call."),
     option("--interleaved", bool, "INPUT has both mates of paired reads, one after the other."),
     option("--input-list", FILE, "Tab-separated table of inputs: name, file, and input2 of pairs."),
     option("-o --output-dir", FOLDER, "Folder of the results.  [default: STEM_predictions]"),
     option("-k --keep-intermediate", bool, "Keep chunks, frames and features after the run."),
-    option("--parallel", bool, "Accepted without effect: every visible GPU is used anyway."),
-    common=f"{shared.PREDICT} resume force no_progress",
+    option("--resume", bool, "Take over a run of version 1; every other run continues anyway."),
+    option("--parallel", bool, "Without effect: every visible GPU is used anyway.", hidden=True),
+    option("-b --batch-size N", Count, "Without effect since version 1.", hidden=True),
+    option("--no-features", bool, "Without effect: features go when they are scored.", hidden=True),
+    common=f"{shared.PREDICT} force no_progress",
 )
 def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) -> int:
     """Decide for every record of INPUT whether it is viral.

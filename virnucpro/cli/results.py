@@ -1,10 +1,7 @@
-"""``virnucpro call``, ``report``, ``plot``, ``describe`` and ``evaluate``: finished runs, told in
-other ways.
-"""
+"""``virnucpro call``, ``report``, ``plot`` and ``evaluate``: finished runs, told in other ways."""
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,6 @@ import virnucpro.cli.shared as shared
 from virnucpro.cli.shared import FILE, FOLDER, command, option
 from virnucpro.cli.summary import call_lines
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
-from virnucpro.formatting import counted
 from virnucpro.layout import SamplesFolder
 from virnucpro.settings import Share
 
@@ -130,56 +126,6 @@ def plot(folder: Path, record: str, output: Path | None, **options: Any) -> None
     path = output or Layout(folder, run.stem).plots / picture_name(record, suffix)
     shared.save_output(path, picture, folder)
     shared.say(f"picture: {path}")
-
-
-@command(
-    click.Argument(["folder"], type=FOLDER, metavar="DIR"),
-    option("--stem STEM", str, "The run, where DIR holds several."),
-    option("--genomad-db genomad", FOLDER, "Database of geNomad, which gives the taxonomy."),
-    option("--checkv-db checkv", FOLDER, "Database of CheckV, which gives the completeness."),
-    common="threads force",
-)
-def describe(folder: Path, **options: Any) -> int:
-    """Add taxonomy and completeness of the viruses.
-
-    geNomad and CheckV, where they are installed, are run on the records classified as viral and the
-    viral regions of a finished run in DIR. STEM_virus_described.tsv gets what they say, and the
-    report shows it. The same command runs only what is missing there. Where nothing can be run, the
-    commands are printed.
-
-    Examples:
-      virnucpro describe results --genomad-db genomad_db --checkv-db checkv-db-v1.5
-      virnucpro describe results --checkv-db checkv-db-v1.5 -t 8
-    """
-    settings = shared.configuration(options)
-    from virnucpro.devices import host_threads
-    from virnucpro.layout import Layout
-    from virnucpro.results import open_run
-    from virnucpro.run.describe import describe as describe_run
-
-    run = open_run(folder, options["stem"])
-    layout = Layout(run.folder.absolute(), run.stem)
-    databases = {name: options[name] for name in ("genomad", "checkv")}
-    threads = settings.machine.threads or host_threads()
-    with shared.steps(settings) as screen:
-        count, done, problems = describe_run(
-            run, databases, threads, screen.info, force=options["force"]
-        )
-        for _, problem in problems:
-            screen.warn(problem)
-    for program, _ in problems:
-        path = databases[program.name] or Path(f"{program.name.upper()}_DATABASE")
-        own = program.words(layout.virus_fasta, layout.root / program.name, path, threads)
-        shared.tell(f"The command of {program.title}:", f"  {shlex.join(own)}")
-    if not done:
-        raise UsageError("nothing is described: the warnings above say why")
-    if not count:
-        shared.tell("Nothing is classified as viral, so there is nothing to describe.")
-    else:
-        table = shared.shown_path(layout.described_table)
-        shared.tell(f"{counted(count, 'viral sequence')} described: {table}")
-    asked = any(databases[program.name] for program, _ in problems)
-    return EXIT_PARTIAL if asked else EXIT_OK
 
 
 @command(

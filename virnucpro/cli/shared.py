@@ -153,7 +153,7 @@ GLOBAL_OPTIONS = (
 )
 COMMON = {
     "seed": option("--seed", CountOrZero, "Seed of all random choices.", default=0),
-    "resume": option("--resume", bool, "Continue unfinished work, and try again what failed."),
+    "resume": option("--resume", bool, "Without effect: every work continues.", hidden=True),
     "force": option("-f --force", bool, "Start over; the earlier results are removed."),
     # Of former versions, which refused to replace a file without it.
     "former_force": option(

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import virnucpro.cli.shared as shared
-from virnucpro.errors import InputError
 from virnucpro.formatting import counted, part_of, percent, regions_text
-from virnucpro.results import open_run
 from virnucpro.settings import DOUBTFUL
 
 if TYPE_CHECKING:
@@ -30,7 +27,6 @@ UNSCORED_REASONS = {
 FILES = {
     "_report.html": "all of this as a page, with figures: open it in a browser",
     "_virus.tsv": "the records classified as viral, the most certain first",
-    "_virus_described.tsv": "the same with taxonomy and completeness",
     "_virus.fna": "their sequences, and those of any viral regions",
     "_virus.fastq.gz": "the same with qualities",
     "_virus_1.fastq.gz": "their first mates, with qualities",
@@ -47,6 +43,7 @@ FILES = {
     "_merged/prediction_results.txt": "",
     "_merged/prediction_results_highestscore.csv": "",
     "_run.json": "how the results were made",
+    "_mqc.tsv": "the counts for MultiQC",
     "_failed_sequences.fa": "the records that have to be tried again",
 }
 """What the files hold, by the ends of their names."""
@@ -108,9 +105,6 @@ def call_lines(results: OutputFigures, layout: Layout, noun: str) -> list[str]:
     if results.regions:
         numbers = (results.regions, results.more_regions, results.with_regions)
         lines.append(f"{regions_text(*numbers)}.")
-    if layout.described_table.exists():
-        with suppress(InputError):  # a damaged table, of which the report speaks
-            lines += filter(None, [open_run(layout.root, layout.stem).undescribed()])
     return lines
 
 

@@ -212,7 +212,6 @@ def embed(dataset: Path, **options: Any) -> int:
             settings.machine,
             screen.show,
             screen.interruption,
-            resume=options["resume"],
             force=options["force"],
             command=shared.command_line(),
         )
@@ -259,11 +258,9 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     choose_precision(training.precision, devices)
     if len(devices) > training.batch_size:
         raise UsageError("--batch-size is less than the number of processes: use fewer")
-    choices = {name: options[name] for name in ("resume", "force")}
     with shared.steps(settings) as screen:
-        lines = fit_classifier(
-            dataset, output, training, devices, screen.show, screen.interruption, **choices
-        )
+        work = (devices, screen.show, screen.interruption)
+        lines = fit_classifier(dataset, output, training, *work, force=options["force"])
     shared.tell(*(lines or [ALREADY]))
 
 

@@ -1,33 +1,17 @@
-"""``virnucpro utils``: lists devices, checks an input, writes a configuration or for MultiQC."""
+"""``virnucpro utils``: lists devices, checks an input, writes a configuration."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.cli.shared import FILE, FOLDER, command, option
-from virnucpro.contracts import Json
-from virnucpro.errors import UsageError
+from virnucpro.cli.shared import FILE, command, option
 from virnucpro.formatting import counted, memory_size
 from virnucpro.settings import SHIPPED_MODELS
-
-if TYPE_CHECKING:
-    from virnucpro.results import PredictionRun
-
-
-COLOURS = {"virus": "#c0392b", "undecided": "#e0a030", "nonvirus": "#3a6ea5", "unscored": "#a0a0a0"}
-HEADERS = {
-    "virus_records": {"title": "Virus", "format": "{:,.0f}"},
-    "virus_share": {"title": "% virus", "description": "Of the bases"},
-    "records": {"title": "Records", "format": "{:,.0f}"},
-    "unscored": {"title": "Unscored", "format": "{:,.0f}"},
-}
 
 
 @command(common="json")
@@ -110,60 +94,8 @@ def generate_config(output: Path | None) -> None:
     shared.tell(f"wrote {output}", always=True)
 
 
-@command(
-    click.Argument(["folders"], type=FOLDER, nargs=-1, required=True, metavar="DIR..."),
-    option("-o --output-dir", FOLDER, "Folder of the files to write.", required=True),
-)
-def multiqc(folders: tuple[Path, ...], output_dir: Path) -> None:
-    """Write what MultiQC shows of finished runs.
-
-    For each finished run in the output directories DIR there are two files with its name: columns
-    of the general statistics, and a bar of the calls.
-
-    Example:
-      virnucpro utils multiqc results -o multiqc_input
-      multiqc multiqc_input
-    """
-    from virnucpro.run.sample_list import finished_runs
-
-    runs = [named for folder in folders for named in finished_runs(folder)]
-    names = [name for name, _ in runs]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"there are two runs with the name {twice!r}: name one of the folders")
-    for name, run in runs:
-        for section in _sections(name, run):
-            path = output_dir / f"{name}_{section['id']}_mqc.json"
-            shared.save_output(path, (json.dumps(section, indent=1) + "\n").encode())
-            shared.say(f"wrote {path}")
-
-
-def _sections(name: str, run: PredictionRun) -> Iterator[dict[str, Json]]:
-    """Yield the "custom content" of a run (docs.seqera.io/multiqc); files of one id are joined."""
-    shown, bases = run.summary, Counter[str]()
-    for row in run.contigs():
-        bases[row.call] += row.length
-    unscored = shown.records - shown.scored
-    columns = {
-        "virus_records": shown.calls.get("virus", 0),
-        "virus_share": round(100 * bases["virus"] / max(bases.total(), 1), 4),
-        "records": shown.records,
-        "unscored": unscored,
-    }
-    general = {"id": "virnucpro_general", "plot_type": "generalstats"}
-    yield general | {"headers": HEADERS, "data": {name: columns}}
-    yield {
-        "id": "virnucpro_calls",
-        "section_name": "VirNucPro",
-        "description": "Records by call. What could not be scored is not called.",
-        "plot_type": "bargraph",
-        "pconfig": {"id": "virnucpro_calls_plot", "title": "VirNucPro: calls", "ylab": "records"},
-        "categories": {call: {"name": call, "color": colour} for call, colour in COLOURS.items()},
-        "data": {name: {c: shown.calls.get(c, 0) for c in COLOURS} | {"unscored": unscored}},
-    }
-
-
 utils = click.Group(
     "utils",
-    commands=[list_devices, validate, generate_config, multiqc],
+    commands=[list_devices, validate, generate_config],
     help="List devices, check an input, write a configuration.",
 )

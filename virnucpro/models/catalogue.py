@@ -15,9 +15,7 @@ from virnucpro.errors import ModelError
 FAIR_ESM = "https://dl.fbaipublicfiles.com/fair-esm/models"
 # Named by the paper as the place of code and models; its README runs `prediction.py ... 500
 # 500_model.pth` in a fresh clone. HEAD is the default branch, whatever its name.
-ORIGINAL = "https://github.com/Li-Jing-1997/VirNucPro"
-
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+CLASSIFIERS = "https://github.com/Li-Jing-1997/VirNucPro/raw/HEAD"
 
 # In order of preference: safetensors cannot carry code, one file is simpler than several.
 # The second column is what an index stands for.
@@ -29,61 +27,45 @@ WEIGHTS = (
 )
 
 
+def hub_endpoint() -> str:
+    """Return the address of the Hugging Face hub, or of the mirror that is asked instead."""
+    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+
+
 @dataclass(frozen=True)
-class WebFile:
-    """One file at an address.
+class Model:
+    """One file from a web address, or else a repository of the hub, of which data files are taken.
 
     Attributes:
-        name: what users call it.
+        name: what users call it; of a repository ``owner/name``.
         what: a few words for the list.
-        address: https address; its last part is the name of the file on disk.
-        bytes: exact size, where it is known.
-        twin: of a file that fair-esm knows, the hub model with the same weights, which is used
+        url: https address of a file; its last part is the name on disk. Empty for a repository.
+        bytes: exact size of a file, where it is known.
+        twin: of a file that fair-esm knows, the repository with the same weights, which is used
             where the file is not there.
+        needs: files of a repository that must be there beside the weights.
     """
 
     name: str
     what: str
-    address: str
+    url: str = ""
     bytes: int | None = None
-    twin: str | None = None
+    twin: str = ""
+    needs: tuple[str, ...] = ("config.json",)
 
     @property
     def file(self) -> str:
-        """Its name on disk."""
-        return self.address.rpartition("/")[2]
-
-
-@dataclass(frozen=True)
-class HubModel:
-    """A model repository on the Hugging Face hub. Only data files are fetched, never code.
-
-    Attributes:
-        name: ``owner/name``.
-        what: a few words for the list.
-        needs: files that must be there beside the weights.
-        wants: files that are taken along where the repository has them.
-        endpoint: another hub than the one the library would ask.
-    """
-
-    name: str
-    what: str
-    needs: tuple[str, ...] = ("config.json",)
-    wants: tuple[str, ...] = ()
-    endpoint: str | None = None
+        """The name of a file on disk; empty for a repository."""
+        return self.url.rpartition("/")[2]
 
     @property
     def address(self) -> str:
         """Where it is fetched from, and a browser finds it."""
-        endpoint = self.endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-        return f"{endpoint.rstrip('/')}/{self.name}"
-
-
-Model = WebFile | HubModel
+        return self.url or f"{hub_endpoint()}/{self.name}"
 
 
 _ESM = tuple(
-    WebFile(name, f"ESM-2 {name.split('_')[2]}", f"{FAIR_ESM}/{name}.pt", size, f"facebook/{name}")
+    Model(name, f"ESM-2 {name.split('_')[2]}", f"{FAIR_ESM}/{name}.pt", size, f"facebook/{name}")
     for name, size in (
         ("esm2_t6_8M_UR50D", None),
         ("esm2_t12_35M_UR50D", None),
@@ -93,18 +75,13 @@ _ESM = tuple(
         ("esm2_t48_15B_UR50D", None),
     )
 )
-_TOKENIZER = ("config.json", "tokenizer.json")
-
-KNOWN: tuple[Model, ...] = (
-    HubModel("zhihan1996/DNABERT-S", "DNABERT-S", _TOKENIZER, ("tokenizer_config.json",)),
+KNOWN = (
+    Model("zhihan1996/DNABERT-S", "DNABERT-S", needs=("config.json", "tokenizer.json")),
     *_ESM,
-    *(
-        WebFile(file, f"classifier, {file[:3]} bp", f"{ORIGINAL}/raw/HEAD/{file}")
-        for file in ("300_model.pth", "500_model.pth")
-    ),
-    *(HubModel(str(esm.twin), f"{esm.what}, Hugging Face") for esm in _ESM),
+    Model("300_model.pth", "classifier, 300 bp", f"{CLASSIFIERS}/300_model.pth"),
+    Model("500_model.pth", "classifier, 500 bp", f"{CLASSIFIERS}/500_model.pth"),
+    *(Model(esm.twin, f"{esm.what}, Hugging Face") for esm in _ESM),
 )
-
 # What `virnucpro predict --model-type` of this name loads with the default configuration.
 SETS = {
     length: ("zhihan1996/DNABERT-S", "esm2_t36_3B_UR50D", f"{length}_model.pth")
@@ -118,18 +95,18 @@ def model_named(name: str) -> Model:
     Raises:
         ModelError: no such model; suggests the nearest (exit 64).
     """
-    for model in KNOWN:
-        if model.name == name:
-            return model
-    if _HUB_NAME.fullmatch(name) and ".." not in name:
-        return HubModel(name, "from the hub")
-    near = difflib.get_close_matches(name, [model.name for model in KNOWN], n=1)
+    names = [model.name for model in KNOWN]
+    if name in names:
+        return KNOWN[names.index(name)]
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and ".." not in name:
+        return Model(name, "from the hub")
+    near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]}?" if near else "see virnucpro models list; lite needs none"
     raise ModelError(f"no model is called {name!r}; {hint}")
 
 
 def models_for(name: str) -> tuple[Model, ...]:
-    """Return the models that a model type (``300``, ``500``) needs, or the one model of that name.
+    """Return the models of a model type (``300``, ``500``), or the one of that name.
 
     Raises:
         ModelError: no such model.
@@ -137,14 +114,10 @@ def models_for(name: str) -> tuple[Model, ...]:
     return tuple(model_named(part) for part in SETS.get(name, (name,)))
 
 
-def files_to_fetch(model: HubModel, offered: Iterable[str]) -> tuple[str, ...] | None:
-    """Return the ``offered`` files that are needed, or None where something needed is missing."""
+def files_to_fetch(model: Model, offered: Iterable[str]) -> list[str]:
+    """Return the ``offered`` files of a repository that are needed; none where one is missing."""
     names = sorted(name for name in offered if "/" not in name)
-    if not set(model.needs) <= set(names):
-        return None
-    for head, shards in WEIGHTS:
-        if head in names:
-            parts = [name for name in names if shards and fnmatch(name, shards)]
-            extra = [name for name in model.wants if name in names and name not in model.needs]
-            return (*model.needs, *extra, head, *parts)
-    return None
+    head, shards = next((each for each in WEIGHTS if each[0] in names), ("", None))
+    if not head or not set(model.needs) <= set(names):
+        return []
+    return [*model.needs, head, *(name for name in names if shards and fnmatch(name, shards))]

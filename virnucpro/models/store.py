@@ -1,8 +1,8 @@
 """Where models are, and whether they are unchanged since they were first seen.
 
-They are looked up where existing users already have them: torch hub's folder, the Hugging Face
-cache, and ``~/.cache/virnucpro/models``. Folders follow the standard variables (``TORCH_HOME``,
-``HF_HOME``, ``HF_HUB_CACHE``, ``XDG_CACHE_HOME``), read without importing the libraries of those.
+They are looked up where users already have them: torch hub's folder, the Hugging Face cache, and
+``~/.cache/virnucpro/models``. Folders follow the standard variables (``TORCH_HOME``, ``HF_HOME``,
+``HF_HUB_CACHE``, ``XDG_CACHE_HOME``), read without importing the libraries of those.
 """
 
 from __future__ import annotations
@@ -10,93 +10,73 @@ from __future__ import annotations
 import os
 import time
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
-
-import msgspec
+from typing import Literal, NamedTuple
 
 from virnucpro.errors import ModelError
-from virnucpro.models.catalogue import HubModel, Model, files_to_fetch, model_named
-from virnucpro.store.disk import Disk, explain_write_errors
+from virnucpro.models.catalogue import Model, files_to_fetch, model_named
+from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import hashed
-from virnucpro.store.lock import locked
 
-SCHEMA = 1
-# The first line of a git-LFS pointer; https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
-_LFS = b"version https://git-lfs.github.com/spec/"
+PUT_BY_HAND = "-"  # stands for the commit of what is not from the hub
 
 
-class FileRecord(msgspec.Struct, frozen=True):
-    """Size and SHA-256 (hex) of a file."""
+class Recorded(NamedTuple):
+    """A model as it was first seen: its commit on the hub, the day, and SHA-256 (hex) by file."""
 
-    bytes: int
-    sha256: str
-
-
-class ModelRecord(msgspec.Struct, frozen=True):
-    """A model as it was first seen.
-
-    Attributes:
-        path: the file or folder at that time, absolute.
-        address: where it was fetched from; empty if it was put there by hand.
-        revision: commit on the hub; empty of a single file.
-        date: day of the recording, UTC.
-        files: by name inside the folder (a single file: its own name).
-    """
-
-    path: str
-    address: str
     revision: str
     date: str
-    files: dict[str, FileRecord]
+    files: dict[str, str]
 
-
-class _Document(msgspec.Struct):
-    schema: int
-    models: dict[str, ModelRecord]
-
-
-def cache_folder() -> Path:
-    """Return ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    def changed(self, files: Mapping[str, Path]) -> str:
+        """Return the name of one that is missing or has another checksum; empty where all fit."""
+        for name in sorted(files.keys() | self.files.keys()):
+            file = files.get(name)
+            if not (file and file.is_file() and hashed(file).sha256 == self.files.get(name)):
+                return name
+        return ""
 
 
 def own_folder() -> Path:
     """Return ``$XDG_CACHE_HOME/virnucpro/models`` or ``~/.cache/virnucpro/models``."""
-    return cache_folder() / "virnucpro" / "models"
-
-
-def model_records_file() -> Path:
-    """Return the path of the file that holds every checksum."""
-    return own_folder() / "records.json"
-
-
-def read_model_records() -> dict[str, ModelRecord]:
-    """Read all records, by model name.
-
-    Raises:
-        ModelError: the file is damaged, or was written by a newer version.
-    """
-    path = model_records_file()
-    try:
-        document = msgspec.json.decode(path.read_bytes(), type=_Document)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is damaged: {error}; remove it, and verify again") from error
-    if document.schema > SCHEMA:
-        raise ModelError(f"{path} was written by a newer version: update virnucpro")
-    return document.models
+    return _cache() / "virnucpro" / "models"
 
 
 def hub_folder() -> Path:
     """Return the folder of the Hugging Face cache."""
-    home = Path(os.environ.get("HF_HOME") or cache_folder() / "huggingface").expanduser()
+    home = Path(os.environ.get("HF_HOME") or _cache() / "huggingface")
     named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
-    return Path(named).expanduser() if named else home / "hub"
+    return Path(named or home / "hub").expanduser()
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+
+
+def checksum_folder() -> Path:
+    """Return the folder of all checksums: a file ``NAME.sha256`` for each model."""
+    return own_folder() / "checksums"
+
+
+def recorded_names() -> list[str]:
+    """Return the names of all models that have checksums, sorted."""
+    files = checksum_folder().rglob("*.sha256")
+    return sorted(str(f.relative_to(checksum_folder())).removesuffix(".sha256") for f in files)
+
+
+def recorded(name: str) -> Recorded | None:
+    """Return the checksums of a model, if there are any. ModelError: their file is damaged."""
+    path = checksum_folder() / f"{name}.sha256"
+    try:
+        head, *rows = (line.split() for line in path.read_text().splitlines())
+        revision, date = head[1:3]
+        return Recorded(revision, date, {file: digest for digest, file in rows})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} is damaged: {error}; remove it, and verify again") from error
 
 
 def is_offline() -> bool:
@@ -107,34 +87,44 @@ def is_offline() -> bool:
 
 def download_path(model: Model) -> Path:
     """Return where a fetch puts the model (on the hub: the folder of its snapshots)."""
-    if isinstance(model, HubModel):
+    if not model.url:
         return hub_folder() / f"models--{model.name.replace('/', '--')}" / "snapshots"
     if not model.twin:
         return own_folder() / model.file
     # The folder in which torch hub, and so fair-esm, keeps checkpoints.
-    home = Path(os.environ.get("TORCH_HOME") or cache_folder() / "torch").expanduser()
+    home = Path(os.environ.get("TORCH_HOME") or _cache() / "torch").expanduser()
     return home / "hub" / "checkpoints" / model.file
 
 
 def manual_path(model: Model) -> Path:
-    """Return where a person may put it: a file, or a folder with the files of a hub model."""
-    return own_folder() / (model.name if isinstance(model, HubModel) else model.file)
+    """Return where a person may put it: a file, or a folder with the files of a repository."""
+    return own_folder() / (model.file or model.name)
 
 
 def locate_model(model: Model) -> Path | None:
     """Return the complete file or folder of exactly this model, or None."""
-    fetched = _snapshots(model) if isinstance(model, HubModel) else [download_path(model)]
-    places = [*fetched, manual_path(model)]
-    return next((path for path in places if model_files(model, path)), None)
+    places = [download_path(model)] if model.url else _snapshots(model)
+    return next((path for path in (*places, manual_path(model)) if model_files(model, path)), None)
+
+
+def _snapshots(model: Model) -> list[Path]:
+    """Snapshots in the cache: the recorded revision, then ``main``, then the others by name.
+
+    Times of change do not decide, because they differ between copies of a cache.
+    """
+    folder, record = download_path(model), recorded(model.name)
+    main = folder.parent / "refs" / "main"
+    named = main.read_text(errors="replace").strip() if main.is_file() else ""
+    first = (record.revision if record else "", named)
+    paths = folder.iterdir() if folder.is_dir() else ()
+    return sorted(paths, key=lambda path: (*(path.name != name for name in first), path.name))
 
 
 def resolve_model(model: Model) -> tuple[Model, Path] | None:
     """Return the model and its path, or those of its twin on the hub; None where neither exists."""
     if path := locate_model(model):
         return model, path
-    if not isinstance(model, HubModel) and model.twin:
-        return resolve_model(model_named(model.twin))
-    return None
+    return resolve_model(model_named(model.twin)) if model.twin else None
 
 
 def find_model(name: str) -> Path:
@@ -166,17 +156,13 @@ def manual_route(model: Model) -> str:
 
 def model_files(model: Model, path: Path) -> dict[str, Path]:
     """Return the needed files by name; none where the model is not complete there."""
-    if not isinstance(model, HubModel):
+    if model.url:
         return {path.name: path} if path.is_file() else {}
-    if not path.is_dir():
-        return {}
     # A link into the cache whose target is gone is not a file: a download was interrupted.
-    names = files_to_fetch(model, (p.name for p in path.iterdir() if p.is_file()))
-    files = {name: path / name for name in names or ()}
-    for index in (file for name, file in files.items() if name.endswith(".index.json")):
-        if not set(shards_of(index)) <= files.keys():
-            return {}
-    return files
+    present = [file.name for file in path.iterdir() if file.is_file()] if path.is_dir() else []
+    files = {name: path / name for name in files_to_fetch(model, present)}
+    indexes = [file for name, file in files.items() if name.endswith(".index.json")]
+    return files if all(set(shards_of(index)) <= files.keys() for index in indexes) else {}
 
 
 def shards_of(index: Path) -> list[str]:
@@ -187,25 +173,6 @@ def shards_of(index: Path) -> list[str]:
         raise ModelError(f"{index} is damaged: {error!r}; fetch the model again") from error
 
 
-def _snapshots(model: HubModel) -> list[Path]:
-    """Snapshots in the cache: the recorded revision, then ``main``, then the others by name.
-
-    Times of change do not decide, because they differ between copies of a cache.
-    """
-    folder = download_path(model)
-    if not folder.is_dir():
-        return []
-    record = read_model_records().get(model.name)
-    main = folder.parent / "refs" / "main"
-    first = [
-        record.revision if record else "",
-        main.read_text(errors="replace").strip() if main.is_file() else "",
-    ]
-    return sorted(
-        folder.iterdir(), key=lambda path: (*(path.name != name for name in first), path.name)
-    )
-
-
 def record_model(model: Model, path: Path, *, address: str = "") -> None:
     """Hash the files of a model and record them, in place of an older record.
 
@@ -213,20 +180,15 @@ def record_model(model: Model, path: Path, *, address: str = "") -> None:
         ModelError: a file is plainly something else (see :func:`check_model_file`).
         OutputError: the record cannot be written.
     """
-    files = {}
-    for name, file in model_files(model, path).items():
+    files = model_files(model, path)
+    for file in files.values():
         check_model_file(file)
-        files[name] = FileRecord(file.stat().st_size, hashed(file).sha256)
-    from_hub = isinstance(model, HubModel) and path.parent == download_path(model)
-    revision = path.name if from_hub else ""  # the cache names a snapshot after its commit
-    today = time.strftime("%Y-%m-%d", time.gmtime())
-    record = ModelRecord(str(path.absolute()), address, revision, today, files)
-    path = model_records_file()
-    with locked(path.with_suffix(".lock"), wait=True):
-        document = _Document(SCHEMA, {**read_model_records(), model.name: record})
-        content = msgspec.json.format(msgspec.json.encode(document, order="sorted"), indent=1)
-        with explain_write_errors(path):
-            Disk().save(path, content)
+    # The cache names a snapshot after its commit.
+    revision = path.name if path.parent == download_path(model) else PUT_BY_HAND
+    rows = [f"# {revision} {time.strftime('%Y-%m-%d', time.gmtime())} {address}".rstrip()]
+    rows += [f"{hashed(file).sha256}  {name}" for name, file in files.items()]
+    text = "\n".join(rows) + "\n"
+    Disk().save(checksum_folder() / f"{model.name}.sha256", text.encode())
 
 
 def verify_model(model: Model) -> Literal["verified", "recorded"]:
@@ -236,17 +198,12 @@ def verify_model(model: Model) -> Literal["verified", "recorded"]:
         ModelError: it is missing, or differs from its record.
     """
     model, path = require_model(model)
-    record = read_model_records().get(model.name)
+    record = recorded(model.name)
     if record is None:
         record_model(model, path)
         return "recorded"
-    files = model_files(model, path)
-    # A tokenizer file that another program added to the cache later is not damage.
-    extra = set(model.wants) if isinstance(model, HubModel) else set()
-    for name in sorted((files.keys() - extra) | record.files.keys()):
-        facts, file = record.files.get(name), files.get(name, path / name)
-        if not (facts and file.is_file() and hashed(file).sha256 == facts.sha256):
-            raise _differs(model.name, path / name, record)
+    if changed := record.changed(model_files(model, path)):
+        raise _differs(model.name, path if model.url else path / changed, record)
     return "verified"
 
 
@@ -260,15 +217,15 @@ def check_digest(file: Path, sha256: str) -> None:
     absolute = file.absolute()
     if Path(__file__).parents[1] in absolute.parents:
         return  # it comes with this package
-    for name, record in read_model_records().items():
-        facts = record.files.get(absolute.name)
-        if facts and facts.sha256 != sha256:
+    for name in recorded_names():
+        record = recorded(name)
+        if record and record.files.get(absolute.name, sha256) != sha256:
             path = locate_model(model_named(name))
             if path and absolute in (path.absolute(), path.absolute() / absolute.name):
                 raise _differs(name, file, record)
 
 
-def _differs(name: str, file: Path, record: ModelRecord) -> ModelError:
+def _differs(name: str, file: Path, record: Recorded) -> ModelError:
     return ModelError(
         f"{file}: checksum differs from the one recorded on {record.date}: replace it with: "
         f"virnucpro models fetch {name} (or keep it: virnucpro models verify --renew {name})"
@@ -279,7 +236,7 @@ def check_model_file(file: Path) -> None:
     """Refuse what is plainly not a model file, before its checksum is recorded as the right one.
 
     Raises:
-        ModelError: a git-LFS pointer, a web page, or a checkpoint cut short.
+        ModelError: see :func:`check_file`; or a web page, or a checkpoint that is damaged.
     """
     check_file(file)
     if file.suffix not in (".pt", ".pth", ".bin", ".part"):
@@ -288,9 +245,8 @@ def check_model_file(file: Path) -> None:
         head = stream.read(64)
     whole = not head.lstrip().startswith(b"<")
     if head.startswith(b"PK"):
-        try:
-            with zipfile.ZipFile(file) as archive:  # a download may have two versions in it
-                whole = file.suffix != ".part" or archive.testzip() is None
+        try:  # a download may have two versions in it
+            whole = zipfile.ZipFile(file).testzip() is None
         except zipfile.BadZipFile:
             whole = False
     if not whole:
@@ -299,14 +255,13 @@ def check_model_file(file: Path) -> None:
 
 def check_file(path: Path) -> None:
     """Raise ModelError where ``path`` is missing, empty, unreadable or a git-LFS pointer."""
-    if not path.is_file():
-        raise ModelError(f"{path} is missing: fetch the model again, with all of its files")
+    # https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
+    pointer = b"version https://git-lfs.github.com/spec/"
     try:
         with path.open("rb") as file:
-            start = file.read(len(_LFS))
+            start = file.read(len(pointer))
     except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
-    if start == _LFS:
-        raise ModelError(f"{path} is a git-LFS pointer, not the file: run 'git lfs pull' there")
-    if not start:
-        raise ModelError(f"{path} is empty: it is damaged or incomplete: fetch it again")
+        text = f"{path} is missing or cannot be read ({error.strerror}): fetch the model again"
+        raise ModelError(text) from error
+    if start in (b"", pointer):
+        raise ModelError(f"{path} is empty or a git-LFS pointer: fetch it, or run 'git lfs pull'")

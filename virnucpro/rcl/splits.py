@@ -26,7 +26,7 @@ import numpy.typing as npt
 from virnucpro.errors import InputError
 from virnucpro.evaluation.predictions import read_table
 from virnucpro.events import StepProgress
-from virnucpro.rcl.encodings import AMINO_ACIDS
+from virnucpro.rcl.encodings import AMINO_ACIDS, ROW_OF_BYTE
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.training.data.dataset import PARTS, Part
@@ -35,7 +35,11 @@ IDENTITY = 0.4
 WORD = 4
 LEAST_SHARED = 0.03  # words per residue of the shorter protein, below which a pair is not aligned
 CERTAIN_SHARED = 0.15  # from which a pair is joined without an alignment
-GAP = -6.0  # per residue; with BLOSUM62 the identities are those of affine gaps (11, 1) within 2 %
+LETTERS = len(AMINO_ACIDS) + 1  # with X
+# Costs per residue; with BLOSUM62 the identities are those of affine gaps (11, 1) within 2 %.
+GAP = 6
+TIE_BREAK = 2048  # more than the identical residues by which two best alignments differ
+TIED = 0.06  # the most by which their shares differed, in 23,000 pairs
 BLOCK = 256  # proteins that are compared with all others at once
 
 NO_AMINO_ACID = re.compile(f"[^{AMINO_ACIDS}]")
@@ -45,7 +49,7 @@ COLUMNS = ("id", "part", "cluster", "length", "rcl_start", "rcl_end")
 def cluster_proteins(sequences: Sequence[str], progress: StepProgress) -> list[int]:
     """Return the cluster of each protein: the number of its first protein.
 
-    Needs scikit-learn, SciPy and Biopython.
+    Needs SciPy and parasail.
     """
     from scipy.cluster.hierarchy import DisjointSet
 
@@ -68,37 +72,57 @@ def cluster_proteins(sequences: Sequence[str], progress: StepProgress) -> list[i
 def identity(one: str, two: str) -> float:
     """Return the share of the residues of the shorter protein that are identical in an alignment.
 
-    Letters are capitals; those that are not amino acids are X.
+    Of all best alignments it is one with the most identical residues, if these are about
+    ``IDENTITY`` or more. Letters are capitals; those that are not amino acids are X.
     """
-    alignment = _aligner().align(one, two)[0]
-    return float(alignment.counts().identities / min(len(one), len(two)))
+    import parasail
+
+    shorter = min(len(one), len(two))
+    aligned = parasail.sg_stats_striped_16(one, two, GAP, GAP, parasail.blosum62)
+    if aligned.saturated or aligned.matches / shorter > IDENTITY - TIED:
+        gap = GAP * TIE_BREAK
+        aligned = parasail.sg_stats_striped_32(one, two, gap, gap, _tie_breaking_scores())
+    return float(aligned.matches / shorter)
 
 
 @cache
-def _aligner() -> Any:
-    from Bio.Align import PairwiseAligner, substitution_matrices
+def _tie_breaking_scores() -> Any:
+    """Return BLOSUM62 times ``TIE_BREAK``, with one more for residues that are identical."""
+    import parasail
 
-    matrix = substitution_matrices.load("BLOSUM62")  # type: ignore[no-untyped-call]
-    scores = {"open_gap_score": GAP, "extend_gap_score": GAP, "end_gap_score": 0.0}
-    return PairwiseAligner(mode="global", substitution_matrix=matrix, **scores)  # type: ignore[no-untyped-call]
+    scores = parasail.blosum62.copy()
+    rows = scores.matrix
+    for one, two in np.ndindex(rows.shape):
+        scores[one, two] = int(rows[one, two]) * TIE_BREAK + (one == two)
+    return scores
 
 
 def _candidates(texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return the pairs that may be similar, ``[pairs, 2]``, and their shared words per residue."""
-    from sklearn.feature_extraction.text import CountVectorizer
+    from scipy.sparse import csr_array
 
-    words = {"analyzer": "char", "ngram_range": (WORD, WORD), "binary": True, "lowercase": False}
-    table = CountVectorizer(**words).fit_transform(texts)
+    words = [_words(text) for text in texts]
+    ends = np.cumsum([0, *map(len, words)])
+    present = np.ones(ends[-1], np.int32)
+    table = csr_array((present, np.concatenate(words), ends), (len(texts), LETTERS**WORD))
     lengths = np.array([len(text) for text in texts])
     pairs, shares = [], []
     for start in range(0, len(texts), BLOCK):
-        counts = (table[start : start + BLOCK] @ table.T).tocoo()
-        one, two = counts.row + start, counts.col
+        counts = (table[start : start + BLOCK] @ table[start:].T).tocoo()
+        one, two = counts.row + start, counts.col + start
         shared = counts.data / np.minimum(lengths[one], lengths[two])
         chosen = (one < two) & (shared >= LEAST_SHARED)
         pairs.append(np.stack([one[chosen], two[chosen]], axis=1).astype(np.int64))
         shares.append(shared[chosen])
     return np.concatenate(pairs), np.concatenate(shares)
+
+
+def _words(text: str) -> npt.NDArray[np.int64]:
+    """Return a number for each different word of a protein."""
+    rows = ROW_OF_BYTE[np.frombuffer(text.encode(), np.uint8)]
+    count = max(len(rows) - WORD + 1, 0)
+    codes = sum(rows[place : place + count] * LETTERS**place for place in range(WORD))
+    return np.unique(codes)
 
 
 def random_split(count: int, train_split: float, seed: int) -> list[Part]:

@@ -26,6 +26,9 @@ FIRST_RATE = 0.02  # share of the highest rate with which a cosine schedule begi
 LEAST_FRAGMENT = 40  # residues: longer than an RCL with its neighbours
 SHARE_AVERAGED = 0.1  # of all steps: the most that the running mean of the weights reaches back
 IGNORED = -1  # label of what is not a residue
+# Residues that batches are padded to a multiple of, by the kind of device. For each new shape cuDNN
+# plans every convolution, which takes longer than to compute the padding.
+PADDED_TO = {"cuda": 64}
 METRICS = ("accuracy", "precision", "recall", "f1", "f1_macro", "mcc", "auc")
 Rows = npt.NDArray[np.int64]
 
@@ -109,6 +112,7 @@ class RclLoop(TrainingLoop):
         own = range(group.rank, len(rows), group.world)
         lengths = [window.stop - window.start for window in windows]
         length = max((lengths[place] for place in own), default=1)
+        length += -length % PADDED_TO.get(group.device.type, 1)
         x = np.zeros((len(own), length, self._plan.features.width), np.float32)
         labels = np.full((len(own), length), IGNORED, np.int64)
         for number, place in enumerate(own):

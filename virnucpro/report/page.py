@@ -116,8 +116,6 @@ def warnings(content: Content) -> Iterator[str]:
             f"({share(short, content.records)}). The model was trained with chunks of "
             f"{content.chunk_length:,} bases and knows less about such short ones."
         )
-    if text := content.run.undescribed():
-        yield text
     if summary.failures:
         yield (
             f"{counted(summary.failures, content.noun)} could not be scored in full: see "
@@ -315,11 +313,11 @@ def next_section(content: Content) -> Iterator[str]:
     if content.run.paired:
         yield "<p>For taxonomy and completeness, assemble these pairs first.</p>"
     else:
+        name = escape(shlex.quote(layout.virus_fasta.name))
         yield (
-            "<p>geNomad assigns viruses to taxa, and CheckV tells how complete each is. Where they "
-            "are installed, this command adds what they say to the table above:</p>"
-            "<pre>virnucpro describe DIR --genomad-db GENOMAD_DATABASE --checkv-db CHECKV_DATABASE"
-            "</pre>"
+            "<p>geNomad assigns viruses to taxa, and CheckV tells how complete each is:</p>"
+            f"<pre>genomad annotate {name} genomad GENOMAD_DATABASE\n"
+            f"checkv end_to_end -d CHECKV_DATABASE {name} checkv</pre>"
         )
     yield "<p>If you publish the results, please cite:</p><ul>"
     record = content.run.record

@@ -10,7 +10,7 @@ from virnucpro.formatting import counted
 from virnucpro.report.content import Content
 from virnucpro.report.document import KINDS, file_link
 from virnucpro.stages.calls import LITTLE
-from virnucpro.tables import CONTIGS, DESCRIBED, REGIONS, VIRUS
+from virnucpro.tables import CONTIGS, REGIONS, VIRUS
 
 MOST_ROWS = 5000
 MOST_REGION_ROWS = 1000  # of these, where more viruses were found than there are rows
@@ -26,14 +26,9 @@ HEADS = {
     "share scored": "the part of the record with a score, from 0 to 1",
     "remark": "kind and terminal repeats of a virus, place of a region, what weakens a call",
 }
-# Only where ``virnucpro describe`` has run.
-DESCRIBED_HEADS = {
-    "taxonomy": "the taxon that geNomad assigns the virus to",
-    "completeness": "share of the genome that is there, in percent, as CheckV estimates it",
-}
 _Row = tuple[str, str, int, float | None, float | None, str | None, int, float, str]  # as HEADS
 _EXPLAINED = ("score", "fdr", "tier", "share scored")  # also in the legend
-_NUMERIC = {"length", "score", "fdr", "chunks scored", "share scored", "completeness"}
+_NUMERIC = {"length", "score", "fdr", "chunks scored", "share scored"}
 _CONTROLS = """\
 <div class="controls" id="controls" hidden>
 <label>Search ids <input type="search" id="search"></label>
@@ -71,8 +66,7 @@ def table_section(content: Content) -> Iterator[str]:
     yield f'<p class="muted">{"; ".join(legend)}.</p>'
     yield '<div class="wide long" tabindex="0" role="region" aria-label="Table">'
     yield '<table id="rows"><thead><tr>'
-    described = dict(_described(content))
-    for head, words in (HEADS | (DESCRIBED_HEADS if described else {})).items():
+    for head, words in HEADS.items():
         order = "descending" if head == "score" else "none"
         kind = " class=n" if head in _NUMERIC else ""
         yield f'<th scope="col" title="{words}" aria-sort="{order}"{kind}>{head}</th>'
@@ -87,23 +81,10 @@ def table_section(content: Content) -> Iterator[str]:
             f'<td class="n">{length:,}</td>'
             f'<td class="n">{"" if score is None else f"{score:.3f}"}</td>'
             f'{fdr}<td>{escape(tier or "")}</td><td class="n">{scored:,}</td>'
-            f'<td class="n">{coverage:.2f}</td><td class="remark">{escape(remark)}</td>'
-            f"{described.get(id, '<td></td><td></td>') if described else ''}</tr>"
+            f'<td class="n">{coverage:.2f}</td><td class="remark">{escape(remark)}</td></tr>'
         )
     yield "</tbody></table></div>"
     yield '<button type="button" class="plain" id="all" hidden>Show all matching rows</button>'
-
-
-def _described(content: Content) -> Iterator[tuple[str, str]]:
-    """Yield the ids of the table of ``virnucpro describe``, where there is one, and two cells."""
-    if not (content.run.folder / DESCRIBED.path.format(stem=content.run.stem)).exists():
-        return
-    for row in content.run.described():
-        lineage = row.taxonomy or ""
-        taxon = lineage.rstrip(";").rpartition(";")[2]
-        share = "" if row.completeness is None else f"{row.completeness:.1f}"
-        cells = f'<td title="{escape(lineage)}">{escape(taxon)}</td><td class="n">{share}</td>'
-        yield row.record, cells
 
 
 def _rows(content: Content) -> Iterator[_Row]:

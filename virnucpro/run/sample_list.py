@@ -177,15 +177,13 @@ def finished_runs(root: Path) -> list[tuple[str, PredictionRun]]:
     folder of a sample has the name of the sample.
     """
     of_samples = runs_of_samples(root)
-    root = root.absolute()
-    is_sample = SamplesFolder(root.parent).lock.exists()
     try:
         single = open_runs(root)
     except UsageError:
         if not of_samples:
             raise
         return of_samples
-    return of_samples + [(root.name if is_sample else run.stem, run) for run in single]
+    return of_samples + [(Layout(root, run.stem).sample, run) for run in single]
 
 
 def write_table(folder: SamplesFolder, disk: Disk, named: Iterable[Sample] = ()) -> None:

@@ -41,6 +41,18 @@ RECORDS_AT_A_TIME = 1000  # of those classified as viral get their kinds and gen
 MOST_BASES_AT_A_TIME = 10_000_000  # or fewer records, with so many bases
 # SO:0001041, the sequence of a virus: a region may be a provirus, or a viral part of a chimera.
 SEQUENCE_ONTOLOGY_TYPE = "viral_sequence"
+# The first lines of STEM_mqc.tsv, which MultiQC reads as columns of its general statistics
+# (docs.seqera.io/multiqc/custom_content).
+MULTIQC_HEAD = """\
+# id: virnucpro
+# plot_type: generalstats
+# headers:
+#   virus: {title: Virus, description: Records classified as viral, format: "{:,.0f}"}
+#   virus_share: {title: "% virus", description: Share of the bases}
+#   records: {title: Records, format: "{:,.0f}"}
+#   unscored: {title: Unscored, description: Records without a score, format: "{:,.0f}"}
+Sample\tvirus\tvirus_share\trecords\tunscored
+"""
 _chunk_line = CHUNKS.row_format(
     "record", "chunk", "start", "end", "status", "frames", "max_score_0", "max_score_1"
 )
@@ -128,6 +140,7 @@ class ResultFiles:
         self._ranks = array("d")
         self._statuses: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
+        self._bases: Counter[str] = Counter()  # of the records, by call
         self._chunk_statuses: Counter[str] = Counter()
         names = ("sure", "doubtful", "regions", "with_regions", "more_regions", "unfamiliar")
         self._counts: dict[str, Any] = dict.fromkeys(names, 0)
@@ -159,6 +172,7 @@ class ResultFiles:
         self._contigs.write(line.encode(), 1)
         self._statuses[call.status] += 1
         self._calls[call.call] += 1
+        self._bases[call.call] += length
         self._chunk_statuses.update(chunk.status for chunk in chunks)
         if regions:
             self._add_regions(record, name, regions, with_sequences=not is_virus)
@@ -265,6 +279,14 @@ class ResultFiles:
         if record.qualities is not None:
             _write_fastq(self._fastq[0], header, sequence, record.qualities[start:stop])
 
+    def multiqc_row(self, sample: str) -> bytes:
+        """Return the line of the sample for MultiQC."""
+        records, bases = self._calls.total(), self._bases
+        share = 100 * bases["virus"] / max(bases.total(), 1)
+        counts = self._calls["virus"], f"{share:.4f}", records, self._calls["unscored"]
+        cells = " ".join(sample.split()), *map(str, counts)  # a name may hold tabs
+        return ("\t".join(cells) + "\n").encode("utf-8", "backslashreplace")
+
     def finish(self, cuts: Cuts, model: ContigModel | None, *, calibrated: bool) -> OutputFigures:
         """Write the ranked rows, by tier, score, length and place in the input; count all."""
         ranks = np.array(self._ranks).reshape(-1, 3)
@@ -307,7 +329,7 @@ class OutputStage(HostStage):
 
     name, title = "output", "Output"
     reads_intermediate: ClassVar[bool] = False
-    version: ClassVar[int] = 14
+    version: ClassVar[int] = 15
 
     source: InputFiles
     seen: Sequence[HashedFile]
@@ -331,6 +353,7 @@ class OutputStage(HostStage):
         else:
             outputs += layout.regions_table, layout.regions_bed, layout.regions_gff3
             outputs += (layout.virus_fastq,) if fastq else ()
+        outputs += (layout.multiqc,)
         records = receipts.outputs("chunking")[1].rows
         params: dict[str, Json] = {
             "chunk_length": layout.chunk_length,
@@ -381,6 +404,8 @@ class OutputStage(HostStage):
             if next(rows_of_records, None) is not None:
                 raise changed_input_error(self.source.first)
             figures = files.finish(self.cuts, self.contig_model, calibrated=self.calibrated)
+            multiqc = writers[len(task.outputs) - 1]
+            multiqc.write(MULTIQC_HEAD.encode() + files.multiqc_row(self.layout.sample), 1)
             refuse_changed_input(self.seen)
             # Mark an earlier record of the run until another one describes the new results.
             with suppress(OSError, ValueError, TypeError):  # there is none, or it was damaged

@@ -39,7 +39,6 @@ def embed(
     executor: Executor | None = None,
     *,
     force: bool = False,
-    resume: bool = False,
     command: Sequence[str] = (),
 ) -> tuple[list[str], int]:
     """Embed all parts of a data set that have frames, or what is missing of them.
@@ -72,7 +71,7 @@ def embed(
         for part, layout in layouts.items():
             # The shards are known by their receipts.
             state = RunState(str(layout.root), encoders.identity())
-            state = check_run(layout, disk, state, emit, resume=resume, force=force)
+            state = check_run(layout, disk, state, emit, resume=False, force=force)
             shards, frames = sizes[part]["shards"], counted(sizes[part]["frames"], "frame")
             emit(Notice("info", f"{part}: {frames} in {counted(shards, 'shard')}"))
             embedding = encoders.stages(layout, disk, machine)

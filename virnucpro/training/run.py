@@ -40,7 +40,6 @@ def begin_training(
     disk: Disk,
     show: Emit,
     *,
-    resume: bool = False,
     force: bool = False,
 ) -> Savepoint | None:
     """Return the savepoint to go on from, which is on the disk; None for a finished training.
@@ -65,8 +64,6 @@ def begin_training(
             show(Notice("info", checked_again(files.label)))
             return None
         show(Notice("info", f"going on with {files.label}"))
-    elif resume:
-        show(Notice("info", f"nothing to resume in {files.place}: starting from the beginning"))
     if point is None:
         point = Savepoint(dict(identity))
         save_savepoint(files.savepoint, point, disk)

@@ -21,7 +21,7 @@ process VIRNUCPRO_PREDICT {
     tuple val(meta), path("${prefix}/${prefix}_contigs.tsv")         , emit: contigs
     tuple val(meta), path("${prefix}/${prefix}_chunks.tsv")          , emit: chunks
     tuple val(meta), path("${prefix}/${prefix}_run.json")            , emit: record
-    tuple val(meta), path("${prefix}/${prefix}_virnucpro_*_mqc.json"), emit: multiqc
+    tuple val(meta), path("${prefix}/${prefix}_mqc.tsv")             , emit: multiqc
     tuple val("${task.process}"), val('virnucpro'), eval("virnucpro --version | sed 's/.* //'"), emit: versions_virnucpro, topic: versions
 
     when:
@@ -44,7 +44,6 @@ process VIRNUCPRO_PREDICT {
         --threads ${task.cpus} \\
         --no-progress \\
         ${args}
-    virnucpro utils multiqc "${prefix}" --output-dir "${prefix}"
     """
 
     stub:
@@ -54,7 +53,6 @@ process VIRNUCPRO_PREDICT {
     touch "${prefix}/${prefix}_report.html" "${prefix}/${prefix}_virus.tsv"
     touch "${prefix}/${prefix}_virus.fna" "${prefix}/${prefix}_run.json"
     touch "${prefix}/${prefix}_contigs.tsv" "${prefix}/${prefix}_chunks.tsv"
-    touch "${prefix}/${prefix}_virnucpro_general_mqc.json"
-    touch "${prefix}/${prefix}_virnucpro_calls_mqc.json"
+    touch "${prefix}/${prefix}_mqc.tsv"
     """
 }

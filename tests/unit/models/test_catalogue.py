@@ -7,23 +7,21 @@ import pytest
 from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import (
     KNOWN,
-    HubModel,
-    WebFile,
     files_to_fetch,
     model_named,
     models_for,
 )
 
 DNABERT = model_named("zhihan1996/DNABERT-S")
-ESM = HubModel("facebook/esm2_t36_3B_UR50D", "ESM-2")
+ESM = model_named("facebook/esm2_t36_3B_UR50D")
 
 
 def test_names_addresses_sizes_and_twins():
     assert len({model.name for model in KNOWN}) == len(KNOWN)
     assert all(model.address.startswith("https://") for model in KNOWN)
-    files = [model for model in KNOWN if isinstance(model, WebFile)]
+    files = [model for model in KNOWN if model.url]
     assert {f.name: f.bytes for f in files if f.bytes} == {"esm2_t36_3B_UR50D": 5_678_116_398}
-    assert all(isinstance(model_named(file.twin), HubModel) for file in files if file.twin)
+    assert not any(model_named(file.twin).url for file in files if file.twin)
     assert model_named("someone/my-esm").address == "https://huggingface.co/someone/my-esm"
     names = [model.name for model in models_for("300")]
     assert names == ["zhihan1996/DNABERT-S", "esm2_t36_3B_UR50D", "300_model.pth"]
@@ -43,7 +41,7 @@ def test_an_unknown_name_is_refused(name, says):
 
 
 CODE = "bert_layers.py configuration_bert.py README.md optimizer.pt"
-WHOLE = "config.json tokenizer.json tokenizer_config.json pytorch_model.bin"
+WHOLE = "config.json tokenizer.json pytorch_model.bin"
 SHARDS = (
     "config.json pytorch_model.bin.index.json "
     "pytorch_model-00001-of-00002.bin pytorch_model-00002-of-00002.bin"
@@ -55,13 +53,18 @@ BOTH = "config.json pytorch_model.bin model.safetensors tf_model.h5 vocab.txt"
     ("model", "offered", "taken"),
     [
         (DNABERT, WHOLE, WHOLE),
-        (DNABERT, "config.json pytorch_model.bin", None),
-        (ESM, "config.json", None),
-        (ESM, "model.safetensors", None),
+        (DNABERT, "config.json pytorch_model.bin", ""),
+        (ESM, "config.json", ""),
+        (ESM, "model.safetensors", ""),
         (ESM, BOTH, "config.json model.safetensors"),
         (ESM, f"{SHARDS} tf_model-00001-of-00002.h5", SHARDS),
     ],
 )
 def test_only_the_needed_files_are_taken(model, offered, taken):
     found = files_to_fetch(model, f"{offered} {CODE}".split())
-    assert found == (taken and tuple(taken.split()))
+    assert found == taken.split()
+
+
+def test_an_address_names_the_hub_that_is_asked(monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "https://mirror.invalid/hf/")
+    assert ESM.address == "https://mirror.invalid/hf/facebook/esm2_t36_3B_UR50D"

@@ -11,9 +11,9 @@ from huggingface_hub import constants
 from tests.unit.models.serving import checkpoint
 from virnucpro.errors import ModelError
 from virnucpro.models import fetch
-from virnucpro.models.catalogue import WebFile
+from virnucpro.models.catalogue import Model
 from virnucpro.models.fetch import fetch_model
-from virnucpro.models.store import read_model_records, verify_model
+from virnucpro.models.store import recorded, recorded_names, verify_model
 
 DATA = checkpoint()
 
@@ -23,7 +23,7 @@ def model(site, monkeypatch):
     monkeypatch.setattr(fetch, "WORTH_CONTINUING", 1_000)
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 10_000)
     site.files["/tiny.pt"] = DATA
-    return WebFile("tiny", "a test", f"{site.address}/tiny.pt", twin="someone/tiny")
+    return Model("tiny", "a test", f"{site.address}/tiny.pt", twin="someone/tiny")
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def test_a_file_is_fetched_once_recorded_and_then_only_checked(cache, site, mode
     path, outcome = fetch_model(model)
     assert (path, outcome) == (cache / "torch/hub/checkpoints/tiny.pt", "fetched")
     assert path.read_bytes() == DATA
-    record = read_model_records()["tiny"]
-    assert record.files["tiny.pt"].sha256 == hashlib.sha256(DATA).hexdigest()
-    assert record.address == model.address
+    record = recorded("tiny")
+    assert record is not None
+    assert record.files == {"tiny.pt": hashlib.sha256(DATA).hexdigest()}
     assert fetch_model(model)[1] == "verified"
     assert site.asked == ["/tiny.pt"]
     assert [file.name for file in path.parent.iterdir()] == ["tiny.pt"]
@@ -78,15 +78,15 @@ def test_what_came_stays_where_the_connection_does_not_last(site, model, part):
         (DATA[:-100], {}),
         (DATA.replace(b"weights", b"weighty", 1), {}),
         (DATA, {"bytes": 7}),
-        (DATA, {"address": "http://127.0.0.1:9/tiny.pt"}),
-        (DATA, {"address": "file:///etc/passwd"}),
+        (DATA, {"url": "http://127.0.0.1:9/tiny.pt"}),
+        (DATA, {"url": "file:///etc/passwd"}),
     ],
 )
 def test_what_is_not_the_file_is_never_taken_for_it(site, model, part, data, change):
     site.files["/tiny.pt"] = data
     with pytest.raises(ModelError):
         fetch_model(replace(model, **change))
-    assert read_model_records() == {}
+    assert recorded_names() == []
     assert not part.with_suffix("").exists()
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import subprocess
 
 import pytest
 
 from tests.unit.models.serving import checkpoint
 from virnucpro.errors import ModelError
-from virnucpro.models.catalogue import HubModel
+from virnucpro.models.catalogue import Model
 from virnucpro.models.fetch import fetch_model
-from virnucpro.models.store import read_model_records, verify_model
+from virnucpro.models.store import checksum_folder, recorded, recorded_names, verify_model
 
 NAME = "someone/tiny"
 OLD, NEW = "a" * 40, "b" * 40
@@ -46,8 +47,9 @@ def publish(site, commit: str, weights: bytes) -> None:
 @pytest.fixture
 def model(site, monkeypatch):
     monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
+    monkeypatch.setenv("HF_ENDPOINT", site.address)
     publish(site, OLD, b"one" * 1000)
-    return HubModel(NAME, "a test", ("config.json", "tokenizer.json"), endpoint=site.address)
+    return Model(NAME, "a test", needs=("config.json", "tokenizer.json"))
 
 
 def test_data_files_are_fetched_and_the_commit_is_recorded(cache, site, model, capfd):
@@ -57,9 +59,10 @@ def test_data_files_are_fetched_and_the_commit_is_recorded(cache, site, model, c
     assert path == cache / "huggingface/hub/models--someone--tiny/snapshots" / OLD
     names = {path.name for path in path.iterdir()}
     assert names == {"config.json", "tokenizer.json", "model.safetensors"}
-    record = read_model_records()[NAME]
-    assert (record.revision, record.address) == (OLD, f"{site.address}/{NAME}")
-    assert record.files["model.safetensors"].bytes == 3000
+    file = checksum_folder() / f"{NAME}.sha256"
+    subprocess.run(["sha256sum", "--check", "--quiet", file], cwd=path, check=True)
+    first = file.read_text().splitlines()[0].split()
+    assert (first[1], first[3]) == (OLD, f"{site.address}/{NAME}")
     asked = len(site.asked)
     assert fetch_model(model)[1] == "verified"
     assert len(site.asked) == asked
@@ -74,7 +77,7 @@ def test_the_recorded_commit_stays_until_another_one_is_asked_for(site, model):
     assert fetch_model(model)[0].name == OLD
     site.commit = NEW
     assert fetch_model(model, update=True)[0].name == NEW
-    assert read_model_records()[NAME].revision == NEW
+    assert recorded(NAME).revision == NEW
     assert verify_model(model) == "verified"
     shutil.rmtree(path.parents[1])
     publish(site, NEW, b"six" * 1000)  # other weights in the recorded commit
@@ -99,7 +102,7 @@ def test_other_bytes_than_published_are_refused(site, model, file, data):
     site.files[f"/{NAME}/resolve/{OLD}/{file}"] = data
     with pytest.raises(ModelError):
         fetch_model(model)
-    assert read_model_records() == {}
+    assert recorded_names() == []
 
 
 def test_what_is_asked_is_what_an_error_names(shell, monkeypatch):
@@ -111,11 +114,13 @@ def test_what_is_asked_is_what_an_error_names(shell, monkeypatch):
 
 
 def test_no_network_no_repository_and_offline(site, model, monkeypatch):
-    with pytest.raises(ModelError, match="check the network"):
-        fetch_model(HubModel(NAME, "a test", endpoint="http://127.0.0.1:9"))
-    with pytest.raises(ModelError, match="cannot fetch someone/else"):
-        fetch_model(HubModel("someone/else", "a test", endpoint=site.address))
+    with pytest.raises(ModelError, match=f"cannot fetch someone/else from {site.address}/"):
+        fetch_model(Model("someone/else", "a test"))
     asked = len(site.asked)
+    with monkeypatch.context() as patch:
+        patch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+        with pytest.raises(ModelError, match=r"from http://127.0.0.1:9/.*check the network"):
+            fetch_model(model)
     monkeypatch.setenv("HF_HUB_OFFLINE", "on")
     with pytest.raises(ModelError, match="HF_HUB_OFFLINE is set"):
         fetch_model(model)

@@ -16,8 +16,9 @@ from virnucpro.models.store import (
     check_digest,
     find_model,
     locate_model,
-    read_model_records,
     record_model,
+    recorded,
+    recorded_names,
     verify_model,
 )
 
@@ -97,7 +98,7 @@ def test_a_recorded_revision_then_main_then_the_first_by_name_is_taken(cache):
     record_model(model_named(DNABERT), old)
     new = hub_snapshot(hub, DNABERT, NEW, dnabert_files("new"), main=True)
     assert find_model(DNABERT) == old
-    (cache / "virnucpro/models/records.json").unlink()
+    (cache / f"virnucpro/models/checksums/{DNABERT}.sha256").unlink()
     assert find_model(DNABERT) == new
     (new.parents[1] / "refs/main").unlink()
     os.utime(new, (4e9, 4e9))  # times do not decide
@@ -144,7 +145,7 @@ def test_a_hub_model_may_be_put_into_the_own_folder(cache):
 def test_files_of_a_snapshot_are_known_by_their_links(cache):
     snapshot = hub_snapshot(cache / "huggingface/hub", DNABERT, OLD, dnabert_files(), main=True)
     verify_model(model_named(DNABERT))
-    assert read_model_records()[DNABERT].revision == OLD
+    assert recorded(DNABERT).revision == OLD
     assert is_recorded(snapshot / "config.json", hashlib.sha256(b"{}").hexdigest())
     assert not is_recorded(snapshot / "other.json")
     assert not is_recorded(put(cache / "elsewhere/config.json"))
@@ -173,19 +174,13 @@ def test_what_is_plainly_no_model_is_never_recorded(cache, data, match):
     put(cache / "virnucpro/models/500_model.pth").write_bytes(data)
     with pytest.raises(ModelError, match=match):
         verify_model(model_named("500_model.pth"))
-    assert read_model_records() == {}
+    assert recorded_names() == []
 
 
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ("{", "is damaged"),
-        ('{"schema": 1, "models": {"a": {}}}', "is damaged"),
-        ("[" * 100_000, "is damaged"),
-        ('{"schema": 99, "models": {}}', "newer version"),
-    ],
-)
-def test_unusable_records_are_an_error_that_says_what_to_do(cache, text, match):
-    put(cache / "virnucpro/models/records.json", text.encode())
-    with pytest.raises(ModelError, match=match):
-        read_model_records()
+@pytest.mark.parametrize("text", [b"", b"# -", b"# - 2026-01-01\nabc\n", b"\xff"])
+def test_damaged_checksums_are_an_error_that_says_what_to_do(cache, text):
+    path = cache / "virnucpro/models/checksums/500_model.pth.sha256"
+    put(path).write_bytes(text)
+    put(cache / "virnucpro/models/500_model.pth")
+    with pytest.raises(ModelError, match="is damaged"):
+        verify_model(model_named("500_model.pth"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -108,6 +109,22 @@ def test_two_processes_equal_one(plan):
     assert not torch.equal(one.network["input_proj.weight"], one.best["input_proj.weight"])
     for name, error in (("loss", 1e-5), ("auc", 1e-4), ("validation_loss", 1e-5)):
         assert one.history[0][name] == pytest.approx(two.history[0][name], abs=error)
+
+
+@pytest.mark.parametrize("model", NETWORKS)
+def test_batches_of_few_widths_give_the_same_losses(plan, monkeypatch, model):
+    """A GPU gets such batches, because each new shape costs it time."""
+    networks = {name: {**values, "dropout": 0.0} for name, values in NETWORKS.items()}
+    settings = msgspec.structs.replace(made(networks=networks, learning_rate=1e-5), model=model)
+    close, wide = plan(settings, "close"), plan(settings, "wide")
+    run(close)
+    monkeypatch.setattr("virnucpro.rcl.training.PADDED_TO", {"cpu": 96})
+    assert {x.shape[1] for x, *_ in wide.loop(ALONE).epoch_plan(0, 0).batches} <= {96, 192}
+    run(wide)
+    one, two = load_savepoint(close.savepoint), load_savepoint(wide.savepoint)
+    for name in ("loss", "validation_loss", "auc", "f1"):
+        expected = [row[name] for row in one.history]
+        assert [row[name] for row in two.history] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

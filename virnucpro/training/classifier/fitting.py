@@ -50,7 +50,6 @@ def fit_classifier(
     show: Emit,
     interruption: Interruption,
     *,
-    resume: bool = False,
     force: bool = False,
 ) -> list[str] | None:
     """Train a classifier on the data set in ``folder``, or finish what an earlier start began.
@@ -88,7 +87,7 @@ def fit_classifier(
             earlier = dict(parse_json(inspect_classifier(output).extra["training"]))
         except (ModelError, LookupError, ValueError, TypeError):
             earlier = {}
-        point = begin_training(files, identity, earlier, disk, show, resume=resume, force=force)
+        point = begin_training(files, identity, earlier, disk, show, force=force)
         if point is None:
             return None
         show(Notice("info", "reading the features"))
