@@ -51,9 +51,9 @@ class Recording(Disk):
         super().sync_folder(folder)
         self.order.append(("sync folder", folder.name))
 
-    def rmdir(self, path: Path) -> None:
-        super().rmdir(path)
-        self.order.append(("rmdir", path.name))
+    def unlink(self, path: Path) -> None:
+        super().unlink(path)
+        self.order.append(("unlink", path.name))
 
 
 def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
@@ -67,17 +67,12 @@ def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
         disk,
     )
     order = disk.order
-    names = [n for verb, n in order if verb == "rename" and n.endswith(".pt")]
-    files = [name for name in names if name.startswith("output_")]
-    assert len(files) >= 6
-    for name in files:  # others may be written at the same time, in other threads
-        data = order.index(("rename", name))
-        receipt = order.index(("rename", f"{name}.done"))
-        folder = "in_merged" if "merged" in name else f"in_{_molecule(name)}"
+    names = [n for verb, n in order if verb == "rename" and n.endswith("_scores.pt")]
+    assert len(names) >= 2
+    for name in names:  # others may be written at the same time, in other threads
+        data, receipt = order.index(("rename", name)), order.index(("rename", f"{name}.done"))
         assert order.index(("sync", name)) < data
         assert order.index(("sync", f"{name}.done")) < receipt
-        assert ("sync folder", folder) in order[receipt:]
-
-
-def _molecule(name: str) -> str:
-    return "protein" if "ESM" in name else "nucleotide"
+        safe = receipt + order[receipt:].index(("sync folder", "in_merged"))
+        for kind in ("DNABERT_S", "ESM"):  # features may be torn, but go only after that
+            assert safe < order.index(("unlink", name.replace("scores", kind)))

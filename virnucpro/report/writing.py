@@ -76,7 +76,7 @@ def _write(path: Path, text: str, source: str, disk: Disk) -> None:
     """Write a page, unless the same one is there."""
     page = text.encode("utf-8", "backslashreplace") + _last_line(source)  # a STEM may be no text
     if page != _read(path):
-        disk.save(path, page)
+        disk.save(path, page, durable=False)
 
 
 def _read(path: Path) -> bytes:

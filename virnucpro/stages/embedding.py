@@ -71,6 +71,7 @@ class EmbeddingStage(Stage):
 
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
     intermediate: ClassVar[bool] = True
+    durable: ClassVar[bool] = False  # a power cut costs what was embedded in the last seconds
     divisible: ClassVar[bool] = True
 
     @property
@@ -267,7 +268,7 @@ class EmbeddingSession(Session):
                 return TaskResult(task, ())
             features = Features([name for name, _ in records], data)
             content = encode_features(features, self._molecule)
-            output = self._disk.save(task.outputs[0], content, len(features.ids))
+            output = self._disk.save(task.outputs[0], content, len(features.ids), durable=False)
             figures = TaskFigures(failures=tuple(failures), host_wait_seconds=host_wait)
             return TaskResult(task, (output,), figures, time.perf_counter() - started)
 

@@ -182,6 +182,7 @@ class ConsensusStage(HostStage):
     """Writes one row per chunk that has a prediction, in input order."""
 
     name, title = "consensus", "Consensus"
+    durable: ClassVar[bool] = False
     reads_intermediate: ClassVar[bool] = False
 
     def plan(self, receipts: Receipts) -> list[Task]:
@@ -192,7 +193,7 @@ class ConsensusStage(HostStage):
         """Take the highest score of each class over the frames of a chunk."""
         row_of = CONSENSUS.row_format("Modified_ID", "Is_Virus", "max_score_0", "max_score_1")
         rows = PREDICTIONS.read(task.inputs[0], "Sequence_ID", "score1", "score2")
-        with self.disk.create(task.outputs[0]) as out:
+        with self.disk.create(task.outputs[0], durable=False) as out:
             out.write(CONSENSUS.header.encode())
             # The frames of a chunk stand together: results are in input order.
             for chunk, frames in groupby(rows, key=lambda row: chunk_of(row[0])):

@@ -248,7 +248,7 @@ class Ledger:
             self.store([task.receipt], durable=durable)
         else:
             document = receipt_document(receipt, self._layout.root)
-            self._disk.save(task.receipt, sealed(document))
+            self._disk.save(task.receipt, sealed(document), durable=durable)
 
     def remove(
         self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path] = frozenset()
