@@ -58,6 +58,10 @@ class ResultTable:
         return tuple(made)
 
     @cached_property
+    def _formats(self) -> tuple[str, ...]:
+        return tuple(column.format for column in self.columns)
+
+    @cached_property
     def header(self) -> str:
         """The first line of the file, with its line feed; empty where there is none."""
         return "\t".join(self.row._fields) + "\n" if self.has_header else ""
@@ -69,8 +73,9 @@ class ResultTable:
             TypeError: a column has no value, or a value no column.
         """
         row = self.row(**values)  # type: ignore[call-overload]
-        cells = zip(row, self.columns, strict=True)
-        return "\t".join(MISSING if v is None else format(v, c.format) for v, c in cells) + "\n"
+        cells = zip(row, self._formats, strict=True)
+        texts = [MISSING if v is None else format(v, f) if f else str(v) for v, f in cells]
+        return "\t".join(texts) + "\n"
 
     def row_format(self, *names: str) -> Callable[..., str]:
         """Return a fast function that formats one row from values in the order of ``names``.

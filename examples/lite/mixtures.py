@@ -26,7 +26,7 @@ from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.evaluation.labels import read_labels
 from virnucpro.results import open_run
-from virnucpro.stages.calls import Chunk, contig_fdr, record_probabilities
+from virnucpro.stages.calls import Chunk, contig_fdr, summarise
 from virnucpro.tables import CHUNKS
 
 SHARES = (0.01, 0.1, 0.5)
@@ -56,8 +56,8 @@ def read_scores(record: Path, labels: Path) -> tuple[Scores, ContigModel | None]
             for _, chunk, start, end, status, *pair in own
             if status == "scored"
         ]
-        if (label := known.get(name)) and (found := record_probabilities(scored, model)):
-            scores.append((*label, found))
+        if (label := known.get(name)) and scored:
+            scores.append((*label, summarise(1, scored, model)[1]))
     return scores, model
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.declared import line_of
+from tests.declared import call_record, line_of
 from virnucpro.settings import Cuts
-from virnucpro.stages.calls import Chunk, call_record
+from virnucpro.stages.calls import Chunk
 from virnucpro.tables import CONTIGS
 
 

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from tests.declared import call_record
 from virnucpro.classifier.contigs import ContigModel, contig_terms, fit_contig_model, with_tail
-from virnucpro.stages.calls import Chunk, call_record, record_probabilities
+from virnucpro.stages.calls import Chunk, summarise
 
 
 def chunk(number: int, virus: str, others: str) -> Chunk:
@@ -95,7 +96,7 @@ def test_bases_in_two_chunks_count_once():
     scores = [call_record(length, c, model).virus_score for length, c in ((500, one), (501, two))]
     assert scores[0] == pytest.approx(scores[1], abs=0.001)
     assert call_record(1000, apart, model).virus_score > scores[0] + 0.05
-    chances = [record_probabilities(chunks, model)[0] for chunks in (one, two, apart)]
+    chances = [summarise(1000, chunks, model)[1][0] for chunks in (one, two, apart)]
     assert chances[0] == pytest.approx(chances[1], rel=0.01)
     assert chances[2] != pytest.approx(chances[0], rel=0.05)
 

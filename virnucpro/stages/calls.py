@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import mul
 from typing import NamedTuple
 
 import numpy as np
@@ -83,47 +84,79 @@ class Call(NamedTuple):
 
     @property
     def evidence(self) -> str:
-        """What the score of a scored record rests on, in the words of ``STEM_virus.tsv``."""
-        if self.chunks_scored == 1:
-            return "one chunk"
-        return "little scored" if self.coverage < LITTLE else "ok"
+        """What the score of a scored record rests on."""
+        return evidence_of(self.chunks_scored, self.coverage)
 
 
-def call_record(
-    length: int,
-    chunks: Sequence[Chunk],
-    model: ContigModel | None = None,
-    fdr: float | None = None,
-    cuts: Cuts = DEFAULT_CUTS,
-) -> Call:
-    """Return the call of a record of ``length`` bases from its chunks; see :func:`virus_score`."""
+class Summary(NamedTuple):
+    """What follows from the chunks of a record alone; the fields are those of :class:`Call`.
+
+    ``virus_score`` is NaN where nothing was scored.
+    """
+
+    chunks: int
+    chunks_scored: int
+    coverage: float
+    virus_score: float
+    confident_viral: int
+    confident_nonviral: int
+    status: str
+
+
+def summarise(
+    length: int, chunks: Sequence[Chunk], model: ContigModel | None = None
+) -> tuple[Summary, list[float]]:
+    """Return what the chunks of a record of ``length`` bases say, and its probabilities.
+
+    With a ``model`` the probabilities are one number for the record: the share of others that look
+    as viral where the model has their tail, else a probability at ``TRAINED_SHARE``. Without, there
+    is one for each scored chunk.
+    """
     scored = [chunk for chunk in chunks if chunk.status == "scored"]
     if not scored:
         statuses = {chunk.status for chunk in chunks}
         status = next((reason for reason in REASONS if reason in statuses), "too_short")
-        return Call(len(chunks), 0, 0.0, "unscored", None, None, 0, 0, 0, status)
+        return Summary(len(chunks), 0, 0.0, math.nan, 0, 0, status), []
     scores = [chunk.scores for chunk in scored]
-    viral = sum(virus > CONFIDENT and others < CONTRADICTED for others, virus in scores)
-    nonviral = sum(others > CONFIDENT and virus < CONTRADICTED for others, virus in scores)
-    score = virus_score(scored, model)
+    viral = nonviral = 0
+    for others, virus in scores:
+        viral += virus > CONFIDENT and others < CONTRADICTED
+        nonviral += others > CONFIDENT and virus < CONTRADICTED
+    terms, bases = _terms(scored, scores)
+    if model is None:
+        score = weighted_mean(scores)
+        probabilities = [virus / (virus + others) for others, virus in scores]
+    else:
+        odds = model.log_odds(terms)
+        score = math.tanh((odds + PRIOR) / 2)
+        chance = model.chance(terms) if model.tail_slope else 0.5 * (1 + math.tanh(odds / 2))
+        probabilities = [chance]
+    counts = len(chunks), len(scored), bases / length
+    return Summary(*counts, score, viral, nonviral, "scored"), probabilities
+
+
+def call_of(
+    length: int, found: Summary, fdr: float | None = None, cuts: Cuts = DEFAULT_CUTS
+) -> Call:
+    """Return the call of a record of ``length`` bases."""
+    chunks, scored, coverage, score, viral, nonviral, status = found
+    if status != "scored":
+        return Call(chunks, 0, 0.0, "unscored", None, None, 0, 0, 0, status)
     met = cuts.met(length, score, fdr)
-    call = Call(
-        chunks=len(chunks),
-        chunks_scored=len(scored),
-        coverage=_terms(scored)[1] / length,
-        call="virus" if met else "nonvirus" if score < NONVIRUS_BELOW else "undecided",
-        virus_score=score,
-        tier="low",
-        confident_viral=viral,
-        confident_nonviral=nonviral,
-        undecided=len(scored) - viral - nonviral,
-        status="scored",
-        fdr=fdr,
+    call = "virus" if met else "nonvirus" if score < NONVIRUS_BELOW else "undecided"
+    is_sure = (call == "nonvirus" and score < -HIGH_TIER) or (
+        call == "virus" and score > HIGH_TIER and (fdr is None or fdr <= DOUBTFUL)
     )
-    is_sure = (call.call == "nonvirus" and score < -HIGH_TIER) or (
-        call.call == "virus" and score > HIGH_TIER and (fdr is None or fdr <= DOUBTFUL)
-    )
-    return call._replace(tier="high") if is_sure and call.evidence == "ok" else call
+    tier = "high" if is_sure and evidence_of(scored, coverage) == "ok" else "low"
+    counts = viral, nonviral, scored - viral - nonviral
+    return Call(chunks, scored, coverage, call, score, tier, *counts, status, fdr)
+
+
+def evidence_of(chunks_scored: int, coverage: float) -> str:
+    """Return what the score of a record rests on, in the words of ``STEM_virus.tsv``."""
+    if chunks_scored == 1:
+        return "one chunk"
+    return "little scored" if coverage < LITTLE else "ok"
 
 
 def log_odds(scores: Scores) -> float:
@@ -132,43 +165,37 @@ def log_odds(scores: Scores) -> float:
     return math.log(max(virus, SMALLEST)) - math.log(max(others, SMALLEST))
 
 
-def _terms(scored: Sequence[Chunk]) -> tuple[Terms, int]:
+def _terms(scored: Sequence[Chunk], scores: Sequence[Scores]) -> tuple[Terms, int]:
     """Return the terms of a contig, and how many bases are in its chunks, which are in order."""
-    ends = [0, *(chunk.stop for chunk in scored)]  # chunks may overlap
-    bases = sum(
-        chunk.stop - max(chunk.start, end) for chunk, end in zip(scored, ends, strict=False)
-    )
-    longest = max(chunk.stop - chunk.start for chunk in scored)
-    return contig_terms([log_odds(chunk.scores) for chunk in scored], bases / longest), bases
+    bases = longest = end = 0
+    for chunk in scored:  # they may overlap
+        bases += chunk.stop - max(chunk.start, end)
+        longest, end = max(longest, chunk.stop - chunk.start), chunk.stop
+    return contig_terms([log_odds(each) for each in scores], bases / longest), bases
+
+
+def weighted_mean(scores: Sequence[Scores]) -> float:
+    """Return the score, -1 to 1, of chunks with these scores by the rule of the original program.
+
+    It is the mean of ``max_score_1 - max_score_0``, weighted by the square root of its absolute
+    value, so that undecided chunks say little.
+    """
+    differences = [virus - others for others, virus in scores]
+    weights = [math.sqrt(abs(each)) for each in differences]
+    total = math.fsum(weights)
+    return math.fsum(map(mul, weights, differences)) / total if total else 0.0
 
 
 def virus_score(scored: Sequence[Chunk], model: ContigModel | None = None) -> float:
-    """Return the score, -1 to 1, of a record with these scored chunks, of which there is one.
+    """Return the score, -1 to 1, of a part of a record with these scored chunks, of at least one.
 
     With a ``model``, it is twice the probability of virus, less one, in a sample with the share of
-    virus that is assumed. Without, it is the mean of the chunks' ``max_score_1 - max_score_0``,
-    weighted by the square root of its absolute value, so that undecided chunks say little.
+    virus that is assumed. Without, it is the :func:`weighted_mean`.
     """
-    if model is not None:
-        return math.tanh((model.log_odds(_terms(scored)[0]) + PRIOR) / 2)
-    differences = [virus - others for others, virus in (chunk.scores for chunk in scored)]
-    total = math.fsum(math.sqrt(abs(each)) for each in differences)
-    weighted = math.fsum(math.sqrt(abs(each)) * each for each in differences)
-    return weighted / total if total else 0.0
-
-
-def record_probabilities(scored: Sequence[Chunk], model: ContigModel | None) -> list[float]:
-    """Return probabilities at ``TRAINED_SHARE`` of a record with these scored chunks.
-
-    With a ``model`` it is one number for the record: the share of others that look as viral where
-    the model has their tail, else a probability. Without, it is one for each chunk.
-    """
-    if model is None or not scored:
-        return [virus / (virus + others) for others, virus in (chunk.scores for chunk in scored)]
-    terms, _ = _terms(scored)
-    if model.tail_slope:
-        return [model.chance(terms)]
-    return [0.5 * (1 + math.tanh(model.log_odds(terms) / 2))]
+    scores = [chunk.scores for chunk in scored]
+    if model is None:
+        return weighted_mean(scores)
+    return math.tanh((model.log_odds(_terms(scored, scores)[0]) + PRIOR) / 2)
 
 
 def rates_by_chance(chances: Floats) -> Floats:
@@ -199,7 +226,7 @@ def contig_fdr(probabilities: Floats, chunks: Ints, model: ContigModel | None = 
     """Return ``[contigs]``, the false discovery rate of every contig; NaN where nothing was scored.
 
     It is the rate if the contig and all that look at least as viral were classified as viral.
-    ``probabilities`` ``[n]`` are those of :func:`record_probabilities` with this ``model``, contig
+    ``probabilities`` ``[n]`` are those of :func:`summarise` with this ``model``, contig
     by contig; ``chunks`` ``[contigs]`` says how many each contig has.
     """
     scored = chunks > 0

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from gzip import GzipFile
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.columns import GFF3_HEADER, MISSING, gff3_escaped
@@ -25,7 +26,7 @@ from virnucpro.io.records import Record, holds_qualities
 from virnucpro.results import INCOMPLETE
 from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.calls import Call, Chunk, call_record, contig_fdr, record_probabilities
+from virnucpro.stages.calls import REASONS, Call, Chunk, Summary, call_of, contig_fdr, summarise
 from virnucpro.stages.genes import ViralRecord, VirusGenes
 from virnucpro.stages.kinds import VirusKinds, windows
 from virnucpro.stages.regions import Region, find_regions
@@ -53,6 +54,20 @@ MULTIQC_HEAD = """\
 #   unscored: {title: Unscored, description: Records without a score, format: "{:,.0f}"}
 Sample\tvirus\tvirus_share\trecords\tunscored
 """
+SUMMARIES_AT_A_TIME = 8192
+SUMMARY = np.dtype(
+    [
+        ("chunks", "i8"),
+        ("chunks_scored", "i8"),
+        ("coverage", "f8"),
+        ("virus_score", "f8"),
+        ("confident_viral", "i8"),
+        ("confident_nonviral", "i8"),
+        ("status", f"U{max(map(len, (*REASONS, 'scored')))}"),
+    ]
+)
+CalledRecord = tuple[str, tuple[int, ...], Call, Sequence[Region]]
+"""Name in results, lengths (of a pair those of both mates), call and regions of a record."""
 _chunk_line = CHUNKS.row_format(
     "record", "chunk", "start", "end", "status", "frames", "max_score_0", "max_score_1"
 )
@@ -148,20 +163,18 @@ class ResultFiles:
         for table, writer in tables:
             writer.write(table.header.encode())
 
-    def add(
-        self,
-        record: Record,
-        name: str,
-        chunks: Sequence[Chunk],
-        call: Call,
-        regions: Sequence[Region],
-    ) -> None:
-        """Write a record, which results call ``name``, with its chunks, call and regions."""
+    def add_chunks(self, name: str, chunks: Sequence[Chunk]) -> None:
+        """Write the chunks of the record that results call ``name``."""
         # Coordinates are from 1, the last one included.
         rows = [_chunk_line(name, id_, start + 1, *cells) for id_, start, *cells in chunks]
         self._chunks.write("".join(rows).encode(), len(rows))
+        for chunk in chunks:
+            self._chunk_statuses[chunk.status] += 1
+
+    def add(self, record: Record, name: str, call: Call, regions: Sequence[Region]) -> None:
+        """Write a record, which results call ``name``, with its call and regions."""
         length, is_virus = sum(record.lengths), call.call == "virus"
-        in_regions = sum(region.stop - region.start for region in regions)
+        in_regions = sum([region.stop - region.start for region in regions])
         line = CONTIGS.line(
             record=name,
             length=length,
@@ -173,7 +186,6 @@ class ResultFiles:
         self._statuses[call.status] += 1
         self._calls[call.call] += 1
         self._bases[call.call] += length
-        self._chunk_statuses.update(chunk.status for chunk in chunks)
         if regions:
             self._add_regions(record, name, regions, with_sequences=not is_virus)
         if is_virus:
@@ -367,7 +379,6 @@ class OutputStage(HostStage):
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Walk over records, chunks and scores side by side; all are in input order."""
-        rates = self._rates()
         with ExitStack() as stack:
             writers = [stack.enter_context(self.disk.create(path)) for path in task.outputs]
             fastq = [
@@ -385,23 +396,18 @@ class OutputStage(HostStage):
             reads = paired or self.layout.virus_fastq in task.outputs
             genes = open_genes if self.cuts.genes and not reads else None
             files = ResultFiles(writers, fastq, paired=paired, open_genes=genes)
-            rows_of_records = self._chunks()
-            # A record is read before its chunks are gathered, and both are let go before the next
-            # one is read: a chromosome takes a GB while it is parsed.
+            calls = self._calls(files)
+            # A record is let go before the next one is read: a chromosome takes a GB while it is
+            # parsed.
             for record in self.source.records():
-                row = next(rows_of_records, None)
+                row = next(calls, None)
                 if row is None or record.lengths != row[1]:
                     raise changed_input_error(self.source.first)
-                name, lengths, chunks = row
-                length = sum(lengths)
-                call = call_record(length, chunks, self.contig_model, next(rates), self.cuts)
-                found = [] if record.mate else find_regions(length, chunks, self.contig_model)
-                # No false discovery rate is known of a region.
-                regions = [r for r in found if self.cuts.met(r.stop - r.start, r.score, None)]
-                files.add(record, name, chunks, call, regions)
-                del record, chunks, row
+                name, _, call, regions = row
+                files.add(record, name, call, regions)
+                del record
                 report(1, 0)
-            if next(rows_of_records, None) is not None:
+            if next(calls, None) is not None:
                 raise changed_input_error(self.source.first)
             figures = files.finish(self.cuts, self.contig_model, calibrated=self.calibrated)
             multiqc = writers[len(task.outputs) - 1]
@@ -417,18 +423,39 @@ class OutputStage(HostStage):
             self.disk.remove(path)  # of an earlier call with other settings
         return TaskResult(task, written, figures)
 
-    def _rates(self) -> Iterator[float | None]:
-        """Yield the false discovery rate of every record, which depends on all records."""
-        if not self.calibrated:
-            return repeat(None)
+    def _calls(self, files: ResultFiles) -> Iterator[CalledRecord]:
+        """Write all chunks, then yield the calls, because rates depend on all records."""
+        regions: dict[int, list[Region]] = {}
+        blocks: list[npt.NDArray[np.void]] = []  # of summaries: 53 bytes of each record
+        block: list[Summary] = []
         probabilities, scored = array("d"), array("q")
-        for _, _, chunks in self._chunks():
-            own = [chunk for chunk in chunks if chunk.status == "scored"]
-            found = record_probabilities(own, self.contig_model)
-            probabilities.extend(found)
-            scored.append(len(found))
-        fdr = contig_fdr(np.array(probabilities), np.array(scored, np.int64), self.contig_model)
-        return (None if math.isnan(rate) else rate for rate in fdr.tolist())
+        for number, (name, lengths, chunks) in enumerate(self._chunks()):
+            files.add_chunks(name, chunks)
+            length = sum(lengths)
+            found, chances = summarise(length, chunks, self.contig_model)
+            block.append(found)
+            if self.calibrated:
+                probabilities.extend(chances)
+                scored.append(len(chances))
+            own = find_regions(length, chunks, self.contig_model) if len(lengths) == 1 else ()
+            # No false discovery rate is known of a region.
+            if called := [r for r in own if self.cuts.met(r.stop - r.start, r.score, None)]:
+                regions[number] = called
+            if len(block) == SUMMARIES_AT_A_TIME:
+                blocks.append(np.array(block, SUMMARY))
+                block = []
+        blocks.append(np.array(block, SUMMARY))
+        rates: Iterator[float | None] = repeat(None)
+        if self.calibrated:
+            numbers = np.array(probabilities), np.array(scored, np.int64)
+            fdr = contig_fdr(*numbers, self.contig_model).tolist()
+            rates = (None if math.isnan(rate) else rate for rate in fdr)
+        records = PAIRS.read(self.layout.records_table, *PAIRS.row._fields)
+        summaries = chain.from_iterable(block.tolist() for block in blocks)
+        for number, ((name, *cells), found) in enumerate(zip(records, summaries, strict=True)):
+            lengths = tuple(map(int, cells))
+            call = call_of(sum(lengths), found, next(rates), self.cuts)
+            yield name, lengths, call, regions.get(number, ())
 
     def _chunks(self) -> Iterator[tuple[str, tuple[int, ...], list[Chunk]]]:
         """Yield name, lengths (of a pair those of both mates) and chunks of every record."""

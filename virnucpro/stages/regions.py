@@ -85,7 +85,7 @@ def find_regions(
     A record that looks viral from its first chunk to its last has no region, and one with a viral
     score has none if hardly any chunk looks like a host: whether it is a virus is what its call
     says. The chunks are in order and may overlap. ``contig_model`` gives the
-    score of the flanks, as in :func:`virnucpro.stages.calls.call_record`.
+    score of the flanks, as in :func:`virnucpro.stages.calls.summarise`.
     """
     if length < SHORTEST_RECORD:
         return []

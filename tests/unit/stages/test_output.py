@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.declared import call_record
 from virnucpro.classifier.files import with_temperature
 from virnucpro.errors import UsageError
 from virnucpro.events import Event, StageStarted
@@ -26,7 +27,7 @@ from virnucpro.settings import (
     MachineSettings,
 )
 from virnucpro.stages import output
-from virnucpro.stages.calls import Chunk, call_record, contig_fdr
+from virnucpro.stages.calls import Chunk, contig_fdr
 from virnucpro.stages.kinds import Kind, VirusKinds
 from virnucpro.stages.output import ResultFiles
 from virnucpro.stages.regions import Region
@@ -164,12 +165,13 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
         writers = [stack.enter_context(Disk().create(tmp_path / name)) for name in names]
         files = ResultFiles(writers)
         virus = host._replace(call="virus")
-        files.add(record, "renamed_2", chunks, host, [region])
-        files.add(record._replace(sequence="ACGT"), "short", chunks, virus, [])
-        files.add(record, record.id, chunks, virus, [region])
-        files.add(record, "z", chunks, virus._replace(fdr=DOUBTFUL), [])
-        files.add(record, "second", chunks, virus._replace(fdr=0.01), [])
-        files.add(record, "twice", chunks, host, [region, region])
+        files.add_chunks("renamed_2", chunks)
+        files.add(record, "renamed_2", host, [region])
+        files.add(record._replace(sequence="ACGT"), "short", virus, [])
+        files.add(record, record.id, virus, [region])
+        files.add(record, "z", virus._replace(fdr=DOUBTFUL), [])
+        files.add(record, "second", virus._replace(fdr=0.01), [])
+        files.add(record, "twice", host, [region, region])
         figures = files.finish(DEFAULT_CUTS, None, calibrated=False)
     headers = [line for line in (tmp_path / "fasta").read_text().splitlines() if line[0] == ">"]
     others = [f">{name} described" for name in ("short", "a=;,%", "z", "second")]
