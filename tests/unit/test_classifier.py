@@ -128,7 +128,7 @@ def test_temperature(save_module, tmp_path, kind):
     cool = tmp_path / "cool.safetensors"
     cool.write_bytes(with_temperature(path, 2.0))
     info, old = inspect_classifier(cool), inspect_classifier(path)
-    assert info.temperature == 2.0
+    assert (info.temperature, info.labels) == (2.0, ("others", "virus"))
     assert (info.encoders, info.chunk_lengths) == (old.encoders, old.chunk_lengths)
     assert torch.equal(inspect_classifier(cool).model.scores(x, softmax=False), logits)
     assert torch.allclose(

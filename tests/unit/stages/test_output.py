@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 
 from virnucpro.classifier.files import with_temperature
 from virnucpro.errors import UsageError
-from virnucpro.events import Event, StageStarted
+from virnucpro.events import Event, Progressed, StageStarted
 from virnucpro.io.records import Record, Records
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
@@ -117,18 +118,28 @@ def test_the_ranked_table_has_the_surest_records_first_up_to_a_rate_that_is_aske
     assert len(kept) < RECORDS
 
 
+@pytest.mark.parametrize(("most", "sizes"), [(10_000_000, [2, 2, 1]), (1000, [1] * 5)])
 def test_terminal_repeats_and_kinds_of_viruses(
-    request_of: Callable[[Path], PredictionRequest], monkeypatch: pytest.MonkeyPatch
+    request_of: Callable[[Path], PredictionRequest],
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    sizes: list[int],
 ) -> None:
     monkeypatch.setattr(output, "RECORDS_AT_A_TIME", 2)
-    monkeypatch.setattr(
-        VirusKinds, "of", lambda _, records: [Kind(own[0][:9], "yes") for own in records]
-    )
+    monkeypatch.setattr(output, "MOST_BASES_AT_A_TIME", most)
+    asked: list[int] = []
+
+    def of(_: VirusKinds, records: list[list[str]]) -> list[Kind]:
+        asked.append(len(records))
+        return [Kind(own[0][:9], "yes") for own in records]
+
+    monkeypatch.setattr(VirusKinds, "of", of)
     request = replace(request_of(TOY_CLASSIFIER), cuts=Cuts(min_score=-1.0))
     whole = "".join(random.Random(2).choices(CODONS, k=400))
     text = "".join(f">r{n} of five\n{whole[n:]}{whole[2:42] if n == 2 else ''}\n" for n in range(5))
     Path(request.source).write_text(text)
     _computed(request)
+    assert asked == sizes
     rows = {row["record"]: row for row in _table(request.layout.virus_table)}
     assert {name: row["topology"] for name, row in rows.items()} == {
         f"r{n}": "DTR" if n == 2 else "linear" for n in range(5)
@@ -165,7 +176,7 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
         files = ResultFiles(writers)
         virus = host._replace(call="virus")
         files.add(record, "renamed_2", chunks, host, [region])
-        files.add(record._replace(sequence="ACGT"), "short", chunks, virus, [])
+        files.add(record._replace(sequence="ACGT"), "short", chunks, virus._replace(fdr=0.2), [])
         files.add(record, record.id, chunks, virus, [region])
         files.add(record, "z", chunks, virus._replace(fdr=DOUBTFUL), [])
         files.add(record, "second", chunks, virus._replace(fdr=0.01), [])
@@ -185,4 +196,22 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
     assert cells[5:] == [("2", "16000")]
     assert (tmp_path / "bed").read_text().count("\n") == 4
     assert (figures.regions, figures.with_regions, figures.more_regions) == (4, 2, 3)
-    assert (figures.doubtful, figures.highest_rate) == (0, DOUBTFUL)
+    assert (figures.doubtful, figures.highest_rate) == (1, 0.2)
+
+
+def test_every_stage_reports_the_sequences_that_it_has_to_do(
+    request_of: Callable[[Path], PredictionRequest],
+) -> None:
+    to_do: dict[str, int] = {}
+    done: Counter[str] = Counter()
+
+    def emit(event: Event) -> None:
+        if isinstance(event, StageStarted):
+            to_do[event.stage] = event.sequences
+        elif isinstance(event, Progressed):
+            done[list(to_do)[-1]] += event.sequences
+
+    run_prediction(request_of(TOY_CLASSIFIER), emit)
+    known = {stage: count for stage, count in to_do.items() if count}
+    assert known == {stage: done[stage] for stage in known}
+    assert {"translation", "splitting", "prediction", "output"} < known.keys()
