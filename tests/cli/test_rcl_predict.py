@@ -140,6 +140,7 @@ def test_a_second_start_and_another_threshold(predict, tmp_path):
     assert "nothing to compute" in predict().err
     (run,) = statuses(out)
     assert (run["state"], run["stages"][1]["sequences_done"]) == ("finished", len(PROTEINS))
+    assert run["stages"][1]["files"] == 1  # few proteins are one block
     assert predict("--threshold", 0.6).code == 3
     assert predict("--threshold", 0.6, "--force").code == 0
     assert (out / f"{STEM}_onehot_RCL_predictions_thr0p60.tsv").exists()

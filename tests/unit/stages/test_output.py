@@ -215,3 +215,16 @@ def test_every_stage_reports_the_sequences_that_it_has_to_do(
     known = {stage: count for stage, count in to_do.items() if count}
     assert known == {stage: done[stage] for stage in known}
     assert {"translation", "splitting", "prediction", "output"} < known.keys()
+
+
+def test_a_region_passes_the_cuts_by_its_own_length_and_score(
+    request_of: Callable[[Path], PredictionRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [(100, 300, 0.9), (301, 500, 0.9), (500, 700, 0.5)]
+    regions = [Region(start, stop, 4, 4, score, None, False) for start, stop, score in places]
+    monkeypatch.setattr(output, "find_regions", lambda *_: regions)
+    request = replace(request_of(TOY_CLASSIFIER), cuts=Cuts(min_score=0.5, min_length=200))
+    Path(request.source).write_text(f">a\n{'GCTACC' * 150}\n")
+    _computed(request)
+    found = [(row["start"], row["end"]) for row in _table(request.layout.regions_table)]
+    assert found == [("101", "300")]
