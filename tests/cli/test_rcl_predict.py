@@ -29,6 +29,7 @@ PROTEINS = {  # with the status of each
     "short": ("G" * 30 + "AILMFVAI" + "D" * 30, "too_short"),
     "empty": ("", "empty"),
     "tiny": ("G", "below_threshold"),
+    "window": ("GDEK" * 256, "below_threshold"),  # as many residues as go through at once
     "long": ("GDEK" * 600 + LOOP + "GDEK" * 100, "found"),
     "small": (("G" * 30 + LOOP + "D" * 30).lower(), "found"),
 }
@@ -79,7 +80,7 @@ def test_every_protein_has_a_row(predict, tmp_path):
     done = predict("-seq_fasta", "-RCL_fasta", "--residues")
     assert done.code == 0, done.err
     assert re.match(
-        r"my_model.safetensors:\w{8} found an RCL in 3 of 7 proteins \(42.9 %", done.out
+        r"my_model.safetensors:\w{8} found an RCL in 3 of 8 proteins \(37.5 %", done.out
     )
     files = results(out)
     names = ["onehot_RCL_only_thr0p50.fasta", "onehot_RCL_predictions_thr0p50.tsv"]
@@ -139,6 +140,7 @@ def test_a_second_start_and_another_threshold(predict, tmp_path):
     assert "nothing to compute" in predict().err
     (run,) = statuses(out)
     assert (run["state"], run["stages"][1]["sequences_done"]) == ("finished", len(PROTEINS))
+    assert run["stages"][1]["files"] == 1  # few proteins are one block
     assert predict("--threshold", 0.6).code == 3
     assert predict("--threshold", 0.6, "--force").code == 0
     assert (out / f"{STEM}_onehot_RCL_predictions_thr0p60.tsv").exists()

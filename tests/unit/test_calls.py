@@ -109,3 +109,22 @@ def test_an_unscored_record_has_a_reason(statuses: list[str], status: str) -> No
     values = line_of(CONTIGS, **verdict._asdict()).split("\t")
     cells = dict(zip(CONTIGS.row._fields, values, strict=True))
     assert (cells["virus_score"], cells["tier"]) == ("NA", "NA")
+
+
+@pytest.mark.parametrize(
+    ("scores", "counts"),
+    [
+        (("0.29", "0.81"), (1, 0, 0)),
+        (("0.3", "0.81"), (0, 0, 1)),  # each is the highest of all frames: they may be more than 1
+        (("0.29", "0.8"), (0, 0, 1)),
+        (("0.81", "0.29"), (0, 1, 0)),
+        (("0.81", "0.3"), (0, 0, 1)),
+        (("0.8", "0.29"), (0, 0, 1)),
+    ],
+)
+def test_no_frame_contradicts_a_confident_chunk(
+    scores: tuple[str, str], counts: tuple[int, int, int]
+) -> None:
+    verdict = call_record(100, [_chunk(0, 100, *scores)])
+    found = (verdict.confident_viral, verdict.confident_nonviral, verdict.undecided)
+    assert found == counts

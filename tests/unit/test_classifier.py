@@ -82,8 +82,11 @@ def test_pickled_module(save_module):
 
 def test_own_format(tmp_path):
     made, path = module(), tmp_path / "mine.safetensors"
-    facts = {"encoders": ["dnabert-s", "esm2"], "chunk_lengths": [300, 500], "extra": {"a": "b"}}
-    contents = [classifier_to_bytes(made.state_dict(), **facts) for _ in range(2)]
+    facts = {"encoders": ["dnabert-s", "esm2"], "chunk_lengths": [300, 500]}
+    contents = [
+        classifier_to_bytes(made.state_dict(), **facts, extra=dict.fromkeys(order, "why"))
+        for order in ("ab", "ba")
+    ]
     assert contents[0] == contents[1]
     path.write_bytes(contents[0])
     info = inspect_classifier(path)
@@ -91,6 +94,7 @@ def test_own_format(tmp_path):
     assert info.labels == ("others", "virus")
     assert info.encoders == ("dnabert-s", "esm2")
     assert info.chunk_lengths == (300, 500)
+    assert info.batch_norm_eps == made.bn1.eps
     x = torch.randn(10, 12)
     assert torch.allclose(inspect_classifier(path).model.scores(x), expected(made, x), atol=1e-6)
 
@@ -128,7 +132,7 @@ def test_temperature(save_module, tmp_path, kind):
     cool = tmp_path / "cool.safetensors"
     cool.write_bytes(with_temperature(path, 2.0))
     info, old = inspect_classifier(cool), inspect_classifier(path)
-    assert info.temperature == 2.0
+    assert (info.temperature, info.labels) == (2.0, ("others", "virus"))
     assert (info.encoders, info.chunk_lengths) == (old.encoders, old.chunk_lengths)
     assert torch.equal(inspect_classifier(cool).model.scores(x, softmax=False), logits)
     assert torch.allclose(

@@ -11,6 +11,7 @@ from virnucpro.io.frames import chunk_spans, record_spans
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles, pair_id
 from virnucpro.io.records import Record
+from virnucpro.stages.chunking import duplicate_ids_error
 
 
 def _fastq(*ids: str, bases: str = "ACGT") -> str:
@@ -71,6 +72,8 @@ def test_a_pair_that_occurs_twice_is_renamed(tmp_path: Path) -> None:
     summary = summarise_input(files)
     assert summary.duplicates == ("r1",)
     assert [pair.id for pair in map(RecordRenamer(summary), files.records())] == ["r1", "r1_2"]
+    assert "--interleaved" not in str(duplicate_ids_error(files, summary))
+    assert "--interleaved" in str(duplicate_ids_error(InputFiles(files.first), summary))
 
 
 def test_no_chunk_spans_both_mates() -> None:

@@ -149,6 +149,7 @@ REFUSED = [
     ("28-wrapped", b"@a\nAC\nGT\n+\nIIII\n", "line 1, record 'a': a FASTQ record"),
     ("28-after-blank-lines", b"@a\nAC\n+\nII\n\n\n@b\nA-\n+\nII\n", "line 8, record 'b': '-'"),
     ("29-protein", b">a\nACG\nMKVLE*\n", "line 3, record 'a': looks like protein (letter 'L')"),
+    ("29-lower-protein", b">a\nACG\nmkv*le\n", "line 3, record 'a': looks like protein (letter 'l')"),
     ("33-gap", b">a\nAC\nA-C\n", "line 3, record 'a': '-'"),
     ("other-script", ">a\nACé\n".encode(), "line 2, record 'a': 'é'"),
     *((f"47-{pack.__module__}", pack(PLAIN)[:-5], "truncated") for pack in PACKERS),

@@ -104,3 +104,12 @@ def test_the_size_follows_from_the_number_of_frames(
 ) -> None:
     assert frames_per_file(frames, proteins=proteins, most=most) == size
     assert most or -(-frames // size) <= MOST_FILES
+
+
+def test_copies_do_not_count_for_the_size_of_files(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = "virnucpro.stages.splitting.frames_per_file"
+    monkeypatch.setattr(place, lambda frames, **_: frames // 2)
+    result = _split(layout, dedup=True)
+    assert [file.rows for file in result.outputs] == [3, 2, 2, 2, 2]  # 3 copies

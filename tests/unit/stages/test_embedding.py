@@ -10,6 +10,7 @@ import torch
 
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
 from virnucpro.contracts import Device, FailedRow, Molecule, ReportProgress, Task, TaskResult
+from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.registry import locate
 from virnucpro.encoders.toy import ToyEncoder
 from virnucpro.errors import DeviceError
@@ -103,3 +104,38 @@ def test_a_kernel_that_gives_nan_is_told_from_a_wrong_sequence(
         return
     failed = {name for o in outcomes for each in o.figures.failures for name in each.ids}
     assert failed == {f"r{n}" for n in range(COUNT) if n % 7 == 0 and n % 4 == 0}
+
+
+def test_a_file_is_read_ahead_once_and_a_trial_leaves_it_alone(
+    stage: EmbeddingStage, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, where the next file is prepared during the first report of the one before."""
+    source = locate(str(save_fair(fair_model(), tmp_path / "esm2_t2_test.pt")), "protein")
+    stage = replace(stage, source=source, budget=256)
+    path, out = stage.layout.split("protein", 2), stage.layout.features("protein", 2)
+    Disk().save(path, fasta_bytes((f"s{n}", "MKVL" * (1 + n % 5)) for n in range(40)))
+    following = replace(task, inputs=(path,), outputs=(out,))
+    expected = [_embedded(stage, each).outputs for each in (task, following)]
+    prepare, prepared = BatchedEncoder.prepare, list[int]()
+
+    def noted(encoder: BatchedEncoder, sequences: list[str]) -> object:
+        prepared.append(len(sequences))
+        return prepare(encoder, sequences)
+
+    monkeypatch.setattr(BatchedEncoder, "prepare", noted)
+    session = stage.open(Device("cpu"))
+
+    to_begin = iter([following])
+
+    def begin(sequences: int, tokens: int) -> None:
+        for each in to_begin:
+            session.prepare(each)
+
+    tasks = [task, replace(task, trial=(7, 9)), following]
+    done = [session.compute(each, begin)().outputs for each in tasks]
+    assert done == [expected[0], (), expected[1]]
+    assert prepared == [COUNT, 40, 2]
+    session.prepare(following)
+    done = [session.compute(each, begin)().outputs for each in (task, following)]
+    assert done == expected
+    assert prepared[3:] == [40, COUNT, 40]

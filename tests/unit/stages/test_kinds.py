@@ -41,7 +41,8 @@ def head(tmp_path, monkeypatch):
         (-2, [BASES[:600]], "eukaryotic virus"),
         (1, [BASES[:600]], "unsure"),
         (-2, [BASES[:150], BASES[200:350]], "eukaryotic virus"),
-        (2, [BASES[:20]], "unsure"),  # too short to read
+        (2, [BASES[:30]], "phage"),
+        (2, [BASES[:29]], "unsure"),  # too short to read
         (2, [BASES[:20] + "N" * 600], "unsure"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 from tests.declared import call_record
 from virnucpro.classifier.files import with_temperature
 from virnucpro.errors import UsageError
-from virnucpro.events import Event, StageStarted
+from virnucpro.events import Event, Progressed, StageStarted
 from virnucpro.io.records import Record, Records
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
@@ -118,18 +119,28 @@ def test_the_ranked_table_has_the_surest_records_first_up_to_a_rate_that_is_aske
     assert len(kept) < RECORDS
 
 
+@pytest.mark.parametrize(("most", "sizes"), [(10_000_000, [2, 2, 1]), (1000, [1] * 5)])
 def test_terminal_repeats_and_kinds_of_viruses(
-    request_of: Callable[[Path], PredictionRequest], monkeypatch: pytest.MonkeyPatch
+    request_of: Callable[[Path], PredictionRequest],
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    sizes: list[int],
 ) -> None:
     monkeypatch.setattr(output, "RECORDS_AT_A_TIME", 2)
-    monkeypatch.setattr(
-        VirusKinds, "of", lambda _, records: [Kind(own[0][:9], "yes") for own in records]
-    )
+    monkeypatch.setattr(output, "MOST_BASES_AT_A_TIME", most)
+    asked: list[int] = []
+
+    def of(_: VirusKinds, records: list[list[str]]) -> list[Kind]:
+        asked.append(len(records))
+        return [Kind(own[0][:9], "yes") for own in records]
+
+    monkeypatch.setattr(VirusKinds, "of", of)
     request = replace(request_of(TOY_CLASSIFIER), cuts=Cuts(min_score=-1.0))
     whole = "".join(random.Random(2).choices(CODONS, k=400))
     text = "".join(f">r{n} of five\n{whole[n:]}{whole[2:42] if n == 2 else ''}\n" for n in range(5))
     Path(request.source).write_text(text)
     _computed(request)
+    assert asked == sizes
     rows = {row["record"]: row for row in _table(request.layout.virus_table)}
     assert {name: row["topology"] for name, row in rows.items()} == {
         f"r{n}": "DTR" if n == 2 else "linear" for n in range(5)
@@ -167,7 +178,7 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
         virus = host._replace(call="virus")
         files.add_chunks("renamed_2", chunks)
         files.add(record, "renamed_2", host, [region])
-        files.add(record._replace(sequence="ACGT"), "short", virus, [])
+        files.add(record._replace(sequence="ACGT"), "short", virus._replace(fdr=0.2), [])
         files.add(record, record.id, virus, [region])
         files.add(record, "z", virus._replace(fdr=DOUBTFUL), [])
         files.add(record, "second", virus._replace(fdr=0.01), [])
@@ -187,4 +198,35 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
     assert cells[5:] == [("2", "16000")]
     assert (tmp_path / "bed").read_text().count("\n") == 4
     assert (figures.regions, figures.with_regions, figures.more_regions) == (4, 2, 3)
-    assert (figures.doubtful, figures.highest_rate) == (0, DOUBTFUL)
+    assert (figures.doubtful, figures.highest_rate) == (1, 0.2)
+
+
+def test_every_stage_reports_the_sequences_that_it_has_to_do(
+    request_of: Callable[[Path], PredictionRequest],
+) -> None:
+    to_do: dict[str, int] = {}
+    done: Counter[str] = Counter()
+
+    def emit(event: Event) -> None:
+        if isinstance(event, StageStarted):
+            to_do[event.stage] = event.sequences
+        elif isinstance(event, Progressed):
+            done[list(to_do)[-1]] += event.sequences
+
+    run_prediction(request_of(TOY_CLASSIFIER), emit)
+    known = {stage: count for stage, count in to_do.items() if count}
+    assert known == {stage: done[stage] for stage in known}
+    assert {"translation", "splitting", "prediction", "output"} < known.keys()
+
+
+def test_a_region_passes_the_cuts_by_its_own_length_and_score(
+    request_of: Callable[[Path], PredictionRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [(100, 300, 0.9), (301, 500, 0.9), (500, 700, 0.5)]
+    regions = [Region(start, stop, 4, 4, score, None, False) for start, stop, score in places]
+    monkeypatch.setattr(output, "find_regions", lambda *_: regions)
+    request = replace(request_of(TOY_CLASSIFIER), cuts=Cuts(min_score=0.5, min_length=200))
+    Path(request.source).write_text(f">a\n{'GCTACC' * 150}\n")
+    _computed(request)
+    found = [(row["start"], row["end"]) for row in _table(request.layout.regions_table)]
+    assert found == [("101", "300")]

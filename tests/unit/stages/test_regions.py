@@ -87,6 +87,7 @@ NONE = {
     "level 0": (((2000, 0.0),), {}),
     "level 1": (((2000, 1.0),), {}),
     "short, near viruses": (((100, 0.4),), {"spread": 1.2}),
+    "wide, near viruses": (((120, 1.0),), {"spread": 2.6}),
     "viral as a whole": (((80, VIRUS),), {}),
     "short": (((9, HOST), (10, VIRUS)), {}),
     "one chunk": (((1, VIRUS),), {}),
