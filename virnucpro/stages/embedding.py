@@ -68,6 +68,8 @@ class EmbeddingStage(Stage):
     sequences: int = 0
     bytes_per_frame: int = 0
 
+    # 2: other batches of nucleotides, and so other last digits.
+    version: ClassVar[int] = 2
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
     intermediate: ClassVar[bool] = True
     divisible: ClassVar[bool] = True
