@@ -23,8 +23,12 @@ from virnucpro.contracts import Encoder, Json
 
 # Tokens of sequences of one length that keep a GPU busy: 23 TFLOP of ESM-2 3B.
 FULL_BATCH_TOKENS = 4096
-# A padded batch holds nothing shorter than this share of its longest sequence.
+# A batch of unlike lengths holds nothing shorter than this share of its longest sequence: less is
+# padding where most sequences have one length, as proteins, and more is where all lengths vary.
 _SHORTEST = 0.8
+# Frames of 500 base chunks have 83 to 117 tokens of DNABERT-S. The host launches a batch in some
+# 5 ms, in which an H200 computes 60 such frames: few batches gain more than padding costs.
+_SHORTEST_OF_MIXED = 0.6
 
 
 def by_tokens(lengths: Sequence[int], budget: int) -> list[list[int]]:
@@ -45,40 +49,45 @@ def by_tokens(lengths: Sequence[int], budget: int) -> list[list[int]]:
         bounds = [part * len(indices) // parts for part in range(parts + 1)]
         batches += [indices[start:stop] for start, stop in pairwise(bounds)]
     return sorted(
-        batches + _padded(others, lengths, budget), key=lambda b: (-lengths[b[0]], len(b), b[0])
+        batches + _neighbours(others, lengths, lambda longest: budget // longest, _SHORTEST),
+        key=lambda batch: (-lengths[batch[0]], len(batch), batch[0]),
     )
 
 
-def _padded(indices: Sequence[int], lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Put neighbours in length together; ``indices`` are sorted, longest first."""
+def by_sequences(
+    lengths: Sequence[int], sequences: int, *, step: int, area: int
+) -> list[list[int]]:
+    """Make batches of at most ``sequences`` neighbours in length.
+
+    ``area`` bounds sequences x length^2, with the longest length as it is padded to a multiple of
+    ``step``: that is the elements of a score matrix per head. A batch has at least one sequence.
+    """
+
+    def most(longest: int) -> int:
+        return min(sequences, area // padded_length(longest, step) ** 2)
+
+    return _neighbours(_longest_first(lengths), lengths, most, _SHORTEST_OF_MIXED)
+
+
+def _neighbours(
+    indices: Sequence[int], lengths: Sequence[int], most: Callable[[int], int], shortest: float
+) -> list[list[int]]:
+    """Put neighbours in length together; ``indices`` are sorted, longest first.
+
+    A batch has at most ``most`` sequences for the length of its longest, of which the others have
+    the share ``shortest`` at least.
+    """
     batches: list[list[int]] = []
     for index in indices:
-        batch = batches[-1] if batches else []
-        longest = lengths[batch[0]] if batch else 0
-        fits = (len(batch) + 1) * longest <= budget and lengths[index] >= _SHORTEST * longest
-        if batch and fits:
-            batch.append(index)
+        longest = lengths[batches[-1][0]] if batches else 0
+        if batches and len(batches[-1]) < most(longest) and lengths[index] >= shortest * longest:
+            batches[-1].append(index)
         else:
             batches.append([index])
     return batches
 
 
-def by_buckets(lengths: Sequence[int], sequences: int, *, step: int, area: int) -> list[list[int]]:
-    """Make batches of at most ``sequences``, all in one bucket of lengths, a multiple of ``step``.
-
-    ``area`` bounds sequences x bucket^2, that is the elements of a score matrix per
-    head; a batch has at least one sequence.
-    """
-    batches: list[list[int]] = []
-    ordered = _longest_first(lengths)
-    for bucket, group in groupby(ordered, key=lambda index: bucket_of(lengths[index], step)):
-        indices = list(group)
-        size = max(1, min(sequences, area // bucket**2))
-        batches += [indices[start : start + size] for start in range(0, len(indices), size)]
-    return batches
-
-
-def bucket_of(length: int, step: int) -> int:
+def padded_length(length: int, step: int) -> int:
     """Return ``length`` rounded up to a multiple of ``step``, at least ``step``."""
     return max(step, -(-length // step) * step)
 

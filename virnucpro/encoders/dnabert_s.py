@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from virnucpro.compute.arithmetic import torch_dtype
-from virnucpro.compute.budget import Bounds, bucket_of, by_buckets
+from virnucpro.compute.budget import Bounds, by_sequences, padded_length
 from virnucpro.compute.compiled import Example, Network, Stack
 from virnucpro.compute.layers import (
     GatedLinear,
@@ -108,17 +108,17 @@ class Dnabert(Network):
 
 # --- tokens and batches ----------------------------------------------------------------------
 
-# 256 sequences are some 26,000 tokens, and more than one bucket of a slice holds.
+# 256 sequences are some 26,000 tokens.
 BOUNDS = Bounds("sequences", cpu=16, least=16, most=256)
 # Sequences that are tokenised together; while one slice is computed, the next one is tokenised.
-# Each ends in partly filled batches: a span of 2,500 mixed frames has 25 batches, 31 with half.
+# Each ends in a partly filled batch; this many are full batches of the largest budget.
 SLICE = 1280
 PART = 64  # sequences whose encodings are freed together: the thread holds Python's lock meanwhile
-FRAME_TOKENS = 120  # the longest bucket of frames of 500 bp chunks, which have 83-117 tokens
+FRAME_TOKENS = 120  # of the longest frames of 500 bp chunks, with padding
 # 550,000 frames. On an H200 compiling takes 8 to 11 s, also where the kernels are in a cache, and
 # saves 18 microseconds per frame (256 sequences: 26.2 ms as written, 21.6 ms compiled).
 COMPILE_FROM_FLOPS = 1.3e16
-TYPICAL_TOKENS = 104  # the bucket of most frames of 500 bp chunks
+TYPICAL_TOKENS = 104  # of most frames of 500 bp chunks, with padding
 BIAS_ELEMENTS = 1 << 26  # of one batch's attention bias: 128 MiB in 16 bit
 
 
@@ -141,10 +141,10 @@ class DnabertEncoder(BatchedEncoder):
         super().__init__(model, device, budget)
 
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
-        """Put the longest into the first slice, and each slice into buckets of token lengths.
+        """Put the longest into the first slice, and neighbours in tokens of a slice together.
 
-        Buckets over all sequences would be fuller, but the first batch would have to wait until
-        the last sequence is tokenised.
+        Batches over all sequences would be fuller, but the first one would have to wait until the
+        last sequence is tokenised.
         """
         order = sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i))
         for start in range(0, len(order), SLICE):
@@ -158,7 +158,7 @@ class DnabertEncoder(BatchedEncoder):
                 del encodings
             lengths = [len(row) for row in ids]
             area = BIAS_ELEMENTS // self._heads
-            for rows in by_buckets(lengths, self.budget.amount, step=STEP, area=area):
+            for rows in by_sequences(lengths, self.budget.amount, step=STEP, area=area):
                 yield _padded_batch([part[row] for row in rows], [ids[row] for row in rows])
 
     def probe_batch(self, amount: int) -> Batch:
@@ -198,9 +198,9 @@ class DnabertEncoder(BatchedEncoder):
 
 
 def _padded_batch(indices: Sequence[int], ids: Sequence[npt.NDArray[np.int64]]) -> Batch:
-    """Token ids of one bucket: int64 ``[B, T]``, and which are real."""
+    """Token ids of one batch: int64 ``[B, T]``, and which are real."""
     lengths = np.array([len(row) for row in ids])
-    t = bucket_of(int(lengths.max()), STEP)
+    t = padded_length(int(lengths.max()), STEP)
     # By length, never by id: the pad id of config.json is [UNK] to the tokenizer.
     real = np.arange(t) < lengths[:, None]
     padded = np.zeros(real.shape, np.int64)

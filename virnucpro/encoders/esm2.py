@@ -21,7 +21,7 @@ from msgspec import Struct
 from torch import nn
 
 from virnucpro.compute.arithmetic import prepare_blocks, torch_dtype
-from virnucpro.compute.budget import Bounds, bucket_of, by_tokens
+from virnucpro.compute.budget import Bounds, by_tokens, padded_length
 from virnucpro.compute.compiled import Example, Network, Stack
 from virnucpro.compute.layers import (
     Linear,
@@ -224,7 +224,7 @@ def tokenise(proteins: Sequence[str], step: int = 1) -> npt.NDArray[np.int64]:
 
     Unknown letters are ``<unk>``. The number of columns is the next multiple of ``step``.
     """
-    columns = bucket_of(max(map(len, proteins)) + 2, step)
+    columns = padded_length(max(map(len, proteins)) + 2, step)
     tokens = np.full((len(proteins), columns), PAD, np.int64)
     tokens[:, 0] = CLS
     for row, protein in zip(tokens, proteins, strict=True):

@@ -41,6 +41,8 @@ MAX_FAILURES = 3
 MAX_FAILURES_IN_A_ROW = 40
 # Searches of a file that find no sequence, after which only the whole file is tried again.
 MAX_VAIN_SEARCHES = 2
+# Tasks that a worker has at once, where there are enough for all.
+MOST_TASKS = {"cpu": 2, "cuda": 3}
 # Tasks per worker at the end of a stage that are handed out heaviest first.
 TAIL_TASKS = 4
 
@@ -58,8 +60,8 @@ class TimeLimits:
 class WorkerState:
     """What the scheduler knows of a worker in this stage; ``silence`` is while it is at work.
 
-    The first of its tasks is being carried out; a second one is queued, or already computed by a
-    GPU while the first one is written. ``exits`` has, for each exit since it last finished
+    The first of its tasks is being carried out; others are queued, or already read and computed by
+    a GPU while the first one is written. ``exits`` has, for each exit since it last finished
     anything, the receipts of its tasks that no worker has finished since.
     """
 
@@ -157,19 +159,23 @@ class Scheduler:
             self._add_worker(number)
 
     def _hand_out(self) -> None:
-        """Give each worker a task and, if there are enough, a second one so that it never waits.
+        """Give each worker a task and, if there are enough, others so that it never waits.
 
-        What failed before is the only task of a worker: a GPU writes one task and prepares another
-        while it computes. What a worker has exited over goes to another one, if there is one left.
-        A worker that only exits waits until others have shown whether that is its own fault.
+        A CPU has a second one queued. A GPU writes one task, computes the next, and has tokens made
+        of a third. What failed before is the only task of a worker. What a worker has exited over
+        goes to another one, if there is one left. A worker that only exits waits until others have
+        shown whether that is its own fault.
         """
         if self._final_error is not None:
             return
         everybody = self._workers.values()
         trusted = [w for w in everybody if len(w.exits) < MAX_FAILURES] or [*everybody]
-        for submitted, reserve in ((0, 0), (1, len(self._workers))):
+        for submitted in range(max(MOST_TASKS.values())):
+            reserve = submitted * len(self._workers)
             for worker in [w for w in trusted if w.is_open]:
-                if len(worker.tasks) != submitted or len(self._queue) <= reserve:
+                if len(worker.tasks) != submitted or submitted == MOST_TASKS[worker.device.kind]:
+                    continue
+                if len(self._queue) <= reserve:
                     continue
                 if any(task.receipt in self._exits for task in worker.tasks):
                     continue
@@ -311,7 +317,7 @@ class Scheduler:
     def _after_exit(self, worker: WorkerState, reason: str) -> None:
         """Have what a worker had when it exited tried again.
 
-        If there are two tasks, either may have ended it: a GPU writes one and computes the next. A
+        If there are several, any may have ended it: a GPU writes one and computes the next. A
         single one is searched for the sequence that ends its worker at its second exit.
         """
         tasks = tuple(worker.tasks)

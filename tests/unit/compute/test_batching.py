@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virnucpro.compute.budget import bucket_of, by_buckets, by_tokens
+from virnucpro.compute.budget import by_sequences, by_tokens, padded_length
 
 LENGTHS = st.lists(st.integers(1, 300), max_size=80)
 
@@ -35,14 +35,16 @@ def test_by_tokens(lengths, budget, batches):
     ("lengths", "sequences", "area", "batches"),
     [
         ([], 4, 10**6, []),
-        ([3, 8, 9, 16, 17], 4, 10**6, [[4], [3, 2], [1, 0]]),
+        ([12, 16, 9, 16, 17], 4, 10**6, [[4, 1, 3, 0], [2]]),  # longest first, neighbours together
         ([8, 8, 8, 8, 8], 2, 10**6, [[0, 1], [2, 3], [4]]),
-        ([16, 16, 16], 4, 2 * 256, [[0, 1], [2]]),  # the area bounds a batch
+        ([100, 60, 59, 36, 35], 4, 10**6, [[0, 1], [2, 3], [4]]),  # none under 0.6 of the longest
+        ([16, 15, 13], 4, 2 * 256, [[0, 1], [2]]),  # the area bounds a batch
+        ([9, 9, 9], 4, 2 * 256, [[0, 1], [2]]),  # as it is padded
         ([64], 4, 1, [[0]]),  # but one always goes
     ],
 )
-def test_by_buckets(lengths, sequences, area, batches):
-    assert by_buckets(lengths, sequences, step=8, area=area) == batches
+def test_by_sequences(lengths, sequences, area, batches):
+    assert by_sequences(lengths, sequences, step=8, area=area) == batches
 
 
 @given(LENGTHS, st.integers(1, 2000))
@@ -57,10 +59,13 @@ def test_token_batches_hold_everything_once_within_the_budget(lengths, budget):
     assert longest == sorted(longest, reverse=True)
 
 
-@given(LENGTHS, st.integers(1, 40))
-def test_bucket_batches_hold_everything_once(lengths, sequences):
-    batches = by_buckets(lengths, sequences, step=8, area=10**5)
+@given(LENGTHS, st.integers(1, 40), st.sampled_from([10**5, 10**7]))
+def test_batches_of_sequences_hold_everything_once_within_the_limits(lengths, sequences, area):
+    batches = by_sequences(lengths, sequences, step=8, area=area)
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     for batch in batches:
+        longest = max(lengths[i] for i in batch)
         assert len(batch) <= sequences
-        assert len({bucket_of(lengths[i], 8) for i in batch}) == 1
+        assert len(batch) == 1 or len(batch) * padded_length(longest, 8) ** 2 <= area
+        assert min(lengths[i] for i in batch) >= 0.6 * longest
+    assert by_sequences(lengths, sequences, step=8, area=area) == batches  # the same bytes again

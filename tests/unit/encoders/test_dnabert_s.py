@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.unit.encoders.small import make_dnabert, open_path, quiet, sequences
+from virnucpro.encoders.batched import STEP
 from virnucpro.encoders.dnabert_s import alibi_slopes, read_tokenizer
 from virnucpro.errors import ModelError
 
@@ -64,8 +65,11 @@ def test_equals_the_plain_forward_pass(folder):
 def test_rows_do_not_depend_on_their_batch(folder):
     alone = torch.cat([open_path(folder, "nucleotide").encode([text], quiet) for text in DNA])
     for budget in (1, 3, 100):
-        rows = open_path(folder, "nucleotide", budget=budget).encode(DNA[::-1], quiet).flip(0)
+        encoder = open_path(folder, "nucleotide", budget=budget)
+        rows = encoder.encode(DNA[::-1], quiet).flip(0)
         assert float((rows - alone).abs().max()) < 1e-5
+    real = [batch.inputs[1] for batch in encoder.batches(DNA)]
+    assert max(int((~each).sum(1).max()) for each in real) > 2 * STEP  # much of a row was padding
 
 
 def test_report_counts_tokens(folder):

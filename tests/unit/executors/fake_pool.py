@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from virnucpro.contracts import (
     Device,
@@ -73,8 +74,9 @@ class FakePool(WorkerPool):
     STEP = 0.5
 
     def __init__(self, devices: int, behaviour: Behaviour, *, overlapping: bool = False) -> None:
-        """``overlapping``: a task is written while the next one is computed."""
-        super().__init__([Device("cpu", n, f"device {n}") for n in range(devices)])
+        """``overlapping``: a task is written while the next one is computed, as by a GPU."""
+        kind: Literal["cpu", "cuda"] = "cuda" if overlapping else "cpu"
+        super().__init__([Device(kind, n, f"device {n}") for n in range(devices)])
         self._overlapping = overlapping
         self._behaviour = behaviour
         self.now = 0.0

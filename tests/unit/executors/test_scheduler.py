@@ -83,7 +83,7 @@ def run(
             trial.outcomes.append(outcome)
     except VirNucProError as error:
         trial.error = error
-    assert pool.most_submitted <= 2
+    assert pool.most_submitted <= (3 if overlapping else 2)
     assert len(set(trial.finished)) == len(trial.finished)
     started = [(event.worker, event.task) for event in trial.events if type(event) is TaskStarted]
     finished = [(event.worker, event.task) for event in trial.events if type(event) is TaskFinished]
@@ -102,6 +102,16 @@ def holds(task: Task | None, *sequences: int) -> bool:
 
 def always_ok(worker: int, task: Task | None) -> str:
     return "ok"
+
+
+@pytest.mark.parametrize(("overlapping", "most"), [(False, 2), (True, 3)])
+def test_a_gpu_knows_the_task_that_it_prepares_while_others_are_written_and_computed(
+    overlapping: bool, most: int
+) -> None:
+    trial = run(always_ok, STAGE.tasks(9), overlapping=overlapping)
+    assert trial.pool.most_submitted == most
+    few = run(always_ok, STAGE.tasks(4), overlapping=overlapping)
+    assert few.pool.most_submitted < 3  # the other worker gets its share
 
 
 def test_a_task_is_started_after_the_one_before_it_has_ended() -> None:
