@@ -138,6 +138,9 @@ def _run_child(
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        # A process is killed at its end, and named semaphores, such as that of a progress bar which
+        # torch's compiler makes, would be left and told of. Those of this method have no names.
+        multiprocessing.set_start_method("fork", force=True)
     if os.getppid() != parent:
         return  # the parent died before this process could ask to die with it
     settle_on_device(device, tokenizer_threads)

@@ -129,6 +129,30 @@ def test_a_child_that_cannot_be_killed_does_not_hold_up_the_exit() -> None:
     subprocess.run([sys.executable, "-c", UNKILLABLE], check=True, timeout=600, env=environment)
 
 
+LOCKING = """
+from virnucpro.contracts import Device
+from virnucpro.executors.processes import ChildProcess
+from tests.unit.executors.test_processes import _lock
+child = ChildProcess("child", Device("cpu"), 1, _lock)
+assert child.receive() == "here"
+child.kill()
+"""
+
+
+def _lock(connection: Connection) -> None:
+    """As torch's compiler does in the lock of its progress bar, and then waits to be killed."""
+    lock = multiprocessing.RLock()
+    _sleep(connection)
+    del lock
+
+
+def test_a_killed_process_leaves_no_semaphore_behind() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    command = [sys.executable, "-c", LOCKING]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=600, env=environment)
+    assert done.stderr == b""
+
+
 def _note_process(path: Path, device: Device) -> None:
     path.with_suffix(f".{device.index}").write_text(str(os.getpid()))
 
