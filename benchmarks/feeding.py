@@ -62,7 +62,7 @@ class FedStage(EmbeddingStage):
 
     slower: float = 1.0
 
-    def plan(self, receipts: Receipts | None = None) -> list[Task]:
+    def plan(self, receipts: Receipts) -> list[Task]:
         """Return a task per split file that there is."""
         files = sorted(self.layout.split(self.molecule, 1).parent.glob("*.fa"))
         return [self._task(n) for n in range(1, len(files) + 1)]
@@ -111,23 +111,14 @@ def main() -> int:
         for number, start in enumerate(range(0, len(frames), size), 1):
             records = ((f"f{start + n}", text) for n, text in enumerate(frames[start:][:size]))
             Disk().save(layout.split("nucleotide", number), fasta_bytes(records))
+        place = ("nucleotide_embeddings", "", layout, Disk())
         source = locate(str(options.model), "nucleotide")
-        stage = FedStage(
-            "nucleotide_embeddings",
-            "",
-            layout,
-            Disk(layout.root),
-            "nucleotide",
-            source,
-            "fp32",
-            1024,
-            256,
-            slower=options.slower,
-        )
+        more = ("fp32", 1024, 256)  # sequences
+        stage = FedStage(*place, "nucleotide", source, *more, slower=options.slower)
         device = Device("cuda", 0, "sleeping", "none", threads=1)
         executor = Executor(ProcessPool([device], options.threads), host_threads=1)
         try:
-            results, events = run_stage(stage, executor, layout.root)  # type: ignore[arg-type]
+            results, events = run_stage(stage, executor, layout.root)
         finally:
             executor.close()
     report = next(event for event in events if isinstance(event, WorkerReport))

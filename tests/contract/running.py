@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.contract.counting import Counting
-from virnucpro.contracts import TaskResult
+from virnucpro.contracts import Stage, TaskResult
 from virnucpro.events import Event
 from virnucpro.executors.executor import Executor
 from virnucpro.layout import Layout
@@ -38,14 +37,14 @@ def failed_ids(results: Sequence[TaskResult]) -> list[str]:
 
 
 def run_stage(
-    stage: Counting,
+    stage: Stage,
     executor: Executor,
     folder: Path,
     see: Callable[[Event], None] = lambda event: None,
 ) -> tuple[list[TaskResult], list[Event]]:
     """Do what is stale, accept what comes back; ``see`` gets each event as it happens."""
     ledger = Ledger(Layout(folder, "x", 500))
-    todo = [task for task in stage.plan() if ledger.check(task)]
+    todo = [task for task in stage.plan(ledger) if ledger.check(task)]
     for task in todo:
         ledger.reopen(task)
     events: list[Event] = []

@@ -135,6 +135,16 @@ class Stack(nn.ModuleList):
         self._fused = step
 
 
+def warm_compiler(device: torch.device) -> None:
+    """Compile a small block: what the compiler does only once in a process takes seconds.
+
+    Raises as :meth:`Stack.fuse`.
+    """
+    block = nn.Sequential(nn.Linear(32, 32), nn.LayerNorm(32)).to(device)
+    example = Example((torch.ones(3, 16, 32, device=device),), ((0, 1),))
+    Stack([block]).fuse([example])
+
+
 class Network(nn.Module):
     """A model of blocks that are alike, between an embedding of tokens and what follows."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from virnucpro.contracts import Device, ReportProgress, Stage, Task, TaskResult
 from virnucpro.events import Emit, Progressed, TaskFinished, TaskStarted
-from virnucpro.executors.pool import HandleEvent, Work, WorkerPool
+from virnucpro.executors.pool import HandleEvent, WarmUp, Work, WorkerPool
 from virnucpro.executors.processes import ProcessPool
 from virnucpro.executors.scheduler import Scheduler, TimeLimits
 from virnucpro.executors.signals import Interruption
@@ -106,6 +106,16 @@ class Executor:
                     yield from scheduler.outcomes()
                 finally:
                     self._busy = scheduler.busy
+
+    def warm_up(self, work: WarmUp, most: int) -> None:
+        """Have up to ``most`` processes of workers begin with ``work`` beside this one.
+
+        Raises:
+            RunInterruptedError: a signal arrived.
+        """
+        if isinstance(self.pool, ProcessPool):
+            with self.interruption.held():
+                self.pool.warm_up(work, most)
 
     def close(self) -> None:
         """End the workers; those that are at work are not waited for."""

@@ -16,8 +16,10 @@ from typing import Literal
 from virnucpro.contracts import Device, Measurements, Stage, Task, TaskResult
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
 
-Work = Stage | Task
-"""What a worker is given: a stage to open, or a task of that stage to carry out."""
+WarmUp = Callable[[Device], None]
+"""What can be done on a device before the stage is known: imports, for example."""
+Work = Stage | Task | WarmUp
+"""What a worker is given: a stage to open, a task of that stage to carry out, or a warm-up."""
 FailureKind = Literal["data", "memory", "device", "broken", "run"]
 
 

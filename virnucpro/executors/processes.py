@@ -26,7 +26,7 @@ from typing import Any
 from virnucpro.contracts import Device, Task
 from virnucpro.devices import choose_devices
 from virnucpro.events import WorkerDied
-from virnucpro.executors.pool import HandleEvent, Work, WorkerPool
+from virnucpro.executors.pool import HandleEvent, WarmUp, Work, WorkerPool
 from virnucpro.executors.signals import SIGNALS, blocked_signals
 from virnucpro.executors.worker import TaskRunner, set_torch_threads
 from virnucpro.settings import MachineSettings
@@ -138,6 +138,9 @@ def _run_child(
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        # A process is killed at its end, and named semaphores, such as that of a progress bar which
+        # torch's compiler makes, would be left and told of. Those of this method have no names.
+        multiprocessing.set_start_method("fork", force=True)
     if os.getppid() != parent:
         return  # the parent died before this process could ask to die with it
     settle_on_device(device, tokenizer_threads)
@@ -168,6 +171,18 @@ class ProcessPool(WorkerPool):
         self._tokenizer_threads = tokenizer_threads
         self._children: dict[int, ChildProcess] = {}
 
+    def warm_up(self, work: WarmUp, most: int) -> None:
+        """Start the processes of as many unused devices now."""
+        for worker, device in self._unused[: -most - 1 : -1]:
+            if worker not in self._children:
+                self._children[worker] = self._child(worker, device)
+                self._children[worker].send(work)
+
+    def close(self) -> None:
+        super().close()
+        for worker in list(self._children):  # those that were warmed up and never needed
+            self._end(worker)
+
     def wait(self, seconds: float, handle: HandleEvent) -> None:
         """Handle one event of each worker that has one."""
         children = [(worker, self._children[worker]) for worker in self.workers]
@@ -186,9 +201,12 @@ class ProcessPool(WorkerPool):
                 handle(WorkerDied(worker, self.workers[worker], child.exit_reason()))
 
     def _start(self, worker: int) -> None:
-        device, threads = self.workers[worker], self._tokenizer_threads
-        name = f"virnucpro-worker-{worker}"
-        self._children[worker] = ChildProcess(name, device, threads, serve_tasks, worker, device)
+        if worker not in self._children:
+            self._children[worker] = self._child(worker, self.workers[worker])
+
+    def _child(self, worker: int, device: Device) -> ChildProcess:
+        name, threads = f"virnucpro-worker-{worker}", self._tokenizer_threads
+        return ChildProcess(name, device, threads, serve_tasks, worker, device)
 
     def submit(self, worker: int, work: Work) -> None:
         self._children[worker].send(work)

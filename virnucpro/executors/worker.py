@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from virnucpro.contracts import Device, ReportProgress, Session, Task
+from virnucpro.contracts import Device, ReportProgress, Session, Stage, Task
 from virnucpro.errors import RunInterruptedError, VirNucProError
 from virnucpro.events import Progressed, WorkerReady
 from virnucpro.executors.pool import FailureKind, PoolEvent, Work, WorkEnded, WorkFailure
@@ -101,17 +101,21 @@ class TaskRunner:
     _writing: Future[None] | None = None
 
     def take(self, work: Work) -> None:
-        """Open a stage, or carry out a task of the opened stage.
+        """Open a stage, carry out a task of the opened stage, or warm up.
 
-        Sends :class:`WorkerReady`, or progress and then :class:`WorkEnded`. Where the device is not
-        a CPU, this returns when a task is computed; it is written in a thread while the next one is
-        computed. Events of two tasks never mix: the second task's wait for the first's.
+        Sends :class:`WorkerReady`, or progress and then :class:`WorkEnded`; nothing of a warm-up.
+        Where the device is not a CPU, this returns when a task is computed; it is written in a
+        thread while the next one is computed. Events of two tasks never mix: the second task's wait
+        for the first's.
 
         Raises:
             RunInterruptedError: a signal arrived, and this is the process that catches signals.
         """
         if isinstance(work, Task):
             self._run(work)
+            return
+        if not isinstance(work, Stage):
+            work(self.device)
             return
         self._await_writing()
         self._session = None  # frees the previous model before the next one is loaded

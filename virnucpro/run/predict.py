@@ -58,6 +58,8 @@ def run_prediction(
     disk = disk or Disk(request.layout.root)
     refuse_held(request.layout.lock)
     with opened_workers(request.machine, request.layout.probe, emit, interruption, disk) as workers:
+        if executor is None:
+            workers.warm_up([request])
         models = find_models([request], workers.devices, emit)
         workers.require(models)
         with opened_run(request, models, disk, emit) as run:

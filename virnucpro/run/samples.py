@@ -90,7 +90,9 @@ def _carry_out(
             usable.append((sample, own))
     if not usable:
         return
-    models = find_models([own for _, own in usable], workers.devices, emit)
+    requests = [own for _, own in usable]
+    workers.warm_up(requests)
+    models = find_models(requests, workers.devices, emit)
     workers.require(models)
     waiting = deque(usable)
     while waiting:

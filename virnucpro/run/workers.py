@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,13 +21,18 @@ from virnucpro.events import Emit, Event, Notice, WorkerReady, WorkerReport
 from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.run.run import Run
-from virnucpro.settings import NO_CLUSTER, MachineSettings
+from virnucpro.settings import NO_CLUSTER, SHIPPED_MODELS, MachineSettings
+from virnucpro.stages.splitting import LEAST_FRAMES
 from virnucpro.store.disk import Disk
 from virnucpro.store.work import write_state
 
 if TYPE_CHECKING:
     from virnucpro.executors.ray_pool import RayPool
     from virnucpro.run.prepare import Models
+    from virnucpro.run.request import PredictionRequest
+
+# Fewer are not compiled with ``--compile auto``: ``compile_from_flops`` of ESM-2 3B.
+LEAST_COMPILED_FRAMES = 20_000
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,25 @@ class Workers:
     devices: Sequence[Device]
     executor: Executor
     pool: RayPool | None = None
+
+    def warm_up(self, requests: Sequence[PredictionRequest]) -> None:
+        """Have workers begin for the runs that are not finished, while models and inputs are read.
+
+        The bytes of the inputs say about how many frames there will be: some 500 for each worker,
+        and whether they are enough to compile the blocks.
+        """
+        from virnucpro.stages.embedding import warm_up  # it imports torch
+
+        machine, analysis = requests[0].machine, requests[0].analysis.resolved()
+        unfinished = [r for r in requests if r.force or not r.layout.run_json.exists()]
+        files = [path for r in unfinished for path in r.input_files.paths if path.exists()]
+        assert analysis.chunk_length is not None
+        frames = sum(path.stat().st_size for path in files) // analysis.chunk_length
+        compiles = machine.compile == "always" or frames >= LEAST_COMPILED_FRAMES
+        if machine.compile == "never" or analysis.model_type in SHIPPED_MODELS:
+            compiles = False
+        if unfinished:
+            self.executor.warm_up(partial(warm_up, compile=compiles), 1 + frames // LEAST_FRAMES)
 
     def require(self, models: Models) -> None:
         """Do without the nodes of a cluster that lack a model file, or have it in another size."""

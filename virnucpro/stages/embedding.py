@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
@@ -12,6 +13,7 @@ from typing import ClassVar, Literal
 
 import torch
 
+from virnucpro.compute.compiled import COMPILER_ERRORS, warm_compiler
 from virnucpro.contracts import (
     Device,
     Encoder,
@@ -134,6 +136,20 @@ class EmbeddingStage(Stage):
         if device.kind == "cuda":
             torch.cuda.reset_peak_memory_stats()  # leave out what loading and measuring took
         return EmbeddingSession(encoder, self.source, self.molecule, self.disk, device, facts)
+
+
+def warm_up(device: Device, *, compile: bool) -> None:
+    """Do what opening any encoder takes. That this module is imported for it is most of that.
+
+    On a GPU it begins to use it, and has the compiler begin where blocks are to be compiled. What
+    fails here fails again when the stage is opened, and is told then.
+    """
+    if device.kind != "cuda":
+        return
+    with suppress(*COMPILER_ERRORS):
+        torch.ones(1, device=device.kind)
+        if compile:
+            warm_compiler(torch.device(device.kind))
 
 
 def budget_key(stage: str, device: Device) -> str:

@@ -49,7 +49,7 @@ COLUMNS = (
     ("part", 5, 76),
     ("seq/s", SPEED_WIDTH, 0),
     ("tok/s", 5, 58),
-    ("memory", 10, 62),
+    ("memory", 12, 62),
     ("util", 5, 40),
     ("temp", 4, 72),
     ("power", 6, 110),

@@ -13,7 +13,12 @@ import torch.nn.functional as F
 from benchmarks.models import random_encoder, sequences_for
 from benchmarks.tolerances import TOLERANCES
 from tests.unit.encoders.small import quiet
-from virnucpro.compute.compiled import LEAST_COSINE, BlockCalls, NotCompiledError
+from virnucpro.compute.compiled import (
+    LEAST_COSINE,
+    BlockCalls,
+    NotCompiledError,
+    warm_compiler,
+)
 from virnucpro.compute.threads import one_thread
 
 LENGTHS = {"esm2": [30] * 8 + list(range(20, 60, 2)), "dnabert-s": [60, 200, 300]}
@@ -128,6 +133,7 @@ def test_blocks_are_compiled_for_full_batches(family, budget):
 def test_the_compiler_itself(monkeypatch, tmp_path):
     """Inductor, as on a GPU; what it makes gives the same embeddings."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    warm_compiler(torch.device("cpu"))  # as a worker does before it has a model
     encoder = opened("esm2")
     sequences = sequences_for("esm2", [40], 12)
     plain = encoder.encode(sequences, quiet)

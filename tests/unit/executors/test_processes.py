@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,6 +18,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tests.contract.counting import Counting
 from virnucpro.contracts import Device
 from virnucpro.events import Progressed
 from virnucpro.executors import processes
@@ -125,6 +127,54 @@ def test_a_child_that_cannot_be_killed_does_not_hold_up_the_exit() -> None:
     """As in an uninterruptible call of a driver; here the system ends it with its parent."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     subprocess.run([sys.executable, "-c", UNKILLABLE], check=True, timeout=600, env=environment)
+
+
+LOCKING = """
+from virnucpro.contracts import Device
+from virnucpro.executors.processes import ChildProcess
+from tests.unit.executors.test_processes import _lock
+child = ChildProcess("child", Device("cpu"), 1, _lock)
+assert child.receive() == "here"
+child.kill()
+"""
+
+
+def _lock(connection: Connection) -> None:
+    """As torch's compiler does in the lock of its progress bar, and then waits to be killed."""
+    lock = multiprocessing.RLock()
+    _sleep(connection)
+    del lock
+
+
+def test_a_killed_process_leaves_no_semaphore_behind() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    command = [sys.executable, "-c", LOCKING]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=600, env=environment)
+    assert done.stderr == b""
+
+
+def _note_process(path: Path, device: Device) -> None:
+    path.with_suffix(f".{device.index}").write_text(str(os.getpid()))
+
+
+def test_a_worker_is_the_process_that_was_warmed_up_and_unused_ones_end_too(tmp_path: Path) -> None:
+    pool = ProcessPool([Device("cpu", number) for number in range(3)], 1)
+    pool.warm_up(partial(_note_process, tmp_path / "pid"), 2)
+    pool.warm_up(partial(_note_process, tmp_path / "again"), 2)
+    assert not pool.workers
+    assert pool.start() == 0
+    stage = Counting((), tmp_path)
+    pool.submit(0, stage)
+    events: list[PoolEvent] = []
+    while not events:
+        pool.wait(60, events.append)
+    children = list(pool._children.values())
+    assert len(children) == 2
+    assert (tmp_path / "pid.0").read_text() == str(pool._children[0].process.pid)
+    assert not list(tmp_path.glob("again*"))
+    pipes = [child.connection for child in children]
+    pool.close()
+    assert all(pipe.closed for pipe in pipes)
 
 
 def test_this_process_can_be_settled_on_a_gpu_too(monkeypatch: pytest.MonkeyPatch) -> None:

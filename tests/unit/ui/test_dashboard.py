@@ -77,6 +77,16 @@ def test_eight_gpus_in_eighty_columns() -> None:
     assert "memory 34/140 GiB, util 99 %, temp 61 C, power 612 W" in words[3]
 
 
+@pytest.mark.parametrize(
+    ("used", "shown"), [(0.12, "0.12/141 GiB"), (4.1, "4.1/141 GiB"), (140.4, "140/141 GiB")]
+)
+@pytest.mark.parametrize("width", [62, 80, 140])
+def test_the_memory_of_a_gpu_is_shown_whole(used: float, shown: str, width: int) -> None:
+    board = board_of(1)
+    board.readings = {0: (int(used * 2**30), 141 * 2**30, 99, 61, 612.0)}
+    assert f" {shown} " in lines_of(board, width)[4]
+
+
 @pytest.mark.parametrize("width", [20, 30, 40, 50, 60, 66, 72, 76, 79, 80, 99, 100, 120, 140, 200])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_no_line_is_wider_than_the_terminal(width: int, encoding: str) -> None:
