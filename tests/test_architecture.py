@@ -47,7 +47,7 @@ ORDER = (
     "cli",
     "__main__",
 )
-HEAVY = {"torch", "transformers", "numpy", "huggingface_hub", "tokenizers", "safetensors"}
+HEAVY = {"torch", "transformers", "numpy", "huggingface_hub", "tokenizers", "safetensors", "jinja2"}
 # What the command line imports before it knows the command: nothing heavy at the top of these.
 LIGHT = {
     "cli",

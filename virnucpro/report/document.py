@@ -1,4 +1,4 @@
-"""An HTML page that stands alone: its style, its script, and what a browser may do with it."""
+"""HTML pages that stand alone, made from the templates of this folder."""
 
 from __future__ import annotations
 
@@ -6,80 +6,76 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
-from importlib.resources import files
+import shlex
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from virnucpro.contracts import Json
-from virnucpro.formatting import percent
+from virnucpro.formatting import (
+    counted,
+    memory_size,
+    part_of,
+    percent,
+    regions_text,
+    seconds_text,
+    short_number,
+)
 from virnucpro.version import __version__
 
-MARK = '<meta name="generator" content="VirNucPro '
-"""Tells a page of the program from a file of the user."""
-
-KINDS = {
-    "virus": "virus",
-    "region": "with viral regions",
-    "undecided": "undecided",
-    "nonvirus": "nonvirus",
-    "unscored": "not judged",
-}
-"""The kinds of rows of the table and of tiles, with their names for people."""
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
-def page(title: str, body: Iterable[str], *, with_script: bool = False) -> str:
-    """Return a page that loads nothing, and runs no script or only that of reports."""
-    style = (files(__package__) / "page.css").read_text(encoding="utf-8")
-    script = (files(__package__) / "page.js").read_text(encoding="utf-8") if with_script else ""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    lines = "\n".join(body)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; \
-img-src data:; base-uri 'none'; form-action 'none'; script-src 'sha256-{digest}'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-{MARK}{__version__}">
-<title>{escape(title)}</title>
-<style>{style}</style>
-</head>
-<body>
-{lines}
-<footer>Made by VirNucPro {__version__}. This page loads nothing from the network.</footer>
-<script>{script}</script>
-</body>
-</html>
-"""
+def rendered(template: str, **values: object) -> str:
+    """Return the page of a template; jinja2.UndefinedError where a value of it is missing."""
+    return _environment().get_template(template).render(values)
 
 
-class Markup(str):
-    """HTML, which is not escaped any more."""
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # only reports need the time
+
+    environment = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["version"] = __version__
+    texts = (counted, memory_size, part_of, percent, regions_text, seconds_text, short_number)
+    own = (commas, quoted, sha256, share, shell_words)
+    environment.filters |= {function.__name__: function for function in (*texts, *own)}
+    return environment
 
 
-def file_link(name: str, text: str | None = None) -> Markup:
-    """Return a link to a file, by its path from the folder of the page."""
-    shown = escape(name if text is None else text)
-    return Markup(f'<a href="./{quote(os.fsencode(name))}">{shown}</a>')
+def commas(number: int) -> str:
+    """Return a number with commas between thousands."""
+    return f"{number:,}"
 
 
-def definitions(rows: Mapping[str, str]) -> str:
-    """Return a list of names and what they are."""
-    items = (f"<dt>{escape(n)}</dt><dd>{escape(v)}</dd>" for n, v in rows.items())
-    return f"<dl>{''.join(items)}</dl>"
+def quoted(path: str) -> str:
+    """Return a path as it stands in a link."""
+    return quote(os.fsencode(path))
 
 
-def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], numeric: int = 1) -> str:
-    """Return a table; all columns from number ``numeric`` on hold numbers."""
-    kinds, lines = [""] * numeric + [' class="n"'] * len(heads), []
-    for tag, row in (("th", heads), *(("td", row) for row in rows)):
-        shown = (cell if isinstance(cell, Markup) else escape(cell) for cell in row)
-        cells = (f"<{tag}{kind}>{cell}</{tag}>" for kind, cell in zip(kinds, shown, strict=False))
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    head, *body = lines
-    table = "\n".join([f"<table><thead>{head}</thead><tbody>", *body, "</tbody></table>"])
-    return f'<div class="wide" tabindex="0">{table}</div>'
+def sha256(script: str) -> str:
+    """Return the checksum by which a browser knows the script that may run."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def share(part: float, whole: float) -> str:
+    """Return a share in percent, with which a small one is not mistaken for none."""
+    if not part:
+        return "0 %"
+    return percent(part / whole, 1) if part / whole >= 0.001 else "< 0.1 %"
+
+
+def shell_words(words: Iterable[object]) -> str:
+    """Return a command as it can be given to a shell."""
+    return shlex.join(map(str, words))
 
 
 def flat(values: Mapping[str, Json], start: str = "") -> list[tuple[str, str]]:
@@ -91,10 +87,3 @@ def flat(values: Mapping[str, Json], start: str = "") -> list[tuple[str, str]]:
         else:
             rows.append((f"{start}{name}", value if isinstance(value, str) else json.dumps(value)))
     return rows
-
-
-def share(part: float, whole: float) -> str:
-    """Return a share in percent, with which a small one is not mistaken for none."""
-    if not part:
-        return "0 %"
-    return percent(part / whole, 1) if part / whole >= 0.001 else "< 0.1 %"

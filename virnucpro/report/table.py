@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from itertools import islice
 
-from virnucpro.formatting import counted
 from virnucpro.report.content import Content
-from virnucpro.report.document import KINDS, file_link
 from virnucpro.stages.calls import LITTLE
-from virnucpro.tables import CONTIGS, REGIONS, VIRUS
 
 MOST_ROWS = 5000
 MOST_REGION_ROWS = 1000  # of these, where more viruses were found than there are rows
@@ -27,64 +23,11 @@ HEADS = {
     "remark": "kind and terminal repeats of a virus, place of a region, what weakens a call",
 }
 _Row = tuple[str, str, int, float | None, float | None, str | None, int, float, str]  # as HEADS
-_EXPLAINED = ("score", "fdr", "tier", "share scored")  # also in the legend
-_NUMERIC = {"length", "score", "fdr", "chunks scored", "share scored"}
-_CONTROLS = """\
-<div class="controls" id="controls" hidden>
-<label>Search ids <input type="search" id="search"></label>
-<label>Score from <output id="score-value"></output>
-<input type="range" id="score" min="-1" max="1" step="0.01" value="-1"></label>
-{fdr}<label>Length from <output id="length-value"></output>
-<input type="range" id="length" min="0" max="100" step="0.5" value="0"></label>
-<button type="button" class="plain" id="copy">Copy ids</button>
-<button type="button" class="plain" id="download" data-name="{name}">Download rows</button>
-</div>
-<p class="muted" id="count" role="status"></p>
-"""
-_FDR = """\
-<label>fdr to <output id="fdr-value"></output>
-<input type="range" id="fdr" min="0" max="1" step="0.005" value="1"></label>
-"""
 
 
-def table_section(content: Content) -> Iterator[str]:
-    """Yield the table with its controls, which the script shows."""
-    stem = content.run.stem
-    tables = (VIRUS, CONTIGS) if content.run.paired else (VIRUS, REGIONS, CONTIGS)
-    *others, contigs = (file_link(table.path.format(stem=stem)) for table in tables)
-    yield f"<p>The whole tables are {', '.join(others)} and, with every record, {contigs}.</p>"
-    rows = sorted(_rows(content), key=lambda row: -2 if row[3] is None else row[3], reverse=True)
-    if not rows:
-        yield "<p>There are no records.</p>"
-    if len(rows) < content.records + content.counts["regions"]:
-        yield (
-            f'<p class="muted">This page has {counted(len(rows), "row")}: the most certain '
-            f"viruses, regions, and some of the other records. It holds at most {MOST_ROWS:,}.</p>"
-        )
-    yield _CONTROLS.format(name=escape(f"{stem}_rows.tsv"), fdr=_FDR if content.rated else "")
-    legend = (f"<b>{head}</b>: {HEADS[head]}" for head in _EXPLAINED)
-    yield f'<p class="muted">{"; ".join(legend)}.</p>'
-    yield '<div class="wide long" tabindex="0" role="region" aria-label="Table">'
-    yield '<table id="rows"><thead><tr>'
-    for head, words in HEADS.items():
-        order = "descending" if head == "score" else "none"
-        kind = " class=n" if head in _NUMERIC else ""
-        yield f'<th scope="col" title="{words}" aria-sort="{order}"{kind}>{head}</th>'
-    yield "</tr></thead><tbody>"
-    for id, kind, length, score, rate, tier, scored, coverage, remark in rows:
-        fdr = f'<td class="n">{"" if rate is None else f"{rate:.3f}"}</td>'
-        if rate is not None and rate < 0.001:  # the title has what is not shown
-            fdr = f'<td class="n" title="{rate:.6f}">&lt;0.001</td>'
-        yield (
-            f'<tr data-kind="{kind}"><td class="id" tabindex="-1">{escape(id)}</td>'
-            f'<td class="kind {kind}">{"region" if kind == "region" else KINDS[kind]}</td>'
-            f'<td class="n">{length:,}</td>'
-            f'<td class="n">{"" if score is None else f"{score:.3f}"}</td>'
-            f'{fdr}<td>{escape(tier or "")}</td><td class="n">{scored:,}</td>'
-            f'<td class="n">{coverage:.2f}</td><td class="remark">{escape(remark)}</td></tr>'
-        )
-    yield "</tbody></table></div>"
-    yield '<button type="button" class="plain" id="all" hidden>Show all matching rows</button>'
+def table_rows(content: Content) -> list[_Row]:
+    """Return the rows with the highest scores first."""
+    return sorted(_rows(content), key=lambda row: -2 if row[3] is None else row[3], reverse=True)
 
 
 def _rows(content: Content) -> Iterator[_Row]:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from virnucpro.errors import InputError
-from virnucpro.formatting import counted
 from virnucpro.layout import Layout
-from virnucpro.report.document import KINDS, file_link, grid, page
+from virnucpro.report.document import rendered
 from virnucpro.results import PredictionRun, open_run
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
@@ -50,25 +49,12 @@ def write_overview(
     path: Path, runs: NamedRuns, disk: Disk, failed: Sequence[tuple[str, str]] = ()
 ) -> None:
     """Write the overview of runs, and of the samples that ``failed`` with the reasons."""
-    calls = {kind: name for kind, name in KINDS.items() if kind != "region"}
-    heads, rows = ["sample", "model", "records", *calls.values(), "with regions"], []
-    for name, run in runs:
-        counts, model = run.record["counts"], run.record["settings"]["analysis"]["model_type"]
-        hosts = int(counts.get("records_with_regions_not_called_virus", 0))
-        found = [run.summary.records, *(run.summary.calls.get(call, 0) for call in calls), hosts]
-        report = os.path.relpath(Layout(run.folder, run.stem).report, path.absolute().parent)
-        rows.append([file_link(report, name), str(model), *(f"{n:,}" for n in found)])
-    body = [
-        "<main>",
-        "<h1>VirNucPro: overview</h1>",
-        f"<p>{counted(len(runs), 'sample')}. Each name leads to the report of the sample.</p>",
-        grid(heads, rows, numeric=2),
-        '<p class="muted">With regions: records that are not classified as viral and hold viral '
-        "regions.</p>",
+    start = path.absolute().parent
+    samples = [
+        (name, os.path.relpath(Layout(run.folder, run.stem).report, start), run)
+        for name, run in runs
     ]
-    if failed:
-        body += ["<h2>Samples that failed</h2>", grid(["sample", "why"], failed, numeric=2)]
-    text = page("VirNucPro: overview", [*body, "</main>"])
+    text = rendered("overview.html", samples=samples, failed=failed)
     _write(path, text, __version__, disk)
 
 

@@ -155,6 +155,7 @@ def test_a_chunk_without_a_score_is_not_drawn_as_one(page: Page) -> None:
         "x" * 5000,
         "<!--",
         "&lt;",
+        "{{ 7 * 7 }}{% if",
     ],
 )
 def test_an_id_is_only_text(tmp_path: Path, name: str) -> None:
