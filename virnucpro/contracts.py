@@ -211,6 +211,9 @@ class Receipts(Protocol):
     def outputs(self, stage: str) -> tuple[OutputFile, ...]:
         """Return the outputs of a finished whole-run stage, in the order it wrote them."""
 
+    def rows(self, stage: str, path: Path) -> int:
+        """Return the number of records in a file of a finished whole-run stage."""
+
     def figures(self, receipt: Path) -> TaskFigures:
         """Return the figures that a finished task left in its receipt."""
 

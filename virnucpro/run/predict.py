@@ -123,7 +123,7 @@ def finish(
         failed = write_failed_records(run, request.input_files, failures)
     results = ledger.figures(layout.receipt("output"))
     assert isinstance(results, OutputFigures)
-    records = ledger.outputs("chunking")[1].rows
+    records = ledger.rows("chunking", layout.records_table)
     if records != results.records:
         raise AssertionError(f"{records} records went in, {results.records} are accounted for")
     digests = [file.sha256 for file in run.inputs]
@@ -151,7 +151,7 @@ def finish(
         "counts": {
             "records": records,
             **result_counts(results),
-            "frames": ledger.outputs("translation")[0].rows,
+            "frames": ledger.rows("translation", layout.frames["nucleotide"]),
             "records_with_failures": failed,
             "feature_files_of_an_earlier_version": sum(
                 receipt.origin == "legacy" for receipt in ledger.receipts.values()

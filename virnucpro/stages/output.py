@@ -366,7 +366,7 @@ class OutputStage(HostStage):
             outputs += layout.regions_table, layout.regions_bed, layout.regions_gff3
             outputs += (layout.virus_fastq,) if fastq else ()
         outputs += (layout.multiqc,)
-        records = receipts.outputs("chunking")[1].rows
+        records = receipts.rows("chunking", layout.records_table)
         params: dict[str, Json] = {
             "chunk_length": layout.chunk_length,
             "calibrated": self.calibrated,

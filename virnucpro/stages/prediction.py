@@ -120,7 +120,7 @@ class PredictionStage(HostStage):
         inputs = tuple(self.layout.features("scores", number) for number in range(1, files + 1))
         if self.dedup:
             inputs += (self.layout.frames["nucleotide"], self.layout.copies_table)
-        rows = receipts.outputs("translation")[0].rows
+        rows = receipts.rows("translation", self.layout.frames["nucleotide"])
         return [self.whole(inputs, (self.layout.predictions,), {}, count=rows)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:

@@ -36,7 +36,7 @@ class TranslationStage(HostStage):
         fastas = [layout.frames[each] for each in (MOLECULES if framed else MOLECULES[:1])]
         limits = {"least k-mers": LEAST_KMERS, "most unknown": MOST_UNKNOWN}
         params = {} if framed else {"reading": self.reading, **limits}
-        chunks = receipts.outputs("chunking")[0].rows
+        chunks = receipts.rows("chunking", layout.chunked)
         outputs = (*fastas, layout.frames_table)
         return [self.whole((layout.chunked,), outputs, params, count=chunks)]
 

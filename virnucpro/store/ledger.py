@@ -288,6 +288,10 @@ class Ledger:
         """Return the outputs of a finished whole-file stage."""
         return self.receipts[self._layout.receipt(stage)].outputs
 
+    def rows(self, stage: str, path: Path) -> int:
+        """Return the number of records in an output of a finished whole-file stage."""
+        return next(output.rows for output in self.outputs(stage) if output.path == path)
+
     def figures(self, receipt: Path) -> TaskFigures:
         """Return the figures that a finished task left in its receipt; empty ones without it."""
         return self.receipts[receipt].figures if receipt in self.receipts else TaskFigures()

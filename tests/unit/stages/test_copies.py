@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import virnucpro.stages.prediction as prediction
-from virnucpro.contracts import OutputFile, TaskResult
+from virnucpro.contracts import TaskResult
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import Layout
 from virnucpro.stages.prediction import with_copies
@@ -26,8 +26,8 @@ class Translated:
     def __init__(self, frames: int) -> None:
         self._frames = frames
 
-    def outputs(self, stage: str) -> tuple[OutputFile, ...]:
-        return (OutputFile(Path(stage), 0, "", self._frames),)
+    def rows(self, stage: str, path: Path) -> int:
+        return self._frames
 
 
 @pytest.fixture
