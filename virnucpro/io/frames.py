@@ -140,8 +140,9 @@ def open_frames(chunks: Sequence[str]) -> Frames:
     starts = np.cumsum(sizes) - sizes
 
     digits = np.frombuffer(letters.translate(_DIGITS), np.uint8)
-    windows = np.full(len(digits), 124, np.uint8)  # three times "any other letter"
-    windows[:-2] = digits[:-2] * np.uint8(25) + digits[1:-1] * np.uint8(5) + digits[2:]
+    windows = digits * np.uint8(25)  # the last two letters are padding: no codon begins there
+    windows[:-2] += digits[1:-1] * np.uint8(5)
+    windows[:-2] += digits[2:]
     # First the windows that begin at offset 0 (modulo 3) of a chunk, then those at 1, then at 2.
     phases = np.ascontiguousarray(windows.reshape(-1, 3).T).tobytes()
     flags = np.frombuffer(phases.translate(_FLAGS), np.uint8)
