@@ -36,13 +36,12 @@ def frames_of(label: str, name: str, codons: int, seed: int) -> Iterator[tuple]:
     """A row, the nucleotides and the protein of each open frame of a genome."""
     text = genome(label, codons, seed)
     chunks = [text[start : start + LENGTH] for start in range(0, len(text), LENGTH)]
-    for number, found in enumerate(open_frames(chunks)):
+    for number, label_of_frame, nucleotide, protein in zip(*open_frames(chunks)[1:], strict=True):
         chunk = f"{name}_chunk_{number}"
-        for frame in found.frames:
-            row = LabelledFrameRow(
-                chunk + frame.label, chunk, name, name, f"{label}_group", label, LENGTH
-            )
-            yield row, frame.nucleotide, frame.protein
+        row = LabelledFrameRow(
+            chunk + label_of_frame, chunk, name, name, f"{label}_group", label, LENGTH
+        )
+        yield row, nucleotide, protein
 
 
 def make_dataset(

@@ -34,3 +34,11 @@ def read_fasta(path: Path, start: int = 0, stop: int | None = None) -> Iterator[
                 lines.append(line.rstrip("\n"))
         if header:
             yield header[1:].rstrip("\n"), "".join(lines)
+
+
+def fasta_batches(path: Path, size: int) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the ids and the sequences of ``size`` records at a time, of two lines each."""
+    with path.open("rb") as file:
+        while text := b"".join(islice(file, 2 * size)).decode():
+            lines = text.split("\n")
+            yield [header[1:] for header in lines[:-1:2]], lines[1::2]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import accumulate, chain, product
+from itertools import accumulate, chain, compress, product
 from typing import NamedTuple
 
 import numpy as np
@@ -102,29 +102,22 @@ _FLAGS, _FORWARD, _REVERSE, _NON_CODONS = _tables()
 _PADDING = ("...", "..", "....")
 
 
-class Frame(NamedTuple):
-    """An open reading frame over a whole chunk."""
+class Frames(NamedTuple):
+    """The open frames of a batch of chunks, in the order of the chunks and of ``FRAME_LABELS``.
 
-    label: str  # one of FRAME_LABELS, or WHOLE_LABEL
-    nucleotide: str  # upper case; the codons and one base more, where there is one
-    protein: str  # one letter per codon; codons with an ambiguous letter are left out
-
-
-class ChunkFrames(NamedTuple):
-    """The open frames of a chunk, in the order of ``FRAME_LABELS``.
-
-    ``status`` is ``framed`` where there are any; else ``too_short`` (under 3 bases), ``ambiguous``
-    (no codon without an ambiguous letter) or ``no_open_frame``; see also :func:`whole_chunks`.
+    The status of a chunk is ``framed`` where it has any; else ``too_short`` (under 3 bases),
+    ``ambiguous`` (no codon without an ambiguous letter) or ``no_open_frame``; see also
+    :func:`whole_chunks`.
     """
 
-    status: str
-    frames: tuple[Frame, ...]
+    statuses: list[str]  # of the chunks
+    chunks: npt.NDArray[np.int64]  # of the frames: the place of the chunk in the batch
+    labels: list[str]  # of the frames: of FRAME_LABELS, or WHOLE_LABEL
+    nucleotides: list[
+        str
+    ]  # of the frames: upper case, the codons and one base more if there is one
+    proteins: list[str]  # of the frames: a letter per codon; those with other letters are left out
 
-
-_TOO_SHORT = ChunkFrames("too_short", ())
-_AMBIGUOUS = ChunkFrames("ambiguous", ())
-_NO_OPEN_FRAME = ChunkFrames("no_open_frame", ())
-_REPETITIVE = ChunkFrames("repetitive", ())
 
 KMER = 6  # bases
 # Different k-mers among those of a chunk that is read whole. Of chunks of 500 bases of genomes, one
@@ -134,41 +127,59 @@ MOST_UNKNOWN = 0.1  # share of letters other than A, C, G and T; lite was calibr
 GAP = re.compile("[^ACGT]{2,}")
 
 
-def open_frames(chunks: Sequence[str]) -> list[ChunkFrames]:
-    """Translate ``chunks`` (ASCII letters of either case, any lengths), with one result per chunk.
+def open_frames(chunks: Sequence[str]) -> Frames:
+    """Translate ``chunks`` (ASCII letters of either case, any lengths).
 
     This needs about 20 bytes of memory per base of the batch.
     """
-    if not chunks:
-        return []
-    padded = chain.from_iterable((chunk, _PADDING[len(chunk) % 3]) for chunk in chunks)
-    letters = "".join(padded).upper().encode("ascii")
-    lengths = np.fromiter(map(len, chunks), np.int64, len(chunks))
+    lengths = _lengths(chunks)
+    paddings = map(_PADDING.__getitem__, lengths % 3)
+    padded = chain.from_iterable(zip(chunks, paddings, strict=True))
+    letters = "".join(padded).encode("ascii").upper()
     sizes = lengths + np.array([3, 2, 4])[lengths % 3]
     starts = np.cumsum(sizes) - sizes
 
     digits = np.frombuffer(letters.translate(_DIGITS), np.uint8)
-    begun = np.full(len(digits), 124, np.uint8)  # three times "any other letter"
-    begun[:-2] = digits[:-2] * np.uint8(25) + digits[1:-1] * np.uint8(5) + digits[2:]
-    windows = begun.tobytes()
-    is_open, has_codon = _open(windows, starts, lengths)
-    results = [_NO_OPEN_FRAME if codon else _AMBIGUOUS for codon in has_codon]
-    for index in np.flatnonzero(lengths < 3).tolist():
-        results[index] = _TOO_SHORT
+    windows = digits * np.uint8(25)  # the last two letters are padding: no codon begins there
+    windows[:-2] += digits[1:-1] * np.uint8(5)
+    windows[:-2] += digits[2:]
+    # First the windows that begin at offset 0 (modulo 3) of a chunk, then those at 1, then at 2.
+    phases = np.ascontiguousarray(windows.reshape(-1, 3).T).tobytes()
+    flags = np.frombuffer(phases.translate(_FLAGS), np.uint8)
+    places = starts // 3 + len(phases) // 3 * np.arange(3)[:, None]  # of the first window: [3, n]
+    offsets = np.bitwise_or.reduceat(flags, places.ravel()).reshape(places.shape)
+    # The first codon of frame R(f+1) is the window at length - 3 - f.
+    reverse = np.take_along_axis(offsets, (lengths - np.arange(3)[:, None]) % 3, axis=0)
+    forward_open = (offsets & (_CODON | _FORWARD_STOP)) == _CODON
+    reverse_open = (reverse & (_CODON | _REVERSE_STOP)) == _CODON
+    is_open = np.concatenate([forward_open, reverse_open])
+    has_codon = (offsets & _CODON).any(axis=0)
+    statuses = np.select(
+        [is_open.any(axis=0), lengths < 3, ~has_codon],
+        ["framed", "too_short", "ambiguous"],
+        "no_open_frame",
+    )
 
-    complement = letters.translate(_COMPLEMENT)
-    framed = np.flatnonzero(is_open.any(axis=1))
-    places = (framed, starts[framed], lengths[framed], is_open[framed])
-    for index, start, length, flags in zip(*(place.tolist() for place in places), strict=True):
-        strand = slice(start, start + length)
-        texts = (letters[strand], complement[strand][::-1])
-        numbers = (number for number, flag in enumerate(flags) if flag)
-        frames = (_frame(number, windows, start, length, texts) for number in numbers)
-        results[index] = ChunkFrames("framed", tuple(frames))
-    return results
+    chunk, number = np.nonzero(is_open.T)
+    start, length, shift, is_forward = starts[chunk], lengths[chunk], number % 3, number < 3
+    first = np.where(is_forward, shift, (length - shift) % 3)  # of the windows that are codons
+    place = places[first, chunk]
+    columns = (place, place + (length - first) // 3, start, start + length, shift, is_forward)
+    nucleotides, proteins = [], []
+    for begin, end, left, right, skipped, forward in np.stack(columns, axis=1).tolist():
+        codons, strand = phases[begin:end], letters[left:right]
+        if forward:
+            protein = codons.translate(_FORWARD, _NON_CODONS)
+        else:
+            protein = codons[::-1].translate(_REVERSE, _NON_CODONS)
+            strand = strand[::-1].translate(_COMPLEMENT)
+        proteins.append(protein.decode("ascii"))
+        nucleotides.append(strand[skipped : skipped + 3 * len(protein) + 1].decode("ascii"))
+    labels = [FRAME_LABELS[each] for each in number.tolist()]
+    return Frames(statuses.tolist(), chunk, labels, nucleotides, proteins)
 
 
-def whole_chunks(chunks: Sequence[str]) -> list[ChunkFrames]:
+def whole_chunks(chunks: Sequence[str]) -> Frames:
     """Return each chunk as a single "frame" with the label ``WHOLE_LABEL`` and no protein.
 
     ``chunks`` are ASCII letters of either case. A chunk with fewer than ``SHORTEST_WHOLE`` bases is
@@ -177,22 +188,23 @@ def whole_chunks(chunks: Sequence[str]) -> list[ChunkFrames]:
     ``MOST_UNKNOWN`` of others after that, is ``ambiguous``. Tandem repeats are ``repetitive``:
     encoders that have seen few of them take many for viruses.
     """
-    found = []
-    for read in map(str.upper, chunks):
-        chunk = GAP.sub("N", read)
-        known = sum(map(chunk.count, "ACGT"))
-        if len(read) < SHORTEST_WHOLE:
-            found.append(_TOO_SHORT)
-        elif known < max(SHORTEST_WHOLE, (1 - MOST_UNKNOWN) * len(chunk)):
-            found.append(_AMBIGUOUS)
-        else:
-            # Two bits of a letter: A, C, G and T have different ones.
-            digits = np.frombuffer(chunk.replace("N", "").encode(), np.uint8) >> 1 & 3
-            counts = np.bincount(np.convolve(digits, 4 ** np.arange(KMER), "valid"))
-            is_repetitive = np.count_nonzero(counts) < LEAST_KMERS * counts.sum()
-            whole = ChunkFrames("framed", (Frame(WHOLE_LABEL, chunk, ""),))
-            found.append(_REPETITIVE if is_repetitive else whole)
-    return found
+    reads, lengths = list(map(str.upper, chunks)), _lengths(chunks)
+    digits = np.frombuffer("".join(reads).encode("ascii").translate(_DIGITS), np.uint8)
+    before = np.searchsorted(np.flatnonzero(digits == 4), np.cumsum(lengths))
+    known = lengths - np.diff(before, prepend=0)
+    for place in np.flatnonzero(known < lengths).tolist():
+        reads[place] = GAP.sub("N", reads[place])
+    enough = known >= np.maximum(SHORTEST_WHOLE, (1 - MOST_UNKNOWN) * _lengths(reads))
+    is_repetitive = np.zeros(len(reads), bool)
+    is_repetitive[enough] = _are_repetitive(list(compress(reads, enough)))
+    statuses = np.select(
+        [lengths < SHORTEST_WHOLE, ~enough, is_repetitive],
+        ["too_short", "ambiguous", "repetitive"],
+        "framed",
+    )
+    kept = np.flatnonzero(statuses == "framed")
+    texts = [reads[place] for place in kept.tolist()]
+    return Frames(statuses.tolist(), kept, [WHOLE_LABEL] * len(kept), texts, [""] * len(kept))
 
 
 def chunk_of(frame_id: str) -> str:
@@ -200,34 +212,23 @@ def chunk_of(frame_id: str) -> str:
     return frame_id[:-2]
 
 
-def _open(
-    windows: bytes, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.bool_], list[bool]]:
-    """Return which frames are open, ``[chunks, 6]``, and which have a codon, ``[chunks]``."""
-    flags = np.frombuffer(windows.translate(_FLAGS), np.uint8).reshape(-1, 3)
-    # [chunks, 3]: all flags of the windows that begin at offset 0, 1, 2 (modulo 3) of a chunk
-    offsets = np.stack(
-        [np.bitwise_or.reduceat(np.ascontiguousarray(flags[:, i]), starts // 3) for i in range(3)],
-        axis=1,
-    )
-    # The first codon of frame R(f+1) is the window at length - 3 - f.
-    phases = (lengths[:, None] - np.arange(3)) % 3
-    reverse = np.take_along_axis(offsets, phases, axis=1)
-    forward_open = (offsets & (_CODON | _FORWARD_STOP)) == _CODON
-    reverse_open = (reverse & (_CODON | _REVERSE_STOP)) == _CODON
-    has_codon: list[bool] = ((offsets & _CODON) != 0).any(axis=1).tolist()
-    return np.concatenate([forward_open, reverse_open], axis=1), has_codon
+def _lengths(texts: Sequence[str]) -> npt.NDArray[np.int64]:
+    return np.fromiter(map(len, texts), np.int64, len(texts))
 
 
-def _frame(
-    number: int, windows: bytes, start: int, length: int, strands: tuple[bytes, bytes]
-) -> Frame:
-    """Write out frame ``number`` of the chunk at ``start``; ``strands`` are its two strands."""
-    shift = number % 3
-    first = start + (shift if number < 3 else (length - shift) % 3)
-    codons = windows[first : start + length - 2 : 3]
-    protein = codons.translate(_FORWARD if number < 3 else _REVERSE, _NON_CODONS)
-    if number >= 3:
-        protein = protein[::-1]
-    nucleotide = strands[number // 3][shift : shift + 3 * len(protein) + 1]
-    return Frame(FRAME_LABELS[number], nucleotide.decode("ascii"), protein.decode("ascii"))
+def _are_repetitive(chunks: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Return which chunks, all with known letters enough for a k-mer, have few different ones."""
+    known = [chunk.replace("N", "") for chunk in chunks]
+    # Two bits of a letter: A, C, G and T have different ones.
+    digits = np.frombuffer("".join(known).encode(), np.uint8) >> 1 & 3
+    kmers = np.zeros(len(digits), np.uint16)  # of the letters from here on
+    for place in range(KMER):
+        kmers[: 1 - KMER] <<= 2
+        kmers[: 1 - KMER] |= digits[place : len(digits) + 1 - KMER + place]
+    lengths = _lengths(known)
+    different = []
+    for end, length in zip(np.cumsum(lengths).tolist(), lengths.tolist(), strict=True):
+        seen = np.zeros(4**KMER, bool)
+        seen[kmers[end - length : end + 1 - KMER]] = True
+        different.append(np.count_nonzero(seen))
+    return np.array(different, int) < LEAST_KMERS * (lengths + 1 - KMER)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +17,7 @@ from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import EMPTY, Record
 
 _LISTED = 5  # duplicated ids that are listed
+_let_go = partial(deque[Record], maxlen=0)
 
 
 @dataclass(frozen=True)
@@ -30,17 +34,28 @@ class InputSummary:
 
 
 def summarise_input(
-    source: InputFiles, *, limit: int | None = None, molecule: Molecule = "nucleotide"
+    source: InputFiles,
+    *,
+    limit: int | None = None,
+    molecule: Molecule = "nucleotide",
+    take: Callable[[Iterator[Record]], object] = _let_go,
 ) -> InputSummary:
     """Return the summary of ``source``, which is read once more where ids seem to be duplicated.
 
-    It keeps 16 bytes per record. Where there are no sequences, it raises an :class:`InputError`.
+    ``take`` gets the records of the first reading, and takes all of them. It keeps 16 bytes per
+    record. Where there are no sequences, it raises an :class:`InputError`.
     """
     hashes, lengths = array("q"), array("q")
     records = source.records(limit=limit, molecule=molecule)
-    for record in records:
-        hashes.append(hash(record.id))
-        lengths.extend(record.lengths)
+
+    def counted() -> Iterator[Record]:
+        for record in records:
+            hashes.append(hash(record.id))
+            lengths.extend(record.lengths)
+            yield record
+            del record  # a chromosome must be let go before the next one is read
+
+    take(counted())
     if not lengths:
         raise InputError(f"{source}: {EMPTY}")
     sizes, ordered = np.frombuffer(lengths, np.int64), np.sort(np.frombuffer(hashes, np.int64))

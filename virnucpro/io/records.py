@@ -84,8 +84,9 @@ class Record(NamedTuple):
     @property
     def lengths(self) -> tuple[int, ...]:
         """The letters of the sequence, and those of the mate where there is one."""
-        mate = () if self.mate is None else (len(self.mate.sequence),)
-        return (len(self.sequence), *mate)
+        if self.mate is None:
+            return (len(self.sequence),)
+        return len(self.sequence), len(self.mate.sequence)
 
 
 @dataclass

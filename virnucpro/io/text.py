@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from virnucpro.errors import InputError, UsageError
 
-BLOCK = 1 << 20  # largest block that is handed on, in bytes
+BLOCK = 1 << 18  # largest block that is handed on, in bytes
 # How a compressed file begins. One of zstd may begin with a frame that readers skip (pzstd).
 _FORMATS = {
     "gz": rb"\x1f\x8b",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import ClassVar
 
@@ -19,7 +21,7 @@ from virnucpro.contracts import (
 )
 from virnucpro.errors import InputError
 from virnucpro.io.fasta import fasta_bytes
-from virnucpro.io.frames import chunk_id, record_spans
+from virnucpro.io.frames import chunk_id, chunk_spans
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record
@@ -30,7 +32,7 @@ from virnucpro.tables import PAIRS, RECORDS
 # A classifier has seen chunks of its own length; on reads of half of it accuracy is near chance
 # (released models on 150 bp reads: 0.53, nine of ten non-viral reads called viral).
 SHORT_SHARE = 0.6
-CHUNKS_AT_A_TIME = 4096  # are written together
+CHUNKS_AT_A_TIME = 512  # are written together
 
 
 @dataclass(frozen=True)
@@ -60,42 +62,61 @@ class ChunkingStage(HostStage):
         return [self.whole(self.source.paths, outputs, params)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Read the input twice: once to check all of it, once to cut it."""
+        """Cut the input while it is checked, and once more where ids are to be made unique."""
         limit = shutil.disk_usage(self.layout.root).free
-        summary = summarise_input(self.source, limit=limit)
-        if summary.duplicates and self.duplicate_ids == "error":
-            raise duplicate_ids_error(self.source, summary)
-        records: Iterable[Record] = self.source.records(limit=limit)
+        with self._files() as files:
+            cut = partial(self._cut, files, report)
+            summary = summarise_input(self.source, limit=limit, take=cut)
+            if summary.duplicates and self.duplicate_ids == "error":
+                raise duplicate_ids_error(self.source, summary)
         if summary.duplicates:
-            records = map(RecordRenamer(summary), records)
+            with self._files() as files:
+                records = self.source.records(limit=limit)
+                self._cut(files, lambda *_: None, map(RecordRenamer(summary), records))
+        figures = TaskFigures(
+            notices=input_notices(summary, self.lengths, self.layout.chunk_length)
+        )
+        return TaskResult(task, tuple(file.output for file in files), figures)
+
+    @contextmanager
+    def _files(self) -> Iterator[tuple[OutputWriter, OutputWriter]]:
         with (
             self.disk.create(self.layout.chunked, durable=False) as fasta,
             self.disk.create(self.layout.records_table, durable=False) as table,
         ):
-            pieces = self._chunks(records, table, report)
-            while batch := list(islice(pieces, CHUNKS_AT_A_TIME)):
-                fasta.write(fasta_bytes(batch), rows=len(batch))
-        figures = TaskFigures(
-            notices=input_notices(summary, self.lengths, self.layout.chunk_length)
-        )
-        return TaskResult(task, (fasta.output, table.output), figures)
+            yield fasta, table
 
-    def _chunks(
-        self, records: Iterable[Record], table: OutputWriter, report: ReportProgress
-    ) -> Iterator[tuple[str, str]]:
-        """Yield chunk id and bases of all chunks, and write the rows of their records."""
-        declared = PAIRS if self.source.paired else RECORDS
+    def _cut(
+        self,
+        files: tuple[OutputWriter, OutputWriter],
+        report: ReportProgress,
+        records: Iterable[Record],
+    ) -> None:
+        """Write the chunks of the records, and the table of records."""
+        fasta, table = files
+        rows: list[str] = []
+        pieces, more = self._chunks(records, rows), True
+        while more:  # at last without chunks, but perhaps with rows of empty records
+            batch = list(islice(pieces, CHUNKS_AT_A_TIME))
+            fasta.write(fasta_bytes(batch), len(batch))
+            table.write("".join(rows).encode(), len(rows))
+            report(len(rows), 0)
+            rows.clear()
+            more = bool(batch)
+
+    def _chunks(self, records: Iterable[Record], rows: list[str]) -> Iterator[tuple[str, str]]:
+        """Yield chunk id and bases of all chunks, and append to ``rows`` those of their records."""
+        declared, length = PAIRS if self.source.paired else RECORDS, self.layout.chunk_length
         row_of = declared.row_format(*declared.row._fields)
         for record in records:
-            lengths = record.lengths
-            table.write(row_of(record.id, *lengths).encode(), rows=1)
-            bases = record.sequence + (record.mate.sequence if record.mate else "")
-            spans = record_spans(lengths, self.layout.chunk_length)
-            for number, (start, stop) in enumerate(spans, 1):
-                yield chunk_id(record.id, number), bases[start:stop]
-            del bases
-            del record  # a chromosome must be let go before the next one is read
-            report(1, 0)
+            rows.append(row_of(record.id, *record.lengths))
+            number = 0
+            for mate in (record, record.mate) if record.mate else (record,):
+                bases = mate.sequence
+                for start, stop in chunk_spans(len(bases), length):
+                    number += 1
+                    yield chunk_id(record.id, number), bases[start:stop]
+            del bases, mate, record  # a chromosome must be let go before the next one is read
 
 
 def duplicate_ids_error(

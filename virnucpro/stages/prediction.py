@@ -6,7 +6,7 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, compress, groupby
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ import torch
 from virnucpro.classifier.files import ClassifierInfo
 from virnucpro.contracts import Json, Molecule, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import refuse_changed_models
-from virnucpro.io.fasta import read_fasta
+from virnucpro.io.fasta import fasta_batches, read_fasta
 from virnucpro.io.frames import chunk_of
 from virnucpro.layout import receipt_beside
 from virnucpro.stages.base import HostStage
@@ -27,7 +27,7 @@ from virnucpro.tables import CONSENSUS, COPIES, PREDICTIONS
 
 Scores = npt.NDArray[np.float32]
 """Of frames: ``[n, 2]``, for others and virus."""
-FRAMES_AT_A_TIME = 4096
+FRAMES_AT_A_TIME = 512
 
 
 @dataclass(frozen=True)
@@ -152,27 +152,23 @@ def with_copies(
     ``frames`` is the FASTA file of all frames, ``copies`` the table of the others. A frame that
     could not be embedded is left out, and so are its copies. Takes 8 bytes of memory per frame.
     """
-    scored = (row for ids, scores in embedded for row in zip(ids, scores.tolist(), strict=True))
+    scored = chain.from_iterable(zip(ids, pairs.tolist(), strict=True) for ids, pairs in embedded)
     table = COPIES.read(copies, "frame", "first")
     row, copy = next(scored, None), next(table, None)
-    known = array("f")
-    ids: list[str] = []
-    values = array("f")
-    for name, _ in read_fasta(frames):
-        pair: Iterable[float] = (math.nan, math.nan)
-        if copy is not None and copy[0] == name:
-            place = 2 * (int(copy[1]) - 1)
-            pair, copy = known[place : place + 2], next(table, None)
-        elif row is not None and row[0] == name:
-            pair, row = row[1], next(scored, None)
-        known.extend(pair)
-        if not math.isnan(known[-1]):
-            ids.append(name)
-            values.extend(pair)
-        if len(ids) == FRAMES_AT_A_TIME:
-            yield ids, np.asarray(values).reshape(-1, 2)
-            ids, values = [], array("f")
-    yield ids, np.asarray(values).reshape(-1, 2)
+    known = array("f")  # two scores per frame; NaN where there are none
+    for names, _ in fasta_batches(frames, FRAMES_AT_A_TIME):
+        start = len(known)
+        for name in names:
+            pair: Iterable[float] = (math.nan, math.nan)
+            if copy is not None and copy[0] == name:
+                place = 2 * (int(copy[1]) - 1)
+                pair, copy = known[place : place + 2], next(table, None)
+            elif row is not None and row[0] == name:
+                pair, row = row[1], next(scored, None)
+            known.extend(pair)
+        pairs = np.asarray(known[start:]).reshape(-1, 2)
+        is_scored = ~np.isnan(pairs[:, 0])
+        yield list(compress(names, is_scored.tolist())), pairs[is_scored]
     if row is not None or copy is not None:
         raise AssertionError(f"{row or copy} is of no frame in {frames}")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain, compress, islice, repeat
+from itertools import compress, islice, repeat
 from pathlib import Path
 from typing import ClassVar
 
@@ -104,18 +105,24 @@ class SplittingStage(HostStage):
         embedded: Iterable[int] = repeat(1)
         if self.dedup:
             digests = bytearray()
-            for records in zip(*map(read_fasta, task.inputs), strict=True):
-                texts = "\n".join([sequence for _, sequence in records])
-                digests += blake2b(texts.encode(), digest_size=DIGEST_BYTES).digest()
+            with ExitStack() as stack:
+                files = [stack.enter_context(path.open("rb")) for path in task.inputs]
+                # Every second line is a sequence; the line feed at its end separates molecules.
+                for texts in zip(*(islice(file, 1, None, 2) for file in files), strict=True):
+                    digests += blake2b(b"".join(texts), digest_size=DIGEST_BYTES).digest()
             firsts = first_places(digests)
             del digests
             is_copy = firsts != np.arange(len(firsts))
-            embedded, frames = (~is_copy).tobytes(), len(firsts) - int(is_copy.sum())
+            embedded = np.repeat(~is_copy, 2).tobytes()  # line by line
+            frames = len(firsts) - int(is_copy.sum())
             row_of = COPIES.row_format("frame", "first")
-            copies = compress(read_fasta(task.inputs[0]), is_copy.tobytes())
-            with self.disk.create(self.layout.copies_table, durable=False) as table:
-                for (name, _), first in zip(copies, firsts[is_copy], strict=True):
-                    table.write(row_of(name, first + 1).encode(), 1)
+            with (
+                task.inputs[0].open("rb") as lines,
+                self.disk.create(self.layout.copies_table, durable=False) as table,
+            ):
+                headers = compress(islice(lines, 0, None, 2), is_copy.tobytes())
+                for header, first in zip(headers, firsts[is_copy], strict=True):
+                    table.write(row_of(header[1:-1].decode(), first + 1).encode(), 1)
             outputs.append(table.output)
             report(len(self.molecules) * table.output.rows, 0)
         else:
@@ -126,15 +133,12 @@ class SplittingStage(HostStage):
         )
         for molecule in self.molecules:
             with self.layout.frames[molecule].open("rb") as lines:
-                pairs = zip(lines, lines, strict=True)  # a header and a sequence
-                chosen = compress(pairs, embedded)
-                number = 0
-                while batch := list(islice(chosen, size)):
-                    number += 1
-                    path = self.layout.split(molecule, number)
-                    content = b"".join(chain.from_iterable(batch))
-                    outputs.append(self.disk.save(path, content, len(batch), durable=False))
-                    report(len(batch), 0)
+                chosen = compress(lines, embedded)
+                for number, start in enumerate(range(0, frames, size), 1):
+                    content = b"".join(islice(chosen, 2 * size))  # headers and sequences
+                    rows, path = min(size, frames - start), self.layout.split(molecule, number)
+                    outputs.append(self.disk.save(path, content, rows, durable=False))
+                    report(rows, 0)
         return TaskResult(task, tuple(outputs))
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
+from operator import add
 from typing import ClassVar
+
+import numpy as np
 
 from virnucpro.contracts import MOLECULES, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import Reading
-from virnucpro.io.fasta import fasta_bytes, read_fasta
+from virnucpro.io.fasta import fasta_batches, fasta_bytes
 from virnucpro.io.frames import LEAST_KMERS, MOST_UNKNOWN, open_frames, whole_chunks
 from virnucpro.stages.base import HostStage
 from virnucpro.tables import FRAMES
 
-CHUNKS_AT_A_TIME = 4096  # some 2 MB of bases, which fits into a cache
+CHUNKS_AT_A_TIME = 512  # what is made of their bases fits into a cache
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,15 @@ class TranslationStage(HostStage):
             *fastas, table = writers = [
                 stack.enter_context(self.disk.create(path, durable=False)) for path in task.outputs
             ]
-            chunks = read_fasta(task.inputs[0])
-            while batch := list(islice(chunks, CHUNKS_AT_A_TIME)):
-                names, texts = zip(*batch, strict=True)
-                translated = read(texts)
-                frames, lines = [], []
-                for name, chunk in zip(names, translated, strict=True):
-                    frames += [(name + frame.label, *frame[1:]) for frame in chunk.frames]
-                    lines.append(row_of(name, len(chunk.frames), chunk.status))
-                for column, fasta in enumerate(fastas, 1):
-                    fasta.write(fasta_bytes((row[0], row[column]) for row in frames), len(frames))
-                table.write("".join(lines).encode(), len(batch))
-                report(len(batch), 0)
+            for names, texts in fasta_batches(task.inputs[0], CHUNKS_AT_A_TIME):
+                frames = read(texts)
+                of_frames = [names[place] for place in frames.chunks.tolist()]
+                ids = list(map(add, of_frames, frames.labels))
+                for fasta, column in zip(fastas, frames[-2:], strict=False):
+                    fasta.write(fasta_bytes(zip(ids, column, strict=True)), len(ids))
+                counts = np.bincount(frames.chunks, minlength=len(names)).tolist()
+                table.write(
+                    "".join(map(row_of, names, counts, frames.statuses)).encode(), len(names)
+                )
+                report(len(names), 0)
         return TaskResult(task, tuple(writer.output for writer in writers))

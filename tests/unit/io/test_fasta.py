@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virnucpro.io.fasta import fasta_bytes, read_fasta
+from virnucpro.io.fasta import fasta_batches, fasta_bytes, read_fasta
 
 NAMES = st.text(
     st.characters(exclude_categories=["Cs", "Cc", "Zs", "Zl", "Zp"]), min_size=1, max_size=12
@@ -20,6 +20,9 @@ def test_round_trip(tmp_path_factory, pairs, start, stop):
     assert list(read_fasta(path)) == pairs
     assert list(read_fasta(path, start, stop)) == pairs[start:stop]
     assert list(read_fasta(path, start)) == pairs[start:]
+    batches = [list(zip(*batch, strict=True)) for batch in fasta_batches(path, 1 + start)]
+    assert [pair for batch in batches for pair in batch] == pairs
+    assert {len(batch) for batch in batches[:-1]} <= {1 + start}
 
 
 def test_wrapped(tmp_path):

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from virnucpro.io.frames import (
     FRAME_LABELS,
+    GAP,
+    KMER,
+    LEAST_KMERS,
     WHOLE_LABEL,
-    ChunkFrames,
-    Frame,
+    Frames,
     chunk_of,
     open_frames,
     whole_chunks,
@@ -20,8 +22,8 @@ from virnucpro.settings import SHORTEST_WHOLE
 CODE = {**standard_dna_table.forward_table, **dict.fromkeys(standard_dna_table.stop_codons, "*")}
 
 
-def translated(chunk: str) -> ChunkFrames:
-    """As `formats.md` says it, without look-up tables over windows."""
+def translated(chunk: str) -> tuple[str, list[tuple[str, str, str]]]:
+    """As `formats.md` says it, without look-up tables over windows: the status and the frames."""
     chunk = chunk.upper()
     pair = {"A": "T", "C": "G", "G": "C", "T": "A"}
     reverse = "".join(pair.get(letter, letter) for letter in reversed(chunk))
@@ -33,12 +35,20 @@ def translated(chunk: str) -> ChunkFrames:
         any_codon |= bool(protein)
         if protein and "*" not in protein:
             nucleotide = strand[shift : shift + 3 * len(protein) + 1]
-            frames.append(Frame(label, nucleotide, protein))
+            frames.append((label, nucleotide, protein))
     if frames:
-        return ChunkFrames("framed", tuple(frames))
+        return "framed", frames
     if len(chunk) < 3:
-        return ChunkFrames("too_short", ())
-    return ChunkFrames("no_open_frame" if any_codon else "ambiguous", ())
+        return "too_short", []
+    return "no_open_frame" if any_codon else "ambiguous", []
+
+
+def by_chunk(found: Frames) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """The statuses and the frames of the chunks of a batch."""
+    chunks = [(status, []) for status in found.statuses]
+    for chunk, *frame in zip(*found[1:], strict=True):
+        chunks[chunk][1].append(tuple(frame))
+    return chunks
 
 
 LETTERS = st.one_of(
@@ -51,7 +61,7 @@ LETTERS = st.one_of(
 
 @given(st.lists(LETTERS, max_size=12))
 def test_same_as_codon_by_codon(chunks):
-    assert open_frames(chunks) == [translated(chunk) for chunk in chunks]
+    assert by_chunk(open_frames(chunks)) == [translated(chunk) for chunk in chunks]
 
 
 def test_chunk_of():
@@ -63,19 +73,18 @@ CLOSED = "TAATTAGTTGACTAACTAGTCAGCGATCCGGTACGCATTTCG"  # a stop codon in every f
 
 
 def test_a_chunk_without_an_open_frame_is_read():
-    assert open_frames([CLOSED])[0].status == "no_open_frame"
-    (chunk,) = whole_chunks([CLOSED.lower()])
-    assert chunk.status == "framed"
-    assert [(f.label, f.nucleotide, f.protein) for f in chunk.frames] == [(WHOLE_LABEL, CLOSED, "")]
+    assert open_frames([CLOSED]).statuses == ["no_open_frame"]
+    found = whole_chunks([CLOSED.lower()])
+    assert by_chunk(found) == [("framed", [(WHOLE_LABEL, CLOSED, "")])]
 
 
 def test_what_says_nothing_is_not_read():
     short, known = "ACGTA" * 5, "ACGTACCTGAGTTCATGCAAGGCTTACGAT"
     gaps = ["N" * 500, known[1:] + "N" * 99, known + "N" * 99, "N".join(known)]
     results = whole_chunks([short, known, *gaps, ""])
-    assert results[4].frames[0].nucleotide == known + "N"
+    assert results.nucleotides == [known, known + "N"]
     assert SHORTEST_WHOLE == 30
-    assert [chunk.status for chunk in results] == [
+    assert results.statuses == [
         "too_short",
         "framed",
         "ambiguous",
@@ -85,5 +94,21 @@ def test_what_says_nothing_is_not_read():
         "too_short",
     ]
     repeats = [(unit * 500)[:length] for unit in ("G", "ACG", known) for length in (150, 500)]
-    assert {chunk.status for chunk in whole_chunks(repeats)} == {"repetitive"}
-    assert whole_chunks([]) == []
+    assert set(whole_chunks(repeats).statuses) == {"repetitive"}
+    assert by_chunk(whole_chunks([])) == []
+
+
+SHARES = st.text("ACGTNR", max_size=90).map(lambda text: text * (1 + len(text) % 3))
+
+
+@given(st.lists(st.one_of(SHARES, st.text("ACGTacgtn", max_size=200)), max_size=12))
+def test_whole_chunks_are_judged_one_by_one(chunks):
+    assert by_chunk(whole_chunks(chunks)) == [
+        part for chunk in chunks for part in by_chunk(whole_chunks([chunk]))
+    ]
+    for chunk, status in zip(chunks, whole_chunks(chunks).statuses, strict=True):
+        if status in {"framed", "repetitive"}:
+            # of a letter that is not known, two bits count: R is as C
+            text = GAP.sub("N", chunk.upper()).replace("N", "").replace("R", "C")
+            kmers = [text[i : i + KMER] for i in range(len(text) - KMER + 1)]
+            assert (status == "repetitive") == (len(set(kmers)) < LEAST_KMERS * len(kmers))

@@ -138,16 +138,15 @@ def cut_genomes(
     remaining = chunks()
     while batch := list(islice(remaining, TRANSLATED_CHUNKS)):
         rows = []
-        translated = open_frames([record.sequence[span] for _, _, _, record, span in batch])
-        for (number, length, chunk, record, span), result in zip(batch, translated, strict=True):
-            for frame in result.frames:
-                coding = record.coding
-                if coding and not coding.contains(frame.protein, span.start, span.stop):
-                    continue
-                out.write((frame.nucleotide + frame.protein).encode("ascii"))
-                sizes = len(frame.nucleotide), len(frame.protein)
-                label = FRAME_LABELS.index(frame.label)
-                rows.append((number, chunk, length, label, *sizes, offset))
-                offset += sum(sizes)
+        found = open_frames([record.sequence[span] for _, _, _, record, span in batch])
+        for place, name, nucleotide, protein in zip(found.chunks.tolist(), *found[2:], strict=True):
+            number, length, chunk, record, span = batch[place]
+            coding = record.coding
+            if coding and not coding.contains(protein, span.start, span.stop):
+                continue
+            out.write((nucleotide + protein).encode("ascii"))
+            sizes = len(nucleotide), len(protein)
+            rows.append((number, chunk, length, FRAME_LABELS.index(name), *sizes, offset))
+            offset += sum(sizes)
         frames.append(pd.DataFrame(rows, columns=FRAME, dtype="int64"))
     return pd.concat(frames, ignore_index=True)
