@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from virnucpro.classifier.contigs import ContigModel
-from virnucpro.columns import ResultTable
+from virnucpro.columns import MISSING, ResultTable
+from virnucpro.io.records import Record
 from virnucpro.settings import DEFAULT_CUTS, Cuts
-from virnucpro.stages.calls import Call, Chunk, call_of, summarise
+from virnucpro.stages.calls import STATUSES, Calls, Chunks, call_of, summarise
+from virnucpro.stages.output import Block, ResultFiles
+from virnucpro.stages.regions import Region
 
 EXAMPLES: dict[type, object] = {str: "x", int: 5, float: 0.5, bool: True}
 
@@ -25,12 +31,48 @@ def cells_of(table: ResultTable, path: Path) -> Iterator[dict[str, str]]:
         yield dict(zip(table.row._fields, row, strict=True))
 
 
+class Chunk(NamedTuple):
+    """A chunk of a record, with its scores as files have them."""
+
+    id: str
+    start: int
+    stop: int
+    status: str
+    frames: int
+    others: str
+    virus: str
+
+
+def chunks_of(*records: Sequence[Chunk]) -> Chunks:
+    """The columns of the chunks of records."""
+    rows = [
+        (number, each.start, each.stop, STATUSES.index(each.status), each.others, each.virus)
+        for number, own in enumerate(records)
+        for each in own
+    ]
+    *places, others, virus = zip(*rows, strict=True) if rows else [()] * 6
+    scores = (
+        [float(cell.replace(MISSING, "nan")) for cell in column] for column in (others, virus)
+    )
+    return Chunks(*(np.array(column, np.int64) for column in places), *map(np.array, scores))
+
+
 def call_record(
     length: int,
     chunks: Sequence[Chunk],
     model: ContigModel | None = None,
     fdr: float | None = None,
     cuts: Cuts = DEFAULT_CUTS,
-) -> Call:
-    """The call of a record of ``length`` bases with these chunks."""
-    return call_of(length, summarise(length, chunks, model)[0], fdr, cuts)
+) -> Any:
+    """The call of a record of ``length`` bases with these chunks, a value for each column."""
+    found, _ = summarise(np.array([length]), chunks_of(chunks), model)
+    calls = call_of(np.array([length]), found, np.array([fdr], np.float64), cuts)
+    return Calls(*(column[0] for column in calls))
+
+
+def add_record(
+    files: ResultFiles, record: Record, name: str, call: Any, regions: list[Region]
+) -> None:
+    """Add a record to files of results, which call it ``name``."""
+    block = Block([name], np.array([record.lengths]).T)
+    files.add([record], block, Calls(*([value] for value in call)), {0: regions} if regions else {})

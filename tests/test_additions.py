@@ -178,8 +178,8 @@ def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):
     )
     insert(
         "stages/output.py",
-        "CONTIGS.line(",
-        "gc=sum(map(record.sequence.count, 'GC')) / max(1, len(record.sequence)), ",
+        "CONTIGS.lines(",
+        "gc=[sum(map(r.sequence.count, 'GC')) / max(1, len(r.sequence)) for r in records], ",
     )
     done = predict("--model-type", "lite")
     assert done.code == 0, done.err

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, NamedTuple, get_args, get_origin, get_type_hints
 from urllib.parse import quote
 
 from virnucpro.errors import InputError, UsageError
 
+ROWS_AT_A_TIME = 4096
 MISSING = "NA"
 """The text of a cell that has no value."""
 
@@ -58,10 +60,6 @@ class ResultTable:
         return tuple(made)
 
     @cached_property
-    def _formats(self) -> tuple[str, ...]:
-        return tuple(column.format for column in self.columns)
-
-    @cached_property
     def header(self) -> str:
         """The first line of the file, with its line feed; empty where there is none."""
         return "\t".join(self.row._fields) + "\n" if self.has_header else ""
@@ -72,10 +70,23 @@ class ResultTable:
         Raises:
             TypeError: a column has no value, or a value no column.
         """
-        row = self.row(**values)  # type: ignore[call-overload]
-        cells = zip(row, self._formats, strict=True)
-        texts = [MISSING if v is None else format(v, f) if f else str(v) for v, f in cells]
-        return "\t".join(texts) + "\n"
+        return self.lines(**{name: (value,) for name, value in values.items()})
+
+    def lines(self, **columns: Iterable[object]) -> str:
+        """Format rows, each with its line feed, from the values of each column.
+
+        Raises:
+            TypeError: a column has no values, or values no column.
+            ValueError: the columns are not of one length.
+        """
+        row = self.row(**columns)  # type: ignore[call-overload]
+        cells = [
+            [MISSING if value is None else format(value, column.format) for value in values]
+            if column.format or column.optional
+            else map(str, values)
+            for values, column in zip(row, self.columns, strict=True)
+        ]
+        return "".join([f"{line}\n" for line in map("\t".join, zip(*cells, strict=True))])
 
     def row_format(self, *names: str) -> Callable[..., str]:
         """Return a fast function that formats one row from values in the order of ``names``.
@@ -92,16 +103,23 @@ class ResultTable:
         return ("\t".join(cells) + "\n").format
 
     def read(self, path: Path, *names: str) -> Iterator[list[str]]:
-        """Yield the cells of the columns ``names``, row by row, of a file of this program.
+        """Yield the cells of the columns ``names``, row by row, as :meth:`read_columns` does."""
+        for columns in self.read_columns(path, *names):
+            yield from map(list, zip(*columns, strict=True))
 
-        The rows are not checked; where all columns are asked for, a row may have fewer.
+    def read_columns(self, path: Path, *names: str) -> Iterator[list[list[str]]]:
+        """Yield the columns ``names`` of ``ROWS_AT_A_TIME`` rows each of a file of this program.
+
+        Millions of rows are read faster this way: Python need not look after a list for each.
 
         Raises:
             ValueError: the table has no such column.
-            InputError: the first line is not the header of this table.
+            InputError: the first line is not the header of this table, or a row is too short or
+                too long.
             OSError: the file cannot be read.
         """
         places = [self.row._fields.index(name) for name in names]
+        width = len(self.row._fields)
         # newline="\n" so that only a line feed ends a line: ids may hold any other character
         opened = gzip.open if path.suffix == ".gz" else open
         with opened(path, "rt", encoding="utf-8", newline="\n") as stream:
@@ -110,9 +128,11 @@ class ResultTable:
                     f"{path} begins with {header[:80]!r} instead of the columns "
                     f"{', '.join(self.row._fields)}; make the table again"
                 )
-            for line in stream:
-                cells = line.rstrip("\n").split("\t")
-                yield cells if names == self.row._fields else [cells[place] for place in places]
+            while lines := list(islice(stream, ROWS_AT_A_TIME)):
+                cells = "".join(lines).removesuffix("\n").replace("\n", "\t").split("\t")
+                if len(cells) != width * len(lines):
+                    raise InputError(f"{path} has rows without {width} cells; make it again")
+                yield [cells[place::width] for place in places]
 
 
 def table_rows(

@@ -229,14 +229,6 @@ class Cuts:
         "Predict the genes of the records classified as viral; not of reads.",
     )
 
-    def met(self, length: int, score: float, fdr: float | None) -> bool:
-        """Return whether a record of ``length`` bases is classified as viral."""
-        return (
-            score > self.min_score
-            and (fdr is None or fdr <= self.max_fdr)
-            and length >= self.min_length
-        )
-
     def options(self) -> str:
         """Return the options of the command line that are not the defaults, separated by blanks."""
         own, usual = asdict(self), asdict(Cuts())

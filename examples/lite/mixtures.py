@@ -26,7 +26,7 @@ from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.evaluation.labels import read_labels
 from virnucpro.results import open_run
-from virnucpro.stages.calls import Chunk, contig_fdr, summarise
+from virnucpro.stages.calls import SCORED, Chunks, contig_fdr, summarise
 from virnucpro.tables import CHUNKS
 
 SHARES = (0.01, 0.1, 0.5)
@@ -47,17 +47,18 @@ def read_scores(record: Path, labels: Path) -> tuple[Scores, ContigModel | None]
         name: (label == "virus", group)
         for name, label, group in table[["label", "group"]].itertuples()
     }
-    names = ("record", "chunk", "start", "end", "status", "max_score_0", "max_score_1")
+    names = ("record", "start", "end", "status", "max_score_0", "max_score_1")
     rows = CHUNKS.read(run.folder / CHUNKS.path.format(stem=run.stem), *names)
     scores = []
     for name, own in groupby(rows, key=itemgetter(0)):
         scored = [
-            Chunk(chunk, int(start) - 1, int(end), status, 1, *pair)
-            for _, chunk, start, end, status, *pair in own
+            (0, int(start) - 1, int(end), SCORED, float(others), float(virus))
+            for _, start, end, status, others, virus in own
             if status == "scored"
         ]
         if (label := known.get(name)) and scored:
-            scores.append((*label, summarise(1, scored, model)[1]))
+            chunks = Chunks(*map(np.array, zip(*scored, strict=True)))
+            scores.append((*label, summarise(np.array([1]), chunks, model)[1].tolist()))
     return scores, model
 
 

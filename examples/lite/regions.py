@@ -27,8 +27,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
+from virnucpro.columns import MISSING
 from virnucpro.io.frames import chunk_spans
-from virnucpro.stages.calls import Chunk, log_odds
+from virnucpro.stages.calls import SCORED, STATUSES, Chunks, log_odds
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.tables import CHUNKS
 from virnucpro.training.data.dataset import Dataset, LabelledRecord, Part
@@ -185,47 +188,47 @@ def lysogens(
     return made, windows
 
 
-def predict(path: Path, options: Sequence[str]) -> dict[str, list[Chunk]]:
+def predict(path: Path, options: Sequence[str]) -> dict[str, Chunks]:
     """Return the chunks of every record of a FASTA file, scored by `virnucpro predict`."""
     folder = path.parent / "predicted"
     command = [sys.executable, "-m", "virnucpro", "predict", str(path), "-o", str(folder)]
     ended = subprocess.run([*command, *options], check=False, stdout=subprocess.DEVNULL)
     if ended.returncode:
         sys.exit(ended.returncode)  # predict has said why
-    found: dict[str, list[Chunk]] = defaultdict(list)
-    for record, name, start, end, status, frames, others, virus in CHUNKS.read(
-        folder / f"{path.stem}_chunks.tsv", *CHUNKS.row._fields
+    found: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+    names = ("record", "start", "end", "status", "max_score_0", "max_score_1")
+    for record, start, end, status, *scores in CHUNKS.read(
+        folder / f"{path.stem}_chunks.tsv", *names
     ):
-        chunk = Chunk(name, int(start) - 1, int(end), status, int(frames), others, virus)
-        found[record].append(chunk)
-    return found
+        others, virus = (float(cell.replace(MISSING, "nan")) for cell in scores)
+        place = STATUSES.index(status)
+        found[record].append((0, int(start) - 1, int(end), place, others, virus))
+    return {
+        record: Chunks(*map(np.array, zip(*rows, strict=True))) for record, rows in found.items()
+    }
 
 
 def joined(
-    lysogen: Lysogen, hosts: dict[str, list[Chunk]], inserts: dict[str, list[Chunk]], chunk: int
-) -> list[Chunk]:
+    lysogen: Lysogen, hosts: dict[str, Chunks], inserts: dict[str, Chunks], chunk: int
+) -> Chunks:
     """Return the chunks of the whole record, in which the phage lies at its position."""
     host, first = hosts[lysogen.host], lysogen.host_start // chunk
     cut, last = lysogen.host_start + lysogen.position, first + lysogen.host_length // chunk
-    left, right = host[first : cut // chunk], host[-(-cut // chunk) : last]
-    spans = chunk_spans(lysogen.host_length + lysogen.length, chunk)
-    return [
-        scored._replace(start=start, stop=stop)
-        for scored, (start, stop) in zip(
-            [*left, *inserts[lysogen.name], *right], spans, strict=True
-        )
-    ]
+    left = host.chosen(slice(first, cut // chunk))
+    right = host.chosen(slice(-(-cut // chunk), last))
+    parts = zip(left, inserts[lysogen.name], right, strict=True)
+    spans = np.array(chunk_spans(lysogen.host_length + lysogen.length, chunk))
+    return Chunks._make(map(np.concatenate, parts))._replace(start=spans[:, 0], stop=spans[:, 1])
 
 
-def thinned(chunks: Sequence[Chunk], share: float, draw: random.Random) -> list[Chunk]:
+def thinned(chunks: Chunks, share: float, draw: random.Random) -> Chunks:
     """Return the chunks with a random ``share`` of them without a score."""
-    return [
-        chunk._replace(status="no_open_frame") if draw.random() < share else chunk
-        for chunk in chunks
-    ]
+    lost = [draw.random() < share for _ in chunks.status]
+    status = np.where(lost, STATUSES.index("no_open_frame"), chunks.status)
+    return chunks._replace(status=status)
 
 
-def print_recall(records: Sequence[tuple[Lysogen, list[Chunk]]], title: str) -> None:
+def print_recall(records: Sequence[tuple[Lysogen, Chunks]], title: str) -> None:
     """Print how many phages are found: a region overlaps at least half of the phage."""
     found: dict[int, list[float]] = defaultdict(list)
     errors: dict[int, list[int]] = defaultdict(list)
@@ -248,12 +251,12 @@ def print_recall(records: Sequence[tuple[Lysogen, list[Chunk]]], title: str) -> 
         print(f"| {row} |")
 
 
-def print_false(groups: dict[str, str], chunks: dict[str, list[Chunk]]) -> None:
+def print_false(groups: dict[str, str], chunks: dict[str, Chunks]) -> None:
     """Print how many regions there are per million bases of hosts that are labelled non-viral."""
     bases: Counter[str] = Counter()
     scores: dict[str, list[float]] = defaultdict(list)
     for record, group in groups.items():
-        length = chunks[record][-1].stop
+        length = int(chunks[record].stop[-1])
         bases[group] += length
         scores[group] += [region.score for region in find_regions(length, chunks[record])]
     above = " | ".join(f"regions per Mbp, score > {cut}" for cut in CUTS)
@@ -263,10 +266,10 @@ def print_false(groups: dict[str, str], chunks: dict[str, list[Chunk]]) -> None:
         print(f"| {group} | {count / 1e6:.1f} | {' | '.join(f'{rate:.2f}' for rate in rates)} |")
 
 
-def print_k12(chunks: Sequence[Chunk]) -> None:
+def print_k12(chunks: Chunks) -> None:
     """Print the regions of E. coli K-12 beside its known prophages."""
     print("\n| region of K-12 | score | known prophage, about |\n|---|---|---|")
-    for region in find_regions(chunks[-1].stop, chunks):
+    for region in find_regions(int(chunks.stop[-1]), chunks):
         known = [
             f"{name} {start:,},000-{stop:,},000"
             for name, (start, stop) in K12_PROPHAGES.items()
@@ -276,12 +279,13 @@ def print_k12(chunks: Sequence[Chunk]) -> None:
         print(f"| {place} | {region.score:.2f} | {', '.join(known) or '-'} |")
 
 
-def print_levels(hosts: Iterable[list[Chunk]], inserts: Iterable[list[Chunk]]) -> None:
+def print_levels(hosts: Iterable[Chunks], inserts: Iterable[Chunks]) -> None:
     """Print what is assumed about scores, as it is in these records."""
-    values = [[log_odds(c.scores) for c in chunks if c.status == "scored"] for chunks in hosts]
-    values = [host for host in values if len(host) > 1]
+    scored = (chunks.chosen(chunks.status == SCORED) for chunks in hosts)
+    values = [log_odds(chunks).tolist() for chunks in scored if len(chunks.record) > 1]
     means = [statistics.fmean(host) for host in values]
-    viral = [log_odds(c.scores) for chunks in inserts for c in chunks if c.status == "scored"]
+    found = (chunks.chosen(chunks.status == SCORED) for chunks in inserts)
+    viral = [value for chunks in found for value in log_odds(chunks).tolist()]
     print("\n| assumed | here |\n|---|---|")
     print(f"| host_level | {statistics.fmean(means):.2f} |")
     print(f"| host_level_spread | {statistics.stdev(means):.2f} |")
@@ -305,7 +309,7 @@ def main() -> None:
     hosts, seen = host_records(dataset, args.part), seen_records(dataset)
     made, windows = lysogens(hosts, phage_pieces(dataset, args.part, chunk, draw), chunk, draw)
     groups = {record.record: record.group for record in [*hosts, *seen]}
-    chunks: dict[str, list[Chunk]] = {}
+    chunks: dict[str, Chunks] = {}
     for name, records in (("hosts", hosts), ("seen", seen)):
         whole = ((r.record, r.sequence[: len(r.sequence) // chunk * chunk]) for r in records)
         write_fasta(args.out / f"{name}.fa", whole)

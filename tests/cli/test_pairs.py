@@ -132,6 +132,7 @@ def test_no_region_is_looked_for_in_a_pair(
 ) -> None:
     """Its mates are two pieces: what lies between them is not known."""
     found = [Region(0, 60, 4, 4, 0.9, None, at_edge=True)]
+    monkeypatch.setattr(output, "SHORTEST_RECORD", 0)
     monkeypatch.setattr(output, "find_regions", lambda length, chunks, model: found)
     for name, more in (("single", ()), ("both", ("--input2", pair[1]))):
         check_accepted(call("predict", pair[0], *more, "-o", tmp_path / name, *PREDICT))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import pytest
 
-from tests.declared import call_record, line_of
+from tests.declared import Chunk, call_record, chunks_of, line_of
+from virnucpro.classifier.contigs import ContigModel
 from virnucpro.settings import Cuts
-from virnucpro.stages.calls import Chunk
+from virnucpro.stages.calls import call_of, evidence_of, summarise
 from virnucpro.tables import CONTIGS
 
 
@@ -54,9 +58,10 @@ def test_the_tier_asks_for_bases_and_a_low_rate(
     length: int, fdr: float | None, tier: str, evidence: str
 ) -> None:
     verdict = call_record(length, VIRAL, fdr=fdr)
-    assert (verdict.call, verdict.tier, verdict.evidence) == ("virus", tier, evidence)
+    assert (verdict.call, verdict.tier) == ("virus", tier)
+    assert evidence_of(verdict.chunks_scored, verdict.coverage) == evidence
     one = call_record(100, VIRAL[:1])
-    assert one.evidence == "one chunk"
+    assert evidence_of(one.chunks_scored, one.coverage) == "one chunk"
 
 
 @pytest.mark.parametrize(
@@ -128,3 +133,30 @@ def test_no_frame_contradicts_a_confident_chunk(
     verdict = call_record(100, [_chunk(0, 100, *scores)])
     found = (verdict.confident_viral, verdict.confident_nonviral, verdict.undecided)
     assert found == counts
+
+
+def test_records_that_are_called_together_are_called_as_alone() -> None:
+    """Records without a scored chunk, or without a chunk, stand first, between and last."""
+    draw = random.Random(4)
+    kinds = [[], [_unscored("failed")], [_unscored("ambiguous")] * 2]
+    scored = [
+        [
+            _chunk(90 * n, 90 * n + 100, *(f"{draw.random():.4f}" for _ in range(2)))
+            for n in range(draw.randint(1, 5))
+        ]
+        for _ in range(40)
+    ]
+    records = [*kinds, *scored[:20], *kinds, [*scored[0], *kinds[1]], *scored[20:], *kinds]
+    lengths = np.array([draw.randint(500, 2500) for _ in records])
+    tail = ContigModel(0.1, 1.0, 0.5, -0.2, -0.1, -1.0, -0.5, 0.1, 0.2)
+    for model in (None, tail, ContigModel(*tail[:5])):
+        found, chances = summarise(lengths, chunks_of(*records), model)
+        calls = call_of(lengths, found, np.full(len(records), 0.05))
+        alone = [
+            summarise(n, chunks_of(own), model)[1]
+            for n, own in zip(lengths[:, None], records, strict=True)
+        ]
+        assert chances.tolist() == np.concatenate(alone).tolist()
+        for number, own in enumerate(records):
+            row = call_record(int(lengths[number]), own, model, 0.05)
+            assert tuple(column[number] for column in calls) == tuple(row)

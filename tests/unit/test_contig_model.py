@@ -7,14 +7,20 @@ import math
 import numpy as np
 import pytest
 
-from tests.declared import call_record
-from virnucpro.classifier.contigs import ContigModel, contig_terms, fit_contig_model, with_tail
-from virnucpro.stages.calls import Chunk, summarise
+from tests.declared import Chunk, call_record, chunks_of
+from virnucpro.classifier.contigs import ContigModel, fit_contig_model, with_tail
+from virnucpro.classifier.contigs import contig_terms as terms_of
+from virnucpro.stages.calls import summarise
 
 
 def chunk(number: int, virus: str, others: str) -> Chunk:
     start = 500 * number
     return Chunk(f"c_chunk_{number + 1}", start, start + 500, "scored", 1, others, virus)
+
+
+def contig_terms(values: list[float], count: float) -> tuple[float, ...]:
+    """The terms of one contig."""
+    return tuple(terms_of(np.array(values), np.array([0]), np.array([count]))[0].tolist())
 
 
 def test_terms():
@@ -45,7 +51,9 @@ def test_a_contig_is_not_viral_because_it_is_long():
     values = (random.normal(a, 1.5, n).tolist() for a, n in zip(levels, lengths, strict=True))
     model = fit_contig_model(np.array([contig_terms(row, len(row)) for row in values]), virus)
     of = [
-        model.log_odds(contig_terms([level] * n, n)) for level in (0.0, 1.0) for n in (1, 40, 400)
+        model.log_odds(np.array([contig_terms([level] * n, n)]))[0]
+        for level in (0.0, 1.0)
+        for n in (1, 40, 400)
     ]
     assert of[2] == of[1] <= of[0]
     assert of[4] > of[3]
@@ -59,9 +67,9 @@ def test_the_tail_of_others_is_found_again():
     for count in (1, 4, 400):  # of an exponential distribution, whose tail is known
         for level in (-2.0, 0.0):
             chance = math.exp(-(level + 3) / 0.5)
-            terms = contig_terms([level] * count, count)
+            terms = np.array([contig_terms([level] * count, count)])
             assert model.chance(terms) == pytest.approx(chance, rel=0.35)
-    assert model.chance(contig_terms([-12.0], 1)) == 1
+    assert model.chance(np.array([contig_terms([-12.0], 1)])) == 1
     flat = np.tile(contig_terms([-1.0], 1), (200, 1))  # there is no tail that falls
     assert (
         with_tail(ContigModel(*model[:5]), flat, np.zeros(200, np.bool_)) == model[:5] + (0.0,) * 4
@@ -72,7 +80,7 @@ def test_labels_that_are_separated_give_finite_coefficients():
     terms = np.array([contig_terms([value], 1) for value in (-3.0, -2.0, 2.0, 3.0)])
     model = fit_contig_model(terms, np.array([False, False, True, True]))
     assert 0 < model.mean < 1000
-    assert model.log_odds(contig_terms([3.0], 1)) > 2
+    assert model.log_odds(np.array([contig_terms([3.0], 1)])) > 2
 
 
 def test_the_call_of_a_record_follows_the_model():
@@ -96,7 +104,9 @@ def test_bases_in_two_chunks_count_once():
     scores = [call_record(length, c, model).virus_score for length, c in ((500, one), (501, two))]
     assert scores[0] == pytest.approx(scores[1], abs=0.001)
     assert call_record(1000, apart, model).virus_score > scores[0] + 0.05
-    chances = [summarise(1000, chunks, model)[1][0] for chunks in (one, two, apart)]
+    chances = [
+        summarise(np.array([1000]), chunks_of(chunks), model)[1][0] for chunks in (one, two, apart)
+    ]
     assert chances[0] == pytest.approx(chances[1], rel=0.01)
     assert chances[2] != pytest.approx(chances[0], rel=0.05)
 

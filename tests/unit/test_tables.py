@@ -43,6 +43,14 @@ def test_a_row_is_formatted_by_the_names_of_its_columns() -> None:
     assert TABLE.row_format("size", "share", "name")(2, "0.33", "a") == "a\t2\t0.33\n"
 
 
+def test_rows_are_made_of_columns() -> None:
+    lines = TABLE.lines(share=[1 / 3, None], name=["a", "b"], size=[2, 30])
+    assert lines == "a\t2\t0.33\nb\t30\tNA\n"
+    assert TABLE.lines(share=[], name=[], size=[]) == ""
+    with pytest.raises(ValueError, match="shorter"):
+        TABLE.lines(share=[0.5], name=["a", "b"], size=[2, 30])
+
+
 @pytest.mark.parametrize("values", [{"name": "a"}, {"name": "a", "size": 1, "part": 1}])
 def test_a_missing_or_unknown_column_is_an_error(values: dict[str, object]) -> None:
     with pytest.raises(TypeError):
@@ -63,6 +71,14 @@ def test_a_file_with_another_header_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.tsv"
     path.write_text("other\tcolumns\n")
     with pytest.raises(InputError, match="instead of the columns name, size, share"):
+        list(TABLE.read(path, "name"))
+
+
+@pytest.mark.parametrize("row", ["c\t3", "c\t3\t0.1\tmore", ""])
+def test_a_row_without_all_cells_is_refused(tmp_path: Path, row: str) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_text(f"{TABLE.header}a\t2\t0.33\n{row}\n")
+    with pytest.raises(InputError, match="rows without 3 cells"):
         list(TABLE.read(path, "name"))
 
 

@@ -8,8 +8,8 @@ and stored with the classifier, for each chunk length.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from operator import mul
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -29,8 +29,8 @@ FEWEST_IN_TAIL = 5
 PENALTY = 1e-3  # on the squares of the coefficients, so that few contigs give finite ones
 PRIOR = math.log(ASSUMED_SHARE / (1 - ASSUMED_SHARE))
 
-Terms = tuple[float, float, float, float, float]
-"""What the first coefficients of a :class:`ContigModel` are multiplied with, in order."""
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 # Those that are fitted are below 100; sums and products of these are finite.
@@ -61,39 +61,64 @@ class ContigModel(NamedTuple):
     tail_count: Coefficient = 0.0
     tail_slope_by_count: Coefficient = 0.0
 
-    def chance(self, terms: Terms) -> float:
-        """Return the share of others with as many chunks that look at least as viral, 0 to 1.
+    def chance(self, terms: Floats) -> Floats:
+        """Return ``[n]``, the share of others with as many chunks that look at least as viral.
 
         Its logarithm falls in proportion to the log odds of the contig, the slower the more chunks.
+        ``terms`` are those of :func:`contig_terms`.
         """
-        slope = self.tail_slope + self.tail_slope_by_count * terms[-1]
-        level = self.tail_constant + self.tail_count * terms[-1]
-        return math.exp(min(0.0, level + slope * self.log_odds(terms)))
+        slope = self.tail_slope + self.tail_slope_by_count * terms[:, -1]
+        level = self.tail_constant + self.tail_count * terms[:, -1]
+        return each(math.exp, np.minimum(0.0, level + slope * self.log_odds(terms)))
 
-    def log_odds(self, terms: Terms) -> float:
-        """Return the log odds of a contig in a sample with as much virus as others."""
-        return math.fsum(map(mul, self[:5], terms))
+    def log_odds(self, terms: Floats) -> Floats:
+        """Return ``[n]``, the log odds of contigs in a sample with as much virus as others."""
+        return np.array(list(map(math.fsum, (terms * self[:5]).tolist())), np.float64)
 
 
-def contig_terms(chunk_log_odds: Sequence[float], count: float) -> Terms:
-    """Return the :data:`Terms` of a contig with these scored chunks, of at least one.
+def each(function: Callable[[float], float], values: Floats) -> Floats:
+    """Return ``function`` of each value.
 
-    ``count`` is how many chunks its scored bases fill: fewer than there are where they overlap.
+    The last bits of NumPy's own logarithms depend on the processor.
     """
-    values = [min(max(value, -LARGEST), LARGEST) for value in chunk_log_odds]
-    logarithm = math.log(min(count, MOST_CHUNKS))
-    mean = math.fsum(values) / len(values)
-    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
-    return 1.0, mean, mean * logarithm, spread, logarithm
+    return np.array(list(map(function, values.tolist())), np.float64)
 
 
-def fit_contig_model(terms: npt.NDArray[np.float64], virus: npt.NDArray[np.bool_]) -> ContigModel:
+def sums(values: Floats, starts: Ints) -> Floats:
+    """Return the exactly rounded sum of each contig, whose values begin at ``starts``."""
+    own = values.tolist()
+    parts = pairwise([*starts.tolist(), len(own)])
+    return np.array([math.fsum(own[start:stop]) for start, stop in parts], np.float64)
+
+
+def contig_terms(chunk_log_odds: Floats, starts: Ints, counts: Floats) -> Floats:
+    """Return what the first coefficients of a :class:`ContigModel` are multiplied with.
+
+    Args:
+        chunk_log_odds: ``[chunks]`` of all scored chunks, contig by contig.
+        starts: ``[n]``, where the chunks of each contig begin; each has one.
+        counts: ``[n]``, how many chunks the scored bases of each contig fill: fewer than there are
+            where they overlap.
+
+    Returns:
+        ``[n, 5]``, in the order of the coefficients.
+    """
+    values = np.clip(chunk_log_odds, -LARGEST, LARGEST)
+    sizes = np.diff(starts, append=len(values))
+    logarithms = each(math.log, np.minimum(counts, MOST_CHUNKS))
+    means = sums(values, starts) / sizes
+    spreads = np.sqrt(sums((values - np.repeat(means, sizes)) ** 2, starts) / sizes)
+    terms = np.ones_like(means), means, means * logarithms, spreads, logarithms
+    return np.stack(terms, axis=1)
+
+
+def fit_contig_model(terms: Floats, virus: npt.NDArray[np.bool_]) -> ContigModel:
     """Return the coefficients that make the labels most likely.
 
     The last one is at most 0: no contig is viral because it is long.
 
     Args:
-        terms: float64 ``[n, 5]``, one row of :func:`contig_terms` per contig.
+        terms: ``[n, 5]``, those of :func:`contig_terms`.
         virus: bool ``[n]``; as many of either label as the contigs that it will be used on are
             assumed to have, which is one half.
     """
@@ -108,9 +133,7 @@ def fit_contig_model(terms: npt.NDArray[np.float64], virus: npt.NDArray[np.bool_
     return ContigModel(*map(float, coefficients))
 
 
-def with_tail(
-    model: ContigModel, terms: npt.NDArray[np.float64], virus: npt.NDArray[np.bool_]
-) -> ContigModel:
+def with_tail(model: ContigModel, terms: Floats, virus: npt.NDArray[np.bool_]) -> ContigModel:
     """Return the model with its :meth:`ContigModel.chance`, fitted on the others among ``terms``.
 
     It stays without where the tail of the others does not fall for contigs of every length.

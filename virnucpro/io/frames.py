@@ -50,6 +50,27 @@ def record_spans(lengths: Sequence[int], chunk_length: int) -> list[tuple[int, i
     ]
 
 
+def spans_of_records(
+    lengths: npt.NDArray[np.int64], chunk_length: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return record, start and stop of each chunk of many records, as :func:`record_spans` does.
+
+    ``lengths`` ``[mates, records]`` has one row, or one for each mate of pairs. A record is its
+    place in ``lengths``.
+    """
+    before = (lengths.cumsum(axis=0) - lengths).T.ravel()  # the bases of the other mate
+    length = lengths.T.ravel()
+    counts = -(-length // chunk_length)
+    spare = counts * chunk_length - length
+    low = spare // np.maximum(counts, 1)
+    longer = spare - low * (counts - 1)
+    mate = np.repeat(np.arange(len(length)), counts)
+    k = np.arange(len(mate)) - np.repeat(counts.cumsum() - counts, counts)
+    start = k * (chunk_length - low[mate]) - np.minimum(k, longer[mate])
+    stop = np.minimum(start + chunk_length, length[mate])
+    return mate // len(lengths), before[mate] + start, before[mate] + stop
+
+
 def chunk_id(record_id: str, number: int) -> str:
     """Return the id of chunk ``number`` (from 1) of a record."""
     return f"{record_id}{_INFIX}{number}"

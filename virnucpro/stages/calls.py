@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from operator import mul
 from typing import NamedTuple
 
 import numpy as np
 
-from virnucpro.classifier.contigs import PRIOR, ContigModel, Terms, contig_terms
-from virnucpro.metrics.classification import Floats, Ints
+from virnucpro.classifier.contigs import PRIOR, ContigModel, contig_terms, each, sums
+from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
 
 # Thresholds of the files' contract (docs/files.md).
@@ -27,8 +26,9 @@ LITTLE = 0.25  # of the bases of a record; less says little about the rest of it
 CONFIDENT = 0.8
 CONTRADICTED = 0.3
 SMALLEST = 1e-30  # of a score, where its logarithm is taken
-# Where chunks have several reasons, the record has the first of these.
-REASONS = ("failed", "no_open_frame", "repetitive", "ambiguous", "too_short")
+# Of chunks. A record has the first of those of its chunks, and the last one where it has none.
+STATUSES = ("scored", "failed", "no_open_frame", "repetitive", "ambiguous", "too_short")
+SCORED, FAILED, *_, NO_CHUNK = range(len(STATUSES))
 
 TRAINED_SHARE = 0.5  # of virus: training and validation parts are balanced
 FEWEST = 100  # scored contigs; the share of virus of fewer is too uncertain to correct with
@@ -40,116 +40,128 @@ OTHERS_PER_USUAL = 3  # a third of others, of nearly all kinds, look no more vir
 TOLERANCE = 1e-6  # change of the share from one iteration to the next
 
 
-Scores = tuple[float, float]
-"""Of a chunk: for others and virus, 0 to 1."""
+class Chunks(NamedTuple):
+    """The chunks of records, one record after the other: arrays ``[chunks]``."""
+
+    record: Ints  # the number of its record, from 0
+    start: Ints  # in bases, 0-based
+    stop: Ints  # exclusive
+    status: Ints  # its place in ``STATUSES``
+    others: Floats  # the scores for others and virus, 0 to 1; NaN where it was not scored
+    virus: Floats
+
+    def chosen(self, which: slice | Bools | Ints) -> Chunks:
+        """Return some of the chunks."""
+        return Chunks._make(column[which] for column in self)
 
 
-class Chunk(NamedTuple):
-    """A chunk with its status and scores; ``start`` and ``stop`` are 0-based and half-open.
+class Summaries(NamedTuple):
+    """What follows from the chunks of records alone: arrays ``[records]``.
 
-    The scores are kept as the text of the consensus file, ``NA`` where there is none.
+    The fields are those of :class:`Calls`. ``virus_score`` is NaN where nothing was scored, and
+    ``status`` a place in ``STATUSES``.
     """
 
-    id: str
-    start: int
-    stop: int
-    status: str
-    frames: int
-    others: str
-    virus: str
-
-    @property
-    def scores(self) -> Scores:
-        """The scores for others and virus; only of a chunk that was scored."""
-        return float(self.others), float(self.virus)
+    chunks: Ints
+    chunks_scored: Ints
+    coverage: Floats
+    virus_score: Floats
+    confident_viral: Ints
+    confident_nonviral: Ints
+    status: Ints
 
 
-class Call(NamedTuple):
-    """The columns of the contigs table that follow from the chunks of a record.
+class Calls(NamedTuple):
+    """The columns of the contigs table that follow from the chunks of records.
 
     The fields are named as the columns, which :data:`virnucpro.tables.CONTIGS` explains.
     """
 
-    chunks: int
-    chunks_scored: int
-    coverage: float
-    call: str
-    virus_score: float | None
-    tier: str | None
-    confident_viral: int
-    confident_nonviral: int
-    undecided: int
-    status: str
-    fdr: float | None = None
-
-    @property
-    def evidence(self) -> str:
-        """What the score of a scored record rests on."""
-        return evidence_of(self.chunks_scored, self.coverage)
-
-
-class Summary(NamedTuple):
-    """What follows from the chunks of a record alone; the fields are those of :class:`Call`.
-
-    ``virus_score`` is NaN where nothing was scored.
-    """
-
-    chunks: int
-    chunks_scored: int
-    coverage: float
-    virus_score: float
-    confident_viral: int
-    confident_nonviral: int
-    status: str
+    chunks: Sequence[int]
+    chunks_scored: Sequence[int]
+    coverage: Sequence[float]
+    call: Sequence[str]
+    virus_score: Sequence[float | None]
+    tier: Sequence[str | None]
+    confident_viral: Sequence[int]
+    confident_nonviral: Sequence[int]
+    undecided: Sequence[int]
+    status: Sequence[str]
+    fdr: Sequence[float | None]
 
 
 def summarise(
-    length: int, chunks: Sequence[Chunk], model: ContigModel | None = None
-) -> tuple[Summary, list[float]]:
-    """Return what the chunks of a record of ``length`` bases say, and its probabilities.
+    lengths: Ints, chunks: Chunks, model: ContigModel | None = None
+) -> tuple[Summaries, Floats]:
+    """Return what the chunks of records of ``lengths`` bases say, and the probabilities.
 
-    With a ``model`` the probabilities are one number for the record: the share of others that look
-    as viral where the model has their tail, else a probability at ``TRAINED_SHARE``. Without, there
-    is one for each scored chunk.
+    With a ``model`` the probabilities are one number for each record that is scored: the share of
+    others that look as viral where the model has their tail, else a probability at
+    ``TRAINED_SHARE``. Without, there is one for each scored chunk.
     """
-    scored = [chunk for chunk in chunks if chunk.status == "scored"]
-    if not scored:
-        statuses = {chunk.status for chunk in chunks}
-        status = next((reason for reason in REASONS if reason in statuses), "too_short")
-        return Summary(len(chunks), 0, 0.0, math.nan, 0, 0, status), []
-    scores = [chunk.scores for chunk in scored]
-    viral = nonviral = 0
-    for others, virus in scores:
-        viral += virus > CONFIDENT and others < CONTRADICTED
-        nonviral += others > CONFIDENT and virus < CONTRADICTED
-    terms, bases = _terms(scored, scores)
+    status = np.full(len(lengths), NO_CHUNK)
+    np.minimum.at(status, chunks.record, chunks.status)
+    scored = chunks.chosen(chunks.status == SCORED)
+    others, virus = scored.others, scored.virus
+    records, starts = np.unique(scored.record, return_index=True)
+    bases = _bases(scored, starts)
     if model is None:
-        score = weighted_mean(scores)
-        probabilities = [virus / (virus + others) for others, virus in scores]
+        scores = weighted_mean(scored, starts)
+        probabilities = virus / (virus + others)
     else:
+        terms = _terms(scored, starts)
         odds = model.log_odds(terms)
-        score = math.tanh((odds + PRIOR) / 2)
-        chance = model.chance(terms) if model.tail_slope else 0.5 * (1 + math.tanh(odds / 2))
-        probabilities = [chance]
-    counts = len(chunks), len(scored), bases / length
-    return Summary(*counts, score, viral, nonviral, "scored"), probabilities
+        scores = each(math.tanh, (odds + PRIOR) / 2)
+        probabilities = 0.5 * (1 + each(math.tanh, odds / 2))
+        if model.tail_slope:
+            probabilities = model.chance(terms)
+    coverage, virus_score = np.zeros(len(lengths)), np.full(len(lengths), np.nan)
+    coverage[records] = bases / lengths[records]
+    virus_score[records] = scores
+
+    def count(which: Chunks) -> Ints:
+        return np.bincount(which.record, minlength=len(lengths))
+
+    viral = count(scored.chosen((virus > CONFIDENT) & (others < CONTRADICTED)))
+    nonviral = count(scored.chosen((others > CONFIDENT) & (virus < CONTRADICTED)))
+    counts = count(chunks), count(scored)
+    return Summaries(*counts, coverage, virus_score, viral, nonviral, status), probabilities
 
 
-def call_of(
-    length: int, found: Summary, fdr: float | None = None, cuts: Cuts = DEFAULT_CUTS
-) -> Call:
-    """Return the call of a record of ``length`` bases."""
-    chunks, scored, coverage, score, viral, nonviral, status = found
-    if status != "scored":
-        return Call(chunks, 0, 0.0, "unscored", None, None, 0, 0, 0, status)
-    met = cuts.met(length, score, fdr)
-    call = "virus" if met else "nonvirus" if score < NONVIRUS_BELOW else "undecided"
-    is_sure = (call == "nonvirus" and score < -HIGH_TIER) or (
-        call == "virus" and score > HIGH_TIER and (fdr is None or fdr <= DOUBTFUL)
+def met(cuts: Cuts, lengths: Ints, scores: Floats, fdr: Floats) -> Bools:
+    """Return which records, or regions, are classified as viral; a rate that is unknown is NaN."""
+    is_low = np.isnan(fdr) | (fdr <= cuts.max_fdr)
+    return (scores > cuts.min_score) & is_low & (lengths >= cuts.min_length)
+
+
+def call_of(lengths: Ints, found: Summaries, fdr: Floats, cuts: Cuts = DEFAULT_CUTS) -> Calls:
+    """Return the calls of records of ``lengths`` bases; ``fdr`` is NaN where it is not known."""
+    scores, scored = found.virus_score, found.chunks_scored
+    is_scored = found.status == SCORED
+    is_virus = met(cuts, lengths, scores, fdr)
+    is_nonvirus = ~is_virus & (scores < NONVIRUS_BELOW)
+    is_sure = (is_nonvirus & (scores < -HIGH_TIER)) | (
+        is_virus & (scores > HIGH_TIER) & ~(fdr > DOUBTFUL)
     )
-    tier = "high" if is_sure and evidence_of(scored, coverage) == "ok" else "low"
-    counts = viral, nonviral, scored - viral - nonviral
-    return Call(chunks, scored, coverage, call, score, tier, *counts, status, fdr)
+    is_high = is_sure & (scored > 1) & (found.coverage >= LITTLE)  # as in evidence_of
+    cases = [~is_scored, is_virus, is_nonvirus]
+    return Calls(
+        chunks=found.chunks.tolist(),
+        chunks_scored=scored.tolist(),
+        coverage=found.coverage.tolist(),
+        call=np.select(cases, ["unscored", "virus", "nonvirus"], "undecided").tolist(),
+        virus_score=_known(scores),
+        tier=np.array([None, "low", "high"])[is_scored.astype(int) + is_high].tolist(),
+        confident_viral=found.confident_viral.tolist(),
+        confident_nonviral=found.confident_nonviral.tolist(),
+        undecided=(scored - found.confident_viral - found.confident_nonviral).tolist(),
+        status=[STATUSES[place] for place in found.status.tolist()],
+        fdr=_known(fdr),
+    )
+
+
+def _known(values: Floats) -> list[float | None]:
+    return [None if math.isnan(value) else value for value in values.tolist()]
 
 
 def evidence_of(chunks_scored: int, coverage: float) -> str:
@@ -159,43 +171,48 @@ def evidence_of(chunks_scored: int, coverage: float) -> str:
     return "little scored" if coverage < LITTLE else "ok"
 
 
-def log_odds(scores: Scores) -> float:
-    """Return the natural logarithm of the odds of virus."""
-    others, virus = scores
-    return math.log(max(virus, SMALLEST)) - math.log(max(others, SMALLEST))
+def log_odds(scored: Chunks) -> Floats:
+    """Return the natural logarithm of the odds of virus of each scored chunk."""
+    others, virus = np.maximum((scored.others, scored.virus), SMALLEST)
+    return each(math.log, virus) - each(math.log, others)
 
 
-def _terms(scored: Sequence[Chunk], scores: Sequence[Scores]) -> tuple[Terms, int]:
-    """Return the terms of a contig, and how many bases are in its chunks, which are in order."""
-    bases = longest = end = 0
-    for chunk in scored:  # they may overlap
-        bases += chunk.stop - max(chunk.start, end)
-        longest, end = max(longest, chunk.stop - chunk.start), chunk.stop
-    return contig_terms([log_odds(each) for each in scores], bases / longest), bases
+def _bases(scored: Chunks, starts: Ints) -> Ints:
+    """Return how many bases are in the chunks of each record, which begin at ``starts``."""
+    before = np.roll(scored.stop, 1)  # chunks are in order, and may overlap
+    before[starts] = 0
+    bases: Ints = np.add.reduceat(scored.stop - np.maximum(scored.start, before), starts)
+    return bases
 
 
-def weighted_mean(scores: Sequence[Scores]) -> float:
-    """Return the score, -1 to 1, of chunks with these scores by the rule of the original program.
+def _terms(scored: Chunks, starts: Ints) -> Floats:
+    """Return the :func:`contig_terms` of each record, whose scored chunks begin at ``starts``."""
+    longest = np.maximum.reduceat(scored.stop - scored.start, starts)
+    return contig_terms(log_odds(scored), starts, _bases(scored, starts) / longest)
+
+
+def weighted_mean(scored: Chunks, starts: Ints) -> Floats:
+    """Return the score, -1 to 1, of each record by the rule of the original program.
 
     It is the mean of ``max_score_1 - max_score_0``, weighted by the square root of its absolute
     value, so that undecided chunks say little.
     """
-    differences = [virus - others for others, virus in scores]
-    weights = [math.sqrt(abs(each)) for each in differences]
-    total = math.fsum(weights)
-    return math.fsum(map(mul, weights, differences)) / total if total else 0.0
+    differences = scored.virus - scored.others
+    weights = np.sqrt(np.abs(differences))
+    total, weighted = sums(weights, starts), sums(weights * differences, starts)
+    return np.divide(weighted, total, out=np.zeros_like(total), where=total > 0)
 
 
-def virus_score(scored: Sequence[Chunk], model: ContigModel | None = None) -> float:
+def virus_score(scored: Chunks, model: ContigModel | None = None) -> float:
     """Return the score, -1 to 1, of a part of a record with these scored chunks, of at least one.
 
     With a ``model``, it is twice the probability of virus, less one, in a sample with the share of
     virus that is assumed. Without, it is the :func:`weighted_mean`.
     """
-    scores = [chunk.scores for chunk in scored]
+    starts = np.array([0])
     if model is None:
-        return weighted_mean(scores)
-    return math.tanh((model.log_odds(_terms(scored, scores)[0]) + PRIOR) / 2)
+        return float(weighted_mean(scored, starts)[0])
+    return math.tanh((float(model.log_odds(_terms(scored, starts))[0]) + PRIOR) / 2)
 
 
 def rates_by_chance(chances: Floats) -> Floats:
@@ -227,11 +244,11 @@ def contig_fdr(probabilities: Floats, chunks: Ints, model: ContigModel | None = 
 
     It is the rate if the contig and all that look at least as viral were classified as viral.
     ``probabilities`` ``[n]`` are those of :func:`summarise` with this ``model``, contig
-    by contig; ``chunks`` ``[contigs]`` says how many each contig has.
+    by contig; ``chunks`` ``[contigs]`` are the scored chunks of each contig.
     """
     scored = chunks > 0
     fdr = np.full(len(chunks), np.nan)
-    counts = chunks[scored]
+    counts = chunks[scored] if model is None else np.ones(scored.sum(), np.int64)
     if len(counts) == 0:
         return fdr
     if model is not None and model.tail_slope:

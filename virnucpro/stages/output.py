@@ -10,31 +10,43 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from gzip import GzipFile
-from itertools import chain, repeat
+from itertools import compress, islice, pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.columns import GFF3_HEADER, MISSING, gff3_escaped
 from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskFigures, TaskResult
-from virnucpro.io.frames import record_spans
+from virnucpro.io.frames import spans_of_records
 from virnucpro.io.pairs import InputFiles, mate_headers
 from virnucpro.io.records import Record, holds_qualities
+from virnucpro.metrics.classification import Floats, Ints
 from virnucpro.results import INCOMPLETE
 from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.calls import REASONS, Call, Chunk, Summary, call_of, contig_fdr, summarise
+from virnucpro.stages.calls import (
+    FAILED,
+    SCORED,
+    STATUSES,
+    Calls,
+    Chunks,
+    Summaries,
+    call_of,
+    contig_fdr,
+    evidence_of,
+    met,
+    summarise,
+)
 from virnucpro.stages.genes import ViralRecord, VirusGenes
 from virnucpro.stages.kinds import VirusKinds, windows
-from virnucpro.stages.regions import Region, find_regions
+from virnucpro.stages.regions import SHORTEST_RECORD, Region, find_regions
 from virnucpro.stages.topology import topology
 from virnucpro.store.disk import GZIP_LEVEL, OutputWriter
 from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import HashedFile, changed_input_error, refuse_changed_input
-from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, PAIRS, REGIONS, VIRUS
+from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, PAIRS, RECORDS, REGIONS, VIRUS
 
 BASES_PER_LINE = 80  # of FASTA for people, as NCBI writes it
 BASES_AT_A_TIME = 8192 * BASES_PER_LINE  # are written together
@@ -54,23 +66,26 @@ MULTIQC_HEAD = """\
 #   unscored: {title: Unscored, description: Records without a score, format: "{:,.0f}"}
 Sample\tvirus\tvirus_share\trecords\tunscored
 """
-SUMMARIES_AT_A_TIME = 8192
-SUMMARY = np.dtype(
-    [
-        ("chunks", "i8"),
-        ("chunks_scored", "i8"),
-        ("coverage", "f8"),
-        ("virus_score", "f8"),
-        ("confident_viral", "i8"),
-        ("confident_nonviral", "i8"),
-        ("status", f"U{max(map(len, (*REASONS, 'scored')))}"),
-    ]
-)
-CalledRecord = tuple[str, tuple[int, ...], Call, Sequence[Region]]
-"""Name in results, lengths (of a pair those of both mates), call and regions of a record."""
-_chunk_line = CHUNKS.row_format(
-    "record", "chunk", "start", "end", "status", "frames", "max_score_0", "max_score_1"
-)
+CHUNKS_AT_A_TIME = 4096  # are written together, or those of one longer record
+# Of chunks without a score, by the status that the table of frames has.
+UNSCORED = {"framed": FAILED, **{status: place for place, status in enumerate(STATUSES)}}
+
+
+class Block(NamedTuple):
+    """Records that follow each other, as the table of records has them."""
+
+    names: list[str]  # in results
+    lengths: Ints  # [1, records], in bases, or [2, records] for both mates of pairs
+
+    @property
+    def bases(self) -> Ints:
+        """The bases of each record: of both mates of a pair."""
+        bases: Ints = self.lengths.sum(axis=0)
+        return bases
+
+
+BlockRegions = dict[int, list[Region]]
+"""The viral regions of the records of a block, by their place in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,33 +178,52 @@ class ResultFiles:
         for table, writer in tables:
             writer.write(table.header.encode())
 
-    def add_chunks(self, name: str, chunks: Sequence[Chunk]) -> None:
-        """Write the chunks of the record that results call ``name``."""
-        # Coordinates are from 1, the last one included.
-        rows = [_chunk_line(name, id_, start + 1, *cells) for id_, start, *cells in chunks]
-        self._chunks.write("".join(rows).encode(), len(rows))
-        for chunk in chunks:
-            self._chunk_statuses[chunk.status] += 1
-
-    def add(self, record: Record, name: str, call: Call, regions: Sequence[Region]) -> None:
-        """Write a record, which results call ``name``, with its call and regions."""
-        length, is_virus = sum(record.lengths), call.call == "virus"
-        in_regions = sum([region.stop - region.start for region in regions])
-        line = CONTIGS.line(
-            record=name,
-            length=length,
-            regions=len(regions),
-            viral_bases=in_regions or (length if is_virus else 0),
-            **call._asdict(),
+    def add_chunks(
+        self, names: Sequence[str], chunks: Chunks, cells: Mapping[str, Sequence[str]]
+    ) -> None:
+        """Write the chunks of records, which results call ``names``."""
+        statuses = [STATUSES[place] for place in chunks.status.tolist()]
+        lines = CHUNKS.lines(
+            record=[names[number] for number in chunks.record.tolist()],
+            start=(chunks.start + 1).tolist(),  # coordinates are from 1, the last one included
+            end=chunks.stop.tolist(),
+            status=statuses,
+            **cells,
         )
-        self._contigs.write(line.encode(), 1)
-        self._statuses[call.status] += 1
-        self._calls[call.call] += 1
-        self._bases[call.call] += length
-        if regions:
-            self._add_regions(record, name, regions, with_sequences=not is_virus)
-        if is_virus:
-            self._add_virus(record, name, length, call)
+        self._chunks.write(lines.encode(), len(statuses))
+        self._chunk_statuses.update(statuses)
+
+    def add(
+        self,
+        records: Sequence[Record],
+        block: Block,
+        calls: Calls,
+        regions: BlockRegions,
+    ) -> None:
+        """Write the records of a block with their calls; ``regions`` are by place in the block."""
+        lengths, is_virus = block.bases.tolist(), [call == "virus" for call in calls.call]
+        bases = [length * viral for length, viral in zip(lengths, is_virus, strict=True)]
+        for place, own in regions.items():
+            bases[place] = sum(region.stop - region.start for region in own)
+        lines = CONTIGS.lines(
+            record=block.names,
+            length=lengths,
+            regions=[len(regions.get(place, ())) for place in range(len(records))],
+            viral_bases=bases,
+            **calls._asdict(),
+        )
+        self._contigs.write(lines.encode(), len(records))
+        self._statuses.update(calls.status)
+        self._calls.update(calls.call)
+        for call, length in zip(calls.call, lengths, strict=True):
+            self._bases[call] += length
+        for place in sorted({*np.flatnonzero(is_virus).tolist(), *regions}):
+            record, name = records[place], block.names[place]
+            if place in regions:
+                with_sequences = not is_virus[place]
+                self._add_regions(record, name, regions[place], with_sequences=with_sequences)
+            if is_virus[place]:
+                self._add_virus(record, name, lengths[place], calls, place)
 
     def _add_regions(
         self, record: Record, name: str, regions: Sequence[Region], *, with_sequences: bool
@@ -224,19 +258,21 @@ class ResultFiles:
         self._counts["with_regions"] += with_sequences
         self._counts["more_regions"] += len(regions) * with_sequences
 
-    def _add_virus(self, record: Record, name: str, length: int, call: Call) -> None:
+    def _add_virus(self, record: Record, name: str, length: int, calls: Calls, place: int) -> None:
         # A read is no complete molecule.
         assembled = record.mate is None and record.qualities is None
         shape = topology(record.sequence) if assembled else "linear"
+        score, fdr, tier = calls.virus_score[place], calls.fdr[place], calls.tier[place]
+        chunks_scored, coverage = calls.chunks_scored[place], calls.coverage[place]
         values: dict[str, object] = {
             "record": name,
             "length": length,
-            "score": call.virus_score,
-            "fdr": call.fdr,
-            "tier": call.tier,
-            "chunks_scored": call.chunks_scored,
-            "coverage": call.coverage,
-            "evidence": call.evidence,
+            "score": score,
+            "fdr": fdr,
+            "tier": tier,
+            "chunks_scored": chunks_scored,
+            "coverage": coverage,
+            "evidence": evidence_of(chunks_scored, coverage),
             "topology": shape,
         }
         mates = [record.sequence] + ([record.mate.sequence] if record.mate else [])
@@ -245,11 +281,11 @@ class ResultFiles:
         self._waiting_bases += length
         if len(self._waiting) == RECORDS_AT_A_TIME or self._waiting_bases >= MOST_BASES_AT_A_TIME:
             self._add_rows()
-        self._ranks.extend((call.tier != "high", -(call.virus_score or 0.0), -length))
-        self._counts["sure"] += call.tier == "high"
-        if call.fdr is not None:
-            self._counts["doubtful"] += call.fdr > DOUBTFUL
-            self._highest_rate = max(self._highest_rate or 0.0, call.fdr)
+        self._ranks.extend((tier != "high", -(score or 0.0), -length))
+        self._counts["sure"] += tier == "high"
+        if fdr is not None:
+            self._counts["doubtful"] += fdr > DOUBTFUL
+            self._highest_rate = max(self._highest_rate or 0.0, fdr)
         if record.mate is None:
             label = " [topology=circular]" if shape == "DTR" else ""
             self._add_sequence(record, name, 0, length, label)
@@ -396,18 +432,21 @@ class OutputStage(HostStage):
             reads = paired or self.layout.virus_fastq in task.outputs
             genes = open_genes if self.cuts.genes and not reads else None
             files = ResultFiles(writers, fastq, paired=paired, open_genes=genes)
-            calls = self._calls(files)
-            # A record is let go before the next one is read: a chromosome takes a GB while it is
+            found, fdr = self._summaries(files)
+            sequences = iter(self.source.records())
+            # Records are let go before the next ones are read: a chromosome takes a GB while it is
             # parsed.
-            for record in self.source.records():
-                row = next(calls, None)
-                if row is None or record.lengths != row[1]:
+            for block, (summaries, regions) in zip(self._blocks(), found, strict=True):
+                records = list(islice(sequences, len(block.names)))
+                lengths = np.array([record.lengths for record in records]).T
+                if not np.array_equal(lengths, block.lengths):
                     raise changed_input_error(self.source.first)
-                name, _, call, regions = row
-                files.add(record, name, call, regions)
-                del record
-                report(1, 0)
-            if next(calls, None) is not None:
+                rates, fdr = np.split(fdr, [len(records)])
+                calls = call_of(block.bases, summaries, rates, self.cuts)
+                files.add(records, block, calls, regions)
+                report(len(records), 0)
+                del records
+            if next(sequences, None) is not None:
                 raise changed_input_error(self.source.first)
             figures = files.finish(self.cuts, self.contig_model, calibrated=self.calibrated)
             multiqc = writers[len(task.outputs) - 1]
@@ -423,57 +462,77 @@ class OutputStage(HostStage):
             self.disk.remove(path)  # of an earlier call with other settings
         return TaskResult(task, written, figures)
 
-    def _calls(self, files: ResultFiles) -> Iterator[CalledRecord]:
-        """Write all chunks, then yield the calls, because rates depend on all records."""
-        regions: dict[int, list[Region]] = {}
-        blocks: list[npt.NDArray[np.void]] = []  # of summaries: 53 bytes of each record
-        block: list[Summary] = []
-        probabilities, scored = array("d"), array("q")
-        for number, (name, lengths, chunks) in enumerate(self._chunks()):
-            files.add_chunks(name, chunks)
-            length = sum(lengths)
-            found, chances = summarise(length, chunks, self.contig_model)
-            block.append(found)
-            if self.calibrated:
-                probabilities.extend(chances)
-                scored.append(len(chances))
-            own = find_regions(length, chunks, self.contig_model) if len(lengths) == 1 else ()
-            # No false discovery rate is known of a region.
-            if called := [r for r in own if self.cuts.met(r.stop - r.start, r.score, None)]:
-                regions[number] = called
-            if len(block) == SUMMARIES_AT_A_TIME:
-                blocks.append(np.array(block, SUMMARY))
-                block = []
-        blocks.append(np.array(block, SUMMARY))
-        rates: Iterator[float | None] = repeat(None)
-        if self.calibrated:
-            numbers = np.array(probabilities), np.array(scored, np.int64)
-            fdr = contig_fdr(*numbers, self.contig_model).tolist()
-            rates = (None if math.isnan(rate) else rate for rate in fdr)
-        records = PAIRS.read(self.layout.records_table, *PAIRS.row._fields)
-        summaries = chain.from_iterable(block.tolist() for block in blocks)
-        for number, ((name, *cells), found) in enumerate(zip(records, summaries, strict=True)):
-            lengths = tuple(map(int, cells))
-            call = call_of(sum(lengths), found, next(rates), self.cuts)
-            yield name, lengths, call, regions.get(number, ())
+    def _summaries(self, files: ResultFiles) -> tuple[list[tuple[Summaries, BlockRegions]], Floats]:
+        """Write all chunks; return what follows from those of each block, and the rates of all.
 
-    def _chunks(self) -> Iterator[tuple[str, tuple[int, ...], list[Chunk]]]:
-        """Yield name, lengths (of a pair those of both mates) and chunks of every record."""
+        Rates depend on all records; they are NaN where they are not known. This takes 64 bytes of
+        memory for each record.
+        """
+        found: list[tuple[Summaries, BlockRegions]] = []
+        probabilities = []
+        for block, chunks, cells in self._chunks():
+            files.add_chunks(block.names, chunks, cells)
+            summaries, chances = summarise(block.bases, chunks, self.contig_model)
+            found.append((summaries, self._regions(block, chunks)))
+            if self.calibrated:
+                probabilities.append(chances)
+        scored = np.concatenate([summaries.chunks_scored for summaries, _ in found])
+        if not self.calibrated:
+            return found, np.full(len(scored), np.nan)
+        return found, contig_fdr(np.concatenate(probabilities), scored, self.contig_model)
+
+    def _regions(self, block: Block, chunks: Chunks) -> BlockRegions:
+        """Return the regions that are classified as viral, by the place of their record."""
+        regions: BlockRegions = {}
+        if self.source.paired:
+            return regions
+        for place in np.flatnonzero(block.bases >= SHORTEST_RECORD).tolist():
+            own = slice(*np.searchsorted(chunks.record, [place, place + 1]))
+            length = int(block.lengths[0, place])
+            found = find_regions(length, chunks.chosen(own), self.contig_model)
+            lengths = np.array([region.stop - region.start for region in found])
+            scores = np.array([region.score for region in found])
+            # No false discovery rate is known of a region.
+            if (is_met := met(self.cuts, lengths, scores, np.full(len(found), np.nan))).any():
+                regions[place] = list(compress(found, is_met))
+        return regions
+
+    def _blocks(self) -> Iterator[Block]:
+        """Yield all records, some at a time; all but the first are below a limit together."""
+        most = min(CHUNKS_AT_A_TIME * self.layout.chunk_length, MOST_BASES_AT_A_TIME)
+        declared = PAIRS if self.source.paired else RECORDS
+        for names, *cells in declared.read_columns(
+            self.layout.records_table, *declared.row._fields
+        ):
+            lengths = np.array([list(map(int, column)) for column in cells])
+            number = lengths.sum(axis=0).cumsum() // most
+            ends = [*(np.flatnonzero(np.diff(number)) + 1).tolist(), len(names)]
+            for start, end in pairwise([0, *ends]):
+                yield Block(names[start:end], lengths[:, start:end])
+
+    def _chunks(self) -> Iterator[tuple[Block, Chunks, dict[str, list[str]]]]:
+        """Yield all records, some at a time, with their chunks and cells of their rows."""
         frames = FRAMES.read(self.layout.frames_table, "chunk", "frames", "status")
         scores = CONSENSUS.read(self.layout.consensus, "Modified_ID", "max_score_0", "max_score_1")
         score = next(scores, None)
-        for name, *cells in PAIRS.read(self.layout.records_table, *PAIRS.row._fields):
-            lengths = tuple(map(int, cells))
-            chunks = []
-            for start, stop in record_spans(lengths, self.layout.chunk_length):
-                chunk, count, status = next(frames)
-                others = virus = MISSING
+        for block in self._blocks():
+            record, start, stop = spans_of_records(block.lengths, self.layout.chunk_length)
+            ids, counts, others, virus = ([""] * len(record) for _ in range(4))
+            status = np.full(len(record), SCORED)
+            for place, (chunk, count, reason) in enumerate(islice(frames, len(record))):
+                ids[place], counts[place] = chunk, count
                 if score is not None and score[0] == chunk:
-                    status, others, virus = "scored", score[1], score[2]
+                    _, others[place], virus[place] = score
                     score = next(scores, None)
-                elif status == "framed":
-                    status = "failed"
-                chunks.append(Chunk(chunk, start, stop, status, int(count), others, virus))
-            yield name, lengths, chunks
+                else:
+                    others[place] = virus[place] = MISSING
+                    status[place] = UNSCORED[reason]
+            numbers = np.array([[*map(_number, others)], [*map(_number, virus)]])
+            cells = {"chunk": ids, "frames": counts, "max_score_0": others, "max_score_1": virus}
+            yield block, Chunks(record, start, stop, status, *numbers), cells
         if score is not None:
             raise AssertionError(f"{self.layout.consensus} scores {score[0]}, which is not a chunk")
+
+
+def _number(cell: str) -> float:
+    return math.nan if cell == MISSING else float(cell)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import operator
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, compress, groupby
+from itertools import chain, compress
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -187,16 +188,32 @@ class ConsensusStage(HostStage):
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Take the highest score of each class over the frames of a chunk."""
-        row_of = CONSENSUS.row_format("Modified_ID", "Is_Virus", "max_score_0", "max_score_1")
-        rows = PREDICTIONS.read(task.inputs[0], "Sequence_ID", "score1", "score2")
         with self.disk.create(task.outputs[0], durable=False) as out:
             out.write(CONSENSUS.header.encode())
-            # The frames of a chunk stand together: results are in input order.
-            for chunk, frames in groupby(rows, key=lambda row: chunk_of(row[0])):
-                (_, others, virus), *more = frames
-                for _, other_others, other_virus in more:
-                    others = max(others, other_others, key=float)
-                    virus = max(virus, other_virus, key=float)
-                is_virus = float(virus) >= float(others)
-                out.write(row_of(chunk, is_virus, others, virus).encode(), 1)
+            for columns in highest_scores(task.inputs[0]):
+                named = dict(zip(CONSENSUS.row._fields, columns, strict=True))
+                out.write(CONSENSUS.lines(**named).encode(), len(columns[0]))
         return TaskResult(task, (out.output,))
+
+
+def highest_scores(path: Path) -> Iterator[list[list[Any]]]:
+    """Yield the columns of ``CONSENSUS``, some chunks at a time, of a table of frames."""
+    last: list[list[Any]] = [[], [], [], []]  # a chunk that may go on among the next frames
+    for frames, *scores in PREDICTIONS.read_columns(path, "Sequence_ID", "score1", "score2"):
+        # The frames of a chunk stand together: results are in input order.
+        names = [*last[0], *map(chunk_of, frames)]
+        is_first = [True, *map(operator.ne, names[1:], names)]
+        starts, chunk = np.flatnonzero(is_first), np.cumsum(is_first) - 1
+        highest, cells = [], []
+        for before, after in zip(last[2:], scores, strict=True):
+            texts = before + after
+            numbers = np.array(list(map(float, texts)))
+            highest.append(np.maximum.reduceat(numbers, starts))
+            places = np.flatnonzero(numbers == highest[-1][chunk])
+            places = places[np.diff(chunk[places], prepend=-1) > 0]  # the first of equal ones
+            cells.append([texts[place] for place in places.tolist()])
+        is_virus = (highest[1] >= highest[0]).tolist()
+        columns = [list(compress(names, is_first)), is_virus, *cells]
+        yield [column[:-1] for column in columns]
+        last = [column[-1:] for column in columns]
+    yield last

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from virnucpro.classifier.contigs import LARGEST, ContigModel
-from virnucpro.stages.calls import VIRUS_ABOVE, Chunk, log_odds, virus_score
+from virnucpro.stages.calls import SCORED, VIRUS_ABOVE, Chunks, log_odds, virus_score
 
 ROUNDS = 8  # of background and path; they nearly always agree after three
 FLANK = 20  # scored chunks on either side of a region give its flank score
@@ -78,7 +78,7 @@ class Stretch(NamedTuple):
 
 
 def find_regions(
-    length: int, chunks: Sequence[Chunk], contig_model: ContigModel | None = None
+    length: int, chunks: Chunks, contig_model: ContigModel | None = None
 ) -> list[Region]:
     """Return the viral regions of a record of ``length`` bases, in order; they do not overlap.
 
@@ -89,23 +89,23 @@ def find_regions(
     """
     if length < SHORTEST_RECORD:
         return []
-    scored = [number for number, chunk in enumerate(chunks) if chunk.status == "scored"]
+    scored = np.flatnonzero(chunks.status == SCORED)
     if len(scored) < 2 * FEWEST_CHUNKS:
         return []
-    stretches = viral_stretches([log_odds(chunks[number].scores) for number in scored])
+    stretches = viral_stretches(log_odds(chunks.chosen(scored)).tolist())
     viral = {i for first, last, _ in stretches for i in range(first, last + 1)}
     if len(scored) - len(viral) < FEWEST_CHUNKS:  # too few to be a host beside a virus
-        score = virus_score([chunks[number] for number in scored], contig_model)
+        score = virus_score(chunks.chosen(scored), contig_model)
         if len(viral) == len(scored) or score > VIRUS_ABOVE:
             return []
     regions = []
     for first, last, evidence in stretches:
         # A region that begins or ends with the scored chunks also has the unscored ones beyond.
-        low = scored[first] if first else 0
-        high = scored[last] + 1 if last + 1 < len(scored) else len(chunks)
-        start, stop = chunks[low].start, chunks[high - 1].stop
+        low = int(scored[first]) if first else 0
+        high = int(scored[last]) + 1 if last + 1 < len(scored) else len(chunks.record)
+        start, stop = int(chunks.start[low]), int(chunks.stop[high - 1])
         beside = [*range(max(0, first - FLANK), first), *range(last + 1, last + 1 + FLANK)]
-        flank = [chunks[scored[i]] for i in beside if i < len(scored) and i not in viral]
+        flank = scored[[i for i in beside if i < len(scored) and i not in viral]]
         regions.append(
             Region(
                 start=start,
@@ -113,7 +113,7 @@ def find_regions(
                 chunks=high - low,
                 chunks_scored=last - first + 1,
                 score=math.tanh(evidence / 2),
-                flank_score=virus_score(flank, contig_model) if flank else None,
+                flank_score=virus_score(chunks.chosen(flank), contig_model) if len(flank) else None,
                 at_edge=start == 0 or stop == length,
             )
         )

@@ -11,7 +11,6 @@ from virnucpro.evaluation.labels import join, read_labels
 from virnucpro.evaluation.measure import NO_GROUP, Evaluation, evaluate
 from virnucpro.evaluation.predictions import find_predictions
 from virnucpro.evaluation.report import as_terminal, as_tsv
-from virnucpro.stages.calls import Call
 from virnucpro.tables import CONTIGS, EVALUATION
 
 # id, label, group, length, call, virus score
@@ -32,8 +31,8 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     lines, labels = [CONTIGS.header], ["record\tlabel\tgroup\n"]
     for name, label, group, length, called, score in ROWS:
         status = "no_open_frame" if score is None else "scored"
-        call = Call(4, 4, 1.0, called, score, None, 0, 0, 4, status)
-        line = line_of(CONTIGS, record=name, length=length, **call._asdict())
+        call = {"call": called, "virus_score": score, "status": status}
+        line = line_of(CONTIGS, record=name, length=length, **call)
         lines.append(line)
         labels.append(f"{name}\t{label}\t{group}\n")
     (tmp_path / "a_contigs.tsv").write_text("".join(lines))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from virnucpro.errors import UsageError
-from virnucpro.io.frames import chunk_spans, record_spans
+from virnucpro.io.frames import chunk_spans, record_spans, spans_of_records
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles, pair_id
 from virnucpro.io.records import Record
@@ -82,6 +83,18 @@ def test_no_chunk_spans_both_mates() -> None:
     assert record_spans((7, 5), 3) == [*chunk_spans(7, 3), *second]
     assert record_spans((0, 2), 3) == [(0, 2)]
     assert record_spans((2, 0), 3) == [(0, 2)]
+
+
+@pytest.mark.parametrize("mates", [1, 2])
+@pytest.mark.parametrize("chunk_length", [3, 7, 500])
+def test_the_chunks_of_many_records_are_those_of_each(mates: int, chunk_length: int) -> None:
+    lengths = np.random.default_rng(mates).integers(0, 4 * chunk_length, (mates, 300))
+    found = np.stack(spans_of_records(lengths, chunk_length), axis=1).tolist()
+    assert found == [
+        [record, *span]
+        for record, own in enumerate(lengths.T.tolist())
+        for span in record_spans(own, chunk_length)
+    ]
 
 
 @pytest.mark.parametrize("ids", [["r1"], ["r1", "r2"]])

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.declared import call_record
+from tests.declared import Chunk, add_record, call_record, chunks_of
+from virnucpro import columns
 from virnucpro.classifier.files import with_temperature
 from virnucpro.errors import UsageError
 from virnucpro.events import Event, Progressed, StageStarted
@@ -28,7 +29,7 @@ from virnucpro.settings import (
     MachineSettings,
 )
 from virnucpro.stages import output
-from virnucpro.stages.calls import Chunk, contig_fdr
+from virnucpro.stages.calls import contig_fdr
 from virnucpro.stages.kinds import Kind, VirusKinds
 from virnucpro.stages.output import ResultFiles
 from virnucpro.stages.regions import Region
@@ -119,6 +120,24 @@ def test_the_ranked_table_has_the_surest_records_first_up_to_a_rate_that_is_aske
     assert len(kept) < RECORDS
 
 
+def test_results_do_not_depend_on_how_many_records_are_worked_on_at_a_time(
+    request_of: Callable[[Path], PredictionRequest],
+    calibrated: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = replace(request_of(calibrated), cuts=Cuts(min_score=0.0))
+    together, few = run_prediction(request, lambda _: None).results, request.layout.root / "few"
+    monkeypatch.setattr(columns, "ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr(output, "CHUNKS_AT_A_TIME", 2)
+    again = replace(request, output_dir=few)
+    assert run_prediction(again, lambda _: None).results == together
+    files = [
+        (layout.chunks_table, layout.contigs_table, layout.virus_table, *layout.virus_genes)
+        for layout in (request.layout, again.layout)
+    ]
+    assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
+
+
 @pytest.mark.parametrize(("most", "sizes"), [(10_000_000, [2, 2, 1]), (1000, [1] * 5)])
 def test_terminal_repeats_and_kinds_of_viruses(
     request_of: Callable[[Path], PredictionRequest],
@@ -176,13 +195,14 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
         writers = [stack.enter_context(Disk().create(tmp_path / name)) for name in names]
         files = ResultFiles(writers)
         virus = host._replace(call="virus")
-        files.add_chunks("renamed_2", chunks)
-        files.add(record, "renamed_2", host, [region])
-        files.add(record._replace(sequence="ACGT"), "short", virus._replace(fdr=0.2), [])
-        files.add(record, record.id, virus, [region])
-        files.add(record, "z", virus._replace(fdr=DOUBTFUL), [])
-        files.add(record, "second", virus._replace(fdr=0.01), [])
-        files.add(record, "twice", host, [region, region])
+        cells = {"chunk": ["c"], "frames": ["1"], "max_score_0": ["0.9"], "max_score_1": ["0.1"]}
+        files.add_chunks(["renamed_2"], chunks_of(chunks), cells)
+        add_record(files, record, "renamed_2", host, [region])
+        add_record(files, record._replace(sequence="ACGT"), "short", virus._replace(fdr=0.2), [])
+        add_record(files, record, record.id, virus, [region])
+        add_record(files, record, "z", virus._replace(fdr=DOUBTFUL), [])
+        add_record(files, record, "second", virus._replace(fdr=0.01), [])
+        add_record(files, record, "twice", host, [region, region])
         figures = files.finish(DEFAULT_CUTS, None, calibrated=False)
     headers = [line for line in (tmp_path / "fasta").read_text().splitlines() if line[0] == ">"]
     others = [f">{name} described" for name in ("short", "a=;,%", "z", "second")]
@@ -224,6 +244,7 @@ def test_a_region_passes_the_cuts_by_its_own_length_and_score(
 ) -> None:
     places = [(100, 300, 0.9), (301, 500, 0.9), (500, 700, 0.5)]
     regions = [Region(start, stop, 4, 4, score, None, False) for start, stop, score in places]
+    monkeypatch.setattr(output, "SHORTEST_RECORD", 0)
     monkeypatch.setattr(output, "find_regions", lambda *_: regions)
     request = replace(request_of(TOY_CLASSIFIER), cuts=Cuts(min_score=0.5, min_length=200))
     Path(request.source).write_text(f">a\n{'GCTACC' * 150}\n")

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from virnucpro import columns
 from virnucpro.contracts import Task
 from virnucpro.layout import Layout
 from virnucpro.stages.prediction import ConsensusStage, PredictionStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import DamagedFeaturesError, Features, encode_features
+from virnucpro.tables import CONSENSUS
 
 
 @pytest.fixture
@@ -45,6 +47,28 @@ def test_a_damaged_file_ends_it_and_leaves_nothing(layout: Layout) -> None:
     with pytest.raises(DamagedFeaturesError):
         PredictionStage(layout, Disk()).run(task, lambda n, t: None)
     assert not layout.predictions.exists()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 4096])
+def test_the_frames_of_a_chunk_go_together_however_many_rows_are_read_at_a_time(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(columns, "ROWS_AT_A_TIME", rows)
+    scores = {
+        **{f"a_chunk_1F{n}": [n / 8, 1 - n / 8] for n in (1, 2, 3)},
+        "a_chunk_2F1": [0.25, 0.5],
+        **{f"b_chunk_1R{n}": [1 - n / 8, n / 8] for n in (1, 2)},
+    }
+    task = _task(layout, scores)
+    PredictionStage(layout, Disk()).run(task, lambda n, t: None)
+    chunks = Task("s", 1, task.outputs, (layout.consensus,), layout.receipt("s"))
+    done = ConsensusStage(layout, Disk()).run(chunks, lambda n, t: None)
+    assert done.outputs[0].rows == 3
+    assert list(CONSENSUS.read(layout.consensus, *CONSENSUS.row._fields)) == [
+        ["a_chunk_1", "True", "0.375", "0.875"],
+        ["a_chunk_2", "True", "0.25", "0.5"],
+        ["b_chunk_1", "False", "0.875", "0.25"],
+    ]
 
 
 def test_a_tie_is_others_of_a_frame_and_virus_of_a_chunk(layout: Layout) -> None:

@@ -10,7 +10,7 @@ import pytest
 from BCBio import GFF
 from Bio import Align
 
-from tests.declared import call_record
+from tests.declared import add_record, call_record
 from virnucpro.io.records import Record
 from virnucpro.stages.output import ResultFiles
 from virnucpro.stages.regions import Region
@@ -44,10 +44,10 @@ def written(tmp_path: Path) -> dict[str, Path]:
         files = ResultFiles(writers)
         for name in HOSTILE:
             record = Record(name, name, "A" * 12000)
-            files.add(record, name, call_record(12000, []), (REGION, EDGE))
+            add_record(files, record, name, call_record(12000, []), [REGION, EDGE])
         for score in SCORES:
             region = REGION._replace(score=score)
-            files.add(record, "a", call_record(12000, []), [region])
+            add_record(files, record, "a", call_record(12000, []), [region])
     return paths
 
 

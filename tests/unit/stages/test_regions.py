@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.declared import Chunk, chunks_of
 from virnucpro.io.frames import chunk_spans
-from virnucpro.stages.calls import Chunk
-from virnucpro.stages.regions import Region, find_regions
+from virnucpro.stages import regions
+from virnucpro.stages.regions import Region
 
 HOST, VIRUS, SPREAD = -2.0, 1.5, 1.0
 
@@ -42,6 +43,10 @@ def record(
         chunk(i + 1, *span, None if none else value)
         for i, (span, value, none) in enumerate(zip(spans, values, lost, strict=True))
     ]
+
+
+def find_regions(length: int, chunks: list[Chunk]) -> list[Region]:
+    return regions.find_regions(length, chunks_of(chunks))
 
 
 def only(regions: list[Region]) -> Region:

@@ -15,6 +15,7 @@ import torch
 from virnucpro.classifier.contigs import (
     PENALTY,
     ContigModel,
+    Floats,
     contig_terms,
     fit_contig_model,
     with_tail,
@@ -244,7 +245,7 @@ def _contig_models(
     """Return how chunks make a contig, by their length; none where no record is long enough."""
     models = {}
     for length in lengths:
-        terms: list[tuple[float, ...]] = []
+        terms: list[Floats] = []
         labels: list[bool] = []
         for count, contigs in CONTIGS.items():
             records, starts = measured_windows(genomes, count * length, contigs, 1)
@@ -252,11 +253,11 @@ def _contig_models(
                 continue
             offsets = (starts[:, None] + np.arange(count) * length).ravel()
             logits = window_rows(model, genomes, np.repeat(records, count), offsets, length)
-            margins = np.diff(logits.astype(np.float64)).reshape(-1, count)
-            rows = (margins / temperature).tolist()
-            terms += (contig_terms(row, count) for row in rows)
+            log_odds = np.diff(logits.astype(np.float64)).ravel() / temperature
+            first, counts = np.arange(len(records)) * count, np.full(len(records), float(count))
+            terms.append(contig_terms(log_odds, first, counts))
             labels += genomes.virus[records].tolist()
         if terms:
-            known, virus = np.array(terms), np.array(labels)
+            known, virus = np.concatenate(terms), np.array(labels)
             models[length] = with_tail(fit_contig_model(known, virus), known, virus)
     return models
