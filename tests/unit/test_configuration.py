@@ -67,9 +67,11 @@ def test_obsolete_keys_give_one_warning(tmp_path: Path) -> None:
         "version: '2.0.0'\nfeatures: {dnabert: {trust_remote_code: true}, "
         "esm: {representation_layer: 36}}\nprogress: {enabled: true}\n"
         "validation: {a: {b: 1}}\ncheckpointing: {enabled: true, keep_history: 5}\n"
+        "prediction: {batch_size: 9}\nfiles: {no_features: true}\n"
     )
     (warning,) = _load(tmp_path, text).warnings
-    assert "trust_remote_code" in warning
+    for key in ("trust_remote_code", "prediction.batch_size", "files.no_features"):
+        assert key in warning
 
 
 @pytest.mark.parametrize(
