@@ -26,7 +26,7 @@ from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import refuse_changed_input
 from virnucpro.store.ledger import FileFailure
 from virnucpro.store.lock import locked
-from virnucpro.tables import FAILURES, RECORDS
+from virnucpro.tables import FAILURES, PAIRS, RECORDS
 from virnucpro.version import __version__
 
 
@@ -91,7 +91,8 @@ def write_failed_records(run: Run, source: InputFiles, failures: Sequence[FileFa
         disk.remove(layout.failed_fasta)
         return 0
     failed = {record_of(chunk_of(name))[0] for failure in failures for name in failure.ids}
-    names = RECORDS.read(layout.records_table, "record")
+    table = PAIRS if source.paired else RECORDS
+    names = table.read(layout.records_table, "record")
     with disk.create(layout.failed_fasta) as out:
         for (name,), record in zip(names, source.records(), strict=False):
             if name not in failed:

@@ -527,12 +527,11 @@ class OutputStage(HostStage):
                 else:
                     others[place] = virus[place] = MISSING
                     status[place] = UNSCORED[reason]
-            numbers = np.array([[*map(_number, others)], [*map(_number, virus)]])
+            numbers = (
+                np.array([math.nan if cell == MISSING else float(cell) for cell in column])
+                for column in (others, virus)
+            )
             cells = {"chunk": ids, "frames": counts, "max_score_0": others, "max_score_1": virus}
             yield block, Chunks(record, start, stop, status, *numbers), cells
         if score is not None:
             raise AssertionError(f"{self.layout.consensus} scores {score[0]}, which is not a chunk")
-
-
-def _number(cell: str) -> float:
-    return math.nan if cell == MISSING else float(cell)
