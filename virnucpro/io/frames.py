@@ -134,9 +134,7 @@ class Frames(NamedTuple):
     statuses: list[str]  # of the chunks
     chunks: npt.NDArray[np.int64]  # of the frames: the place of the chunk in the batch
     labels: list[str]  # of the frames: of FRAME_LABELS, or WHOLE_LABEL
-    nucleotides: list[
-        str
-    ]  # of the frames: upper case, the codons and one base more if there is one
+    nucleotides: list[str]  # of the frames: upper case; the codons and, if there is, one base more
     proteins: list[str]  # of the frames: a letter per codon; those with other letters are left out
 
 
