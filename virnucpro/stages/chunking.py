@@ -63,7 +63,7 @@ class ChunkingStage(HostStage):
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Cut the input while it is checked, and once more where ids are to be made unique."""
-        limit = shutil.disk_usage(self.layout.root).free
+        limit = shutil.disk_usage(self.layout.root).free // 2  # its chunks take as much
         with self._files() as files:
             cut = partial(self._cut, files, report)
             summary = summarise_input(self.source, limit=limit, take=cut)
