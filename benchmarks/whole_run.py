@@ -30,7 +30,7 @@ from virnucpro.executors.processes import ProcessPool
 from virnucpro.io.fasta import read_fasta
 from virnucpro.run import predict, prepare
 from virnucpro.run.request import PredictionRequest
-from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
+from virnucpro.settings import AnalysisSettings, MachineSettings, Thresholds
 from virnucpro.stages.embedding import EmbeddingStage, EncoderSetup
 from virnucpro.store.features import Features, encode_features
 
@@ -128,8 +128,10 @@ def measure(source: Path, folder: Path, executor: Executor, models: prepare.Mode
 
     analysis = AnalysisSettings(model_type="toy", chunk_length=CHUNK, dedup=True)
     machine = MachineSettings(device="cpu")
-    cuts = Cuts(min_score=1.0, genes=False)  # what is classified as viral would take its own time
-    request = PredictionRequest(str(source), folder, analysis, machine, cuts=cuts)
+    thresholds = Thresholds(
+        min_score=1.0, genes=False
+    )  # what is classified as viral would take its own time
+    request = PredictionRequest(str(source), folder, analysis, machine, thresholds=thresholds)
     began = time.perf_counter()
     with patch.object(predict, "find_models", lambda *_: models):
         predict.run_prediction(request, note, executor=executor)

@@ -11,7 +11,7 @@ import numpy as np
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.columns import MISSING, ResultTable
 from virnucpro.io.records import Record
-from virnucpro.settings import DEFAULT_CUTS, Cuts
+from virnucpro.settings import DEFAULT_THRESHOLDS, Thresholds
 from virnucpro.stages.calls import STATUSES, Calls, Chunks, call_of, summarise
 from virnucpro.stages.output import Block, ResultFiles
 from virnucpro.stages.regions import Region
@@ -62,11 +62,11 @@ def call_record(
     chunks: Sequence[Chunk],
     model: ContigModel | None = None,
     fdr: float | None = None,
-    cuts: Cuts = DEFAULT_CUTS,
+    thresholds: Thresholds = DEFAULT_THRESHOLDS,
 ) -> Any:
     """The call of a record of ``length`` bases with these chunks, a value for each column."""
     found, _ = summarise(np.array([length]), chunks_of(chunks), model)
-    calls = call_of(np.array([length]), found, np.array([fdr], np.float64), cuts)
+    calls = call_of(np.array([length]), found, np.array([fdr], np.float64), thresholds)
     return Calls(*(column[0] for column in calls))
 
 

@@ -16,14 +16,20 @@ import click
 
 from virnucpro.cli.predict import predict
 from virnucpro.configuration import default_yaml
-from virnucpro.settings import SETTINGS, AnalysisSettings, Cuts, DisplaySettings, MachineSettings
+from virnucpro.settings import (
+    SETTINGS,
+    AnalysisSettings,
+    DisplaySettings,
+    MachineSettings,
+    Thresholds,
+)
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "docs" / name for name in ("usage.md", "python.md")]
 CONFIGURATION = ROOT / "config" / "default_config.yaml"
 GROUPS = {
     "These decide scores:": (AnalysisSettings,),
-    "These decide calls:": (Cuts,),
+    "These decide calls:": (Thresholds,),
     "A run may be continued with other values of these:": (MachineSettings, DisplaySettings),
 }
 PART = re.compile(r"(<!-- (\w+ of \S+) -->\n).*?(<!-- end -->)", re.DOTALL)

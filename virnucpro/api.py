@@ -72,7 +72,7 @@ def predict(
         chosen.machine,
         force=force,
         command=_command("predict", source, output_dir, given),
-        cuts=chosen.cuts,
+        thresholds=chosen.thresholds,
         mates=given["input2"],
         interleaved=interleaved,
     )

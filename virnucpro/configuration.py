@@ -20,10 +20,10 @@ from virnucpro.errors import UsageError
 from virnucpro.settings import (
     SETTINGS,
     AnalysisSettings,
-    Cuts,
     DisplaySettings,
     MachineSettings,
     Setting,
+    Thresholds,
     offered,
 )
 
@@ -52,7 +52,7 @@ class Configuration:
     """The settings of a command, with warnings about the file that they came from."""
 
     analysis: AnalysisSettings = field(default_factory=AnalysisSettings)
-    cuts: Cuts = field(default_factory=Cuts)
+    thresholds: Thresholds = field(default_factory=Thresholds)
     machine: MachineSettings = field(default_factory=MachineSettings)
     display: DisplaySettings = field(default_factory=DisplaySettings)
     warnings: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class Configuration:
         """
         opposites = {setting: False for name, setting in _OPPOSITES.items() if values.get(name)}
         groups = {}
-        for name in ("analysis", "cuts", "machine", "display"):
+        for name in ("analysis", "thresholds", "machine", "display"):
             group = getattr(self, name)
             names = {declared.name for declared in fields(group)}
             own = {name: v for name, v in {**values, **opposites}.items() if name in names}

@@ -3,7 +3,7 @@
 From a declaration come the option of the command line, the key of the configuration file, the
 keyword of :func:`virnucpro.predict`, and the line in ``docs/usage.md``. The group of a setting says
 whether results depend on it. :class:`AnalysisSettings` do: they are part of the state of a run,
-and a run that was begun with others is not continued. :class:`Cuts` decide which records
+and a run that was begun with others is not continued. :class:`Thresholds` decide which records
 are classified as viral, and whether these get genes: they may change at any time, and only the
 tables are written again.
 :class:`MachineSettings` decide no result: a run may be continued with other GPUs, batch sizes and
@@ -13,7 +13,7 @@ The configuration file replaces defaults, and the command line replaces both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
@@ -201,7 +201,7 @@ DOUBTFUL = 0.1  # a false discovery rate above this is not of a sure call, and p
 
 
 @dataclass(frozen=True)
-class Cuts:
+class Thresholds:
     """The settings that decide which scored records are classified as viral, and their genes."""
 
     min_score: VirusScore = setting(
@@ -231,7 +231,7 @@ class Cuts:
 
     def options(self) -> str:
         """Return the options of the command line that are not the defaults, separated by blanks."""
-        own, usual = asdict(self), asdict(Cuts())
+        own, usual = asdict(self), asdict(Thresholds())
         names = [name for name in own if name != "genes" and own[name] != usual[name]]
         words = [f"--{name.replace('_', '-')} {own[name]}" for name in names]
         return " ".join(words + ["--no-genes"] * (not self.genes))
@@ -250,7 +250,15 @@ class Cuts:
             )
 
 
-DEFAULT_CUTS = Cuts()
+DEFAULT_THRESHOLDS = Thresholds()
+
+
+def recorded_thresholds(settings: Mapping[str, Any]) -> Thresholds:
+    """Return the thresholds in the settings of a record; TypeError where they are damaged.
+
+    Earlier development versions called them ``cuts``.
+    """
+    return Thresholds(**settings.get("thresholds", settings.get("cuts", {})))
 
 
 @dataclass(frozen=True)
@@ -352,7 +360,7 @@ class DisplaySettings:
 
 
 def _declared() -> Iterator[Setting]:
-    for group in (AnalysisSettings, Cuts, MachineSettings, DisplaySettings):
+    for group in (AnalysisSettings, Thresholds, MachineSettings, DisplaySettings):
         hints = get_type_hints(group, include_extras=True)
         for entry in fields(group):
             if said := entry.metadata.get("setting"):

@@ -1,4 +1,4 @@
-"""``virnucpro call``: the tables of finished runs, written again with other cuts."""
+"""``virnucpro call``: the tables of finished runs, written again with other thresholds."""
 
 from __future__ import annotations
 
@@ -62,23 +62,23 @@ def _tables(out: Path, name: str) -> dict[str, bytes]:
 def test_the_tables_are_those_of_a_run_with_these_cuts(
     call: Calling, finished: Path, home: Path, tmp_path: Path
 ) -> None:
-    cuts = ["--min-score", "-0.5", "--min-length", "240"]
+    thresholds = ["--min-score", "-0.5", "--min-length", "240"]
     anew = tmp_path / "anew"
-    assert run(_predict(finished, anew, "a", *cuts)) == 0
+    assert run(_predict(finished, anew, "a", *thresholds)) == 0
     default = _tables(home / "out", "a")
-    done = call("call", home / "out", *cuts)
+    done = call("call", home / "out", *thresholds)
     assert done.code == 0, done.err
     assert _tables(home / "out", "a") == _tables(anew, "a") != default
     record = json.loads((home / "out/a_run.json").read_bytes())
     of_new = json.loads((anew / "a_run.json").read_bytes())
-    assert record["settings"]["cuts"] == of_new["settings"]["cuts"]
+    assert record["settings"]["thresholds"] == of_new["settings"]["thresholds"]
     assert record["counts"] == of_new["counts"]
     status = json.loads(call("status", home / "out", "--json").out)
     assert [row["state"] for row in status["runs"]] == ["finished", "finished"]
     stamp = (home / "out/a_contigs.tsv").stat().st_mtime_ns
-    again = call(*_predict(finished, home / "out", "a", "--resume", *cuts))
+    again = call(*_predict(finished, home / "out", "a", "--resume", *thresholds))
     assert again.code == 0, again.err
-    assert "(as it was)" in call("call", home / "out", *cuts).out
+    assert "(as it was)" in call("call", home / "out", *thresholds).out
     assert (home / "out/a_contigs.tsv").stat().st_mtime_ns == stamp
     assert call("call", home / "out").code == 0
     assert _tables(home / "out", "a") == default
@@ -172,8 +172,8 @@ def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(
 ) -> None:
     """It is killed before every fifth rename: all of its changes are renames."""
     rename, out = Disk.rename, home / "out"
-    cuts = ("--stem", "a", "--min-score", "-1")
-    assert call("call", out, *cuts).code == 0
+    thresholds = ("--stem", "a", "--min-score", "-1")
+    assert call("call", out, *thresholds).code == 0
     wanted, refused = _tables(out, "a"), 0
     assert call("call", out).code == 0
     default, left = _tables(out, "a"), [0]
@@ -189,7 +189,7 @@ def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(
         code = 9
         with monkeypatch.context() as patch, suppress(SystemExit):
             patch.setattr(Disk, "rename", killed)
-            code = call("call", out, *cuts).code
+            code = call("call", out, *thresholds).code
         tables = _tables(out, "a")
         counts = json.loads((out / "a_run.json").read_bytes())["counts"]["calls"]
         virus = tables["virus.tsv"].count(b"\n") - 1
@@ -200,7 +200,7 @@ def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(
             record = ("--record", "a39", "-o", home / "a39.png")
             assert call("plot", out, "--stem", "a", *record).code == 65
         refused += reported == 65
-        assert call("call", out, *cuts).code == 0
+        assert call("call", out, *thresholds).code == 0
         assert _tables(out, "a") == wanted
         assert call("report", out, "-o", home / "overview.html").code == 0
         assert call("call", out, "--stem", "a").code == 0

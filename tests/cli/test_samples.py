@@ -255,7 +255,7 @@ def test_call_takes_all_samples_and_renews_their_table_and_overview(folder: Path
         assert [int(row[name]) for name in names] == [calls[name] for name in names]
     assert after["s_wrong"] == before["s_wrong"]
     assert overview.read_bytes() != page
-    assert run(["call", "out/s_a", "out/s_b", "-q"]) == 0  # the default cuts again
+    assert run(["call", "out/s_a", "out/s_b", "-q"]) == 0  # the default thresholds again
     assert _rows(folder / "out") == before
     assert overview.read_bytes() == page
 

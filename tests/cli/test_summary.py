@@ -10,7 +10,7 @@ import pytest
 from virnucpro.cli.summary import outcome_text
 from virnucpro.layout import Layout
 from virnucpro.run.predict import Outcome
-from virnucpro.settings import Cuts
+from virnucpro.settings import Thresholds
 from virnucpro.stages.output import OutputFigures
 
 RESULTS = OutputFigures(
@@ -24,7 +24,7 @@ RESULTS = OutputFigures(
     more_regions=4,
     highest_rate=0.1,
     unfamiliar=0,
-    cuts=Cuts(),
+    thresholds=Thresholds(),
     calibrated=True,
     contig_model=(),
 )
@@ -65,7 +65,11 @@ Results in results; open the first file first:
         ({"highest_rate": 0.27, "doubtful": 10}, ["27 % of these are probably not"], "--max-fdr"),
         ({"highest_rate": None}, ["column fdr is NA"], "--max-fdr"),
         ({"highest_rate": 0.0}, [USUAL], "fdr"),
-        ({"highest_rate": 0.27, "cuts": Cuts(genes=False)}, ["--max-fdr 0.1 --no-genes"], "None"),
+        (
+            {"highest_rate": 0.27, "thresholds": Thresholds(genes=False)},
+            ["--max-fdr 0.1 --no-genes"],
+            "None",
+        ),
     ],
 )
 def test_a_run_is_told_in_sentences(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.declared import Chunk, call_record, chunks_of, line_of
 from virnucpro.classifier.contigs import ContigModel
-from virnucpro.settings import Cuts
+from virnucpro.settings import Thresholds
 from virnucpro.stages.calls import call_of, evidence_of, summarise
 from virnucpro.tables import CONTIGS
 
@@ -65,25 +65,28 @@ def test_the_tier_asks_for_bases_and_a_low_rate(
 
 
 @pytest.mark.parametrize(
-    ("cuts", "call"),
+    ("thresholds", "call"),
     [
-        (Cuts(), "virus"),
-        (Cuts(min_score=0.8), "undecided"),  # the score must be above it
-        (Cuts(min_score=0.79), "virus"),
-        (Cuts(max_fdr=0.05), "virus"),
-        (Cuts(max_fdr=0.04), "undecided"),
-        (Cuts(min_length=200), "virus"),
-        (Cuts(min_length=201), "undecided"),
+        (Thresholds(), "virus"),
+        (Thresholds(min_score=0.8), "undecided"),  # the score must be above it
+        (Thresholds(min_score=0.79), "virus"),
+        (Thresholds(max_fdr=0.05), "virus"),
+        (Thresholds(max_fdr=0.04), "undecided"),
+        (Thresholds(min_length=200), "virus"),
+        (Thresholds(min_length=201), "undecided"),
     ],
 )
-def test_a_record_that_misses_a_cut_is_undecided(cuts: Cuts, call: str) -> None:
-    assert call_record(200, VIRAL, fdr=0.05, cuts=cuts).call == call
+def test_a_record_that_misses_a_cut_is_undecided(thresholds: Thresholds, call: str) -> None:
+    assert call_record(200, VIRAL, fdr=0.05, thresholds=thresholds).call == call
 
 
 def test_cuts_leave_nonvirus_as_it_is_but_a_low_score_may_be_enough() -> None:
     chunks = [_chunk(0, 100, "0.9", "0.1"), _chunk(100, 200, "0.9", "0.1")]
-    assert call_record(200, chunks, cuts=Cuts(min_length=500)).call == "nonvirus"
-    assert call_record(200, chunks, cuts=Cuts(min_score=-1.0))[3:6:2] == ("virus", "low")
+    assert call_record(200, chunks, thresholds=Thresholds(min_length=500)).call == "nonvirus"
+    assert call_record(200, chunks, thresholds=Thresholds(min_score=-1.0))[3:6:2] == (
+        "virus",
+        "low",
+    )
 
 
 def test_the_score_is_weighted_by_the_root_of_the_margin() -> None:

@@ -56,7 +56,7 @@ def test_the_documentation_has_every_column_option_and_keyword(page: Path) -> No
 )
 def test_keys(tmp_path: Path, text: str, name: str, value: object) -> None:
     loaded = _load(tmp_path, text)
-    groups = (loaded.analysis, loaded.cuts, loaded.machine, loaded.display)
+    groups = (loaded.analysis, loaded.thresholds, loaded.machine, loaded.display)
     (found,) = (getattr(group, name) for group in groups if hasattr(group, name))
     assert (found, type(found)) == (value, type(value))
     assert not loaded.warnings

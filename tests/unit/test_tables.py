@@ -13,7 +13,7 @@ import virnucpro.tables as tables
 from virnucpro.errors import InputError
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
-from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, Cuts, MachineSettings
+from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings, Thresholds
 from virnucpro.tables import FAILURES, RECORDS, REGIONS, ResultTable
 
 ROOT = Path(__file__).parents[2]
@@ -119,7 +119,7 @@ def test_the_files_of_a_run_are_as_declared(tmp_path: Path) -> None:
         tmp_path / "out",
         analysis,
         MachineSettings(device="cpu", threads=1, remove_intermediate=False),
-        cuts=Cuts(min_score=-1.0),
+        thresholds=Thresholds(min_score=-1.0),
     )
     run_prediction(request, lambda _: None)
     root = request.layout.root

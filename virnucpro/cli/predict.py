@@ -69,7 +69,7 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
         resume=options["resume"],
         force=options["force"],
         command=shared.command_line(),
-        cuts=settings.cuts,
+        thresholds=settings.thresholds,
         mates=options["mates"],
         interleaved=options["interleaved"],
     )

@@ -89,7 +89,7 @@ def call_lines(results: OutputFigures, layout: Layout, noun: str) -> list[str]:
             lines[-1] += (
                 f" To keep this at {percent(DOUBTFUL)}, which leaves {left:,} of them: virnucpro "
                 f"call {shlex.quote(str(shared.shown_path(layout.root)))} "
-                f"{replace(results.cuts, max_fdr=DOUBTFUL).options()}"
+                f"{replace(results.thresholds, max_fdr=DOUBTFUL).options()}"
             )
     elif virus and results.calibrated and results.highest_rate is None:
         lines.append(

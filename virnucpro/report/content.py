@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.results import PredictionRun
-from virnucpro.settings import Cuts
+from virnucpro.settings import Thresholds, recorded_thresholds
 from virnucpro.stages.calls import LITTLE
 from virnucpro.tables import ContigRow
 
@@ -35,7 +35,7 @@ class Content:
     """
 
     run: PredictionRun
-    cuts: Cuts
+    thresholds: Thresholds
     chunk_length: int
     figures: npt.NDArray[Any]  # a row per record, with the fields of FIGURES
     counts: Counter[str]
@@ -77,7 +77,8 @@ def _offer(best: Best, most: int, row: ContigRow, *key: float) -> None:
 def read_content(run: PredictionRun) -> Content:
     """Read the table of records of a run; LookupError and so on where it was changed."""
     settings = run.record["settings"]
-    cuts, chunk_length = Cuts(**settings.get("cuts", {})), int(settings["analysis"]["chunk_length"])
+    thresholds = recorded_thresholds(settings)
+    chunk_length = int(settings["analysis"]["chunk_length"])
     counts, tracked = Counter[str](), Best()
     others = {call: Best() for call in CALLS if call != "virus"}
 
@@ -102,7 +103,7 @@ def read_content(run: PredictionRun) -> Content:
     tracks = [row for _, row in sorted(tracked, reverse=True)]
     return Content(
         run,
-        cuts,
+        thresholds,
         chunk_length,
         figures,
         counts,

@@ -119,14 +119,14 @@ def _histogram(axes: Axes, content: Content) -> str:
     axes.yaxis.set_minor_formatter("")
     axes.set(xlim=(-1, 1), xticks=_SCORES, xlabel="virus score", ylabel="records (log scale)")
     axes.set_ylim(bottom=0.7)
-    for threshold in (NONVIRUS_BELOW, content.cuts.min_score):
+    for threshold in (NONVIRUS_BELOW, content.thresholds.min_score):
         axes.axvline(threshold, color=_TEXT, linestyle="--", linewidth=1)
     axes.legend(**_LEGEND)
     nonvirus, undecided, virus = (content.tallies[call][0] for call in SCORED_CALLS)
     return (
         f"{counted(content.scored, 'record')} with a score: {nonvirus:,} "
         f"classified as nonviral (below {NONVIRUS_BELOW:g}), {virus:,} as viral "
-        f"(above {content.cuts.min_score:g}), {undecided:,} undecided. The "
+        f"(above {content.thresholds.min_score:g}), {undecided:,} undecided. The "
         f"dashed lines are these thresholds."
     )
 

@@ -24,7 +24,7 @@ from virnucpro.results import INCOMPLETE, open_run
 from virnucpro.run.engine import carry_out_stage
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import finished_runs, renew_samples
-from virnucpro.settings import Cuts
+from virnucpro.settings import Thresholds
 from virnucpro.stages.output import OutputFigures, OutputStage, result_counts
 from virnucpro.store.disk import Disk, telling
 from virnucpro.store.hashed import HashedFile, hashed_input
@@ -42,7 +42,7 @@ def call_again(
     folders: Sequence[Path],
     stems: Sequence[str],
     inputs: Sequence[Path],
-    cuts: Cuts,
+    thresholds: Thresholds,
     command: Sequence[str],
     progress: StepProgress,
     emit: Emit,
@@ -66,7 +66,7 @@ def call_again(
         disk = Disk(layout.root)
         try:
             with locked(layout.lock), telling(disk, emit):
-                called.append(_called(layout, disk, cuts, command, given, progress, emit))
+                called.append(_called(layout, disk, thresholds, command, given, progress, emit))
                 if problem := report_problem(layout, disk):
                     emit(Notice("info", problem))
         except (UsageError, InputError, LockedError) as error:
@@ -84,7 +84,7 @@ def call_again(
 def _called(
     place: Layout,
     disk: Disk,
-    cuts: Cuts,
+    thresholds: Thresholds,
     command: Sequence[str],
     given: Mapping[str, HashedFile],
     progress: StepProgress,
@@ -102,10 +102,11 @@ def _called(
         layout = Layout(place.root, place.stem, int(state.analysis["chunk length"]))
         record = dict(open_run(layout.root, layout.stem).record)
         before, counts = dict(record["settings"]), dict(record["counts"])
+        before.pop("cuts", None)  # what earlier development versions called the thresholds
         receipt = Ledger(layout).read(layout.receipt("output"), OutputFigures)
         figures = receipt.figures
         assert isinstance(figures, OutputFigures)
-        cuts.check(calibrated=figures.calibrated)
+        thresholds.check(calibrated=figures.calibrated)
         found = [
             _input_file(layout, path, str(state.analysis[name]), given)
             for name, path in zip(INPUT_NAMES, (state.source, state.mates), strict=True)
@@ -114,11 +115,11 @@ def _called(
         interleaved = state.analysis.get(MATES) == INTERLEAVED
         source = InputFiles(*(file.path for file in found), interleaved=interleaved)
         model = ContigModel(*figures.contig_model) if figures.contig_model else None
-        stage = OutputStage(layout, disk, source, found, figures.calibrated, model, cuts)
+        stage = OutputStage(layout, disk, source, found, figures.calibrated, model, thresholds)
         run = Run(layout, disk, [stage], state, found)
         chunking = layout.receipt("chunking")
         run.ledger.receipts[chunking] = run.ledger.read(chunking)
-        (task,) = replace(stage, cuts=figures.cuts).plan(run.ledger)
+        (task,) = replace(stage, thresholds=figures.thresholds).plan(run.ledger)
         if receipt.fingerprint != run.ledger.fingerprint(task):
             raise ValueError("its scores were changed since, or are read in another way")
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -131,7 +132,7 @@ def _called(
     carry_out_stage([run], 0, Executor(LocalPool([Device("cpu")]), 1), emit)
     figures = run.ledger.figures(layout.receipt("output"))
     assert isinstance(figures, OutputFigures)
-    if before.get("cuts") != asdict(cuts) or INCOMPLETE in record or run.computed:
+    if before.get("thresholds") != asdict(thresholds) or INCOMPLETE in record or run.computed:
         record.pop(INCOMPLETE, None)
         record |= {
             "called_again": {
@@ -139,7 +140,7 @@ def _called(
                 "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
                 "command": list(command),
             },
-            "settings": {**before, "cuts": asdict(cuts)},
+            "settings": {**before, "thresholds": asdict(thresholds)},
             "counts": {**counts, **result_counts(figures)},
         }
         disk.save(layout.run_json, (json.dumps(record, indent=1) + "\n").encode())

@@ -21,7 +21,7 @@ from virnucpro.run.record import update_failure_table, write_failed_records, wri
 from virnucpro.run.request import PredictionRequest, refuse_own_files
 from virnucpro.run.run import Run, tidy_up
 from virnucpro.run.workers import opened_workers
-from virnucpro.settings import SHIPPED_MODELS, Cuts
+from virnucpro.settings import SHIPPED_MODELS, recorded_thresholds
 from virnucpro.stages.output import OutputFigures, result_counts
 from virnucpro.store.disk import Disk, telling
 from virnucpro.store.hashed import hashed_input
@@ -145,7 +145,7 @@ def finish(
         },
         "settings": {
             "analysis": asdict(analysis),
-            "cuts": asdict(request.cuts),
+            "thresholds": asdict(request.thresholds),
             "machine": asdict(request.machine),
         },
         "counts": {
@@ -164,9 +164,10 @@ def finish(
         if file.path == layout.copies_table:
             details["counts"]["identical_frames"] = file.rows
     with suppress(UsageError, TypeError, LookupError):  # there is none yet, or it is damaged
-        earlier = Cuts(**open_run(layout.root, layout.stem).record["settings"]["cuts"])
-        if earlier != request.cuts:
-            options = [cuts.options() or "the defaults" for cuts in (request.cuts, earlier)]
+        earlier = recorded_thresholds(open_run(layout.root, layout.stem).record["settings"])
+        if earlier != request.thresholds:
+            both = (request.thresholds, earlier)
+            options = [thresholds.options() or "the defaults" for thresholds in both]
             emit(Notice("info", f"thresholds: {options[0]}; before: {options[1]}"))
     record = write_record(run, models.encoders, devices, request.command, details)
     if problem := report_problem(layout, disk):

@@ -58,7 +58,7 @@ def find_models(
         sources["protein"] = locate(analysis.protein_model, "protein")
     classifier = inspect_classifier(classifier_path(analysis))
     check_digest(classifier.file.path, classifier.file.sha256)
-    request.cuts.check(calibrated=classifier.temperature is not None)
+    request.thresholds.check(calibrated=classifier.temperature is not None)
     for warning in check_fit(classifier, [*sources.values()], analysis.chunk_length):
         emit(Notice("warning", warning))
     layouts = [] if request.force else [each.layout for each in requests]
@@ -154,5 +154,5 @@ def prediction_stages(
         MergingStage(layout, disk, {e.molecule: e.params for e in embedding}, classifier, keep),
         PredictionStage(layout, disk, dedup),
         ConsensusStage(layout, disk),
-        OutputStage(layout, disk, source, seen, calibrated, contig_model, request.cuts),
+        OutputStage(layout, disk, source, seen, calibrated, contig_model, request.thresholds),
     ]

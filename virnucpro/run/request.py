@@ -21,7 +21,7 @@ from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import EMPTY, Records
 from virnucpro.layout import STDIN, Layout, stem_of
 from virnucpro.models.store import find_model
-from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
+from virnucpro.settings import AnalysisSettings, MachineSettings, Thresholds
 from virnucpro.store import legacy
 from virnucpro.store.disk import HOST_NAME
 
@@ -44,7 +44,7 @@ class PredictionRequest:
     resume: bool = False
     force: bool = False
     command: tuple[str, ...] = ()
-    cuts: Cuts = field(default_factory=Cuts)
+    thresholds: Thresholds = field(default_factory=Thresholds)
     mates: str | None = None
     interleaved: bool = False
 

@@ -91,7 +91,7 @@ def sweep(run: Run) -> None:
 def tidy_up(run: Run) -> None:
     """Remove what a run without failures does not need any more; its receipts stay as proof."""
     intermediate = {stage.name for stage in run.stages if stage.intermediate}
-    # The results are made from these tables, and again with other cuts.
+    # The results are made from these tables, and again with other thresholds.
     kept = frozenset({run.layout.records_table, run.layout.frames_table})
     receipts = [(path, r) for path, r in run.ledger.receipts.items() if r.stage in intermediate]
     run.ledger.remove(receipts, kept)

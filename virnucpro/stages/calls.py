@@ -16,10 +16,10 @@ import numpy as np
 
 from virnucpro.classifier.contigs import PRIOR, ContigModel, contig_terms, each, sums
 from virnucpro.metrics.classification import Bools, Floats, Ints
-from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
+from virnucpro.settings import DEFAULT_THRESHOLDS, DOUBTFUL, Thresholds
 
 # Thresholds of the files' contract (docs/files.md).
-VIRUS_ABOVE = DEFAULT_CUTS.min_score  # where nothing else was asked for
+VIRUS_ABOVE = DEFAULT_THRESHOLDS.min_score  # where nothing else was asked for
 NONVIRUS_BELOW = -0.3
 HIGH_TIER = 0.6
 LITTLE = 0.25  # of the bases of a record; less says little about the rest of it
@@ -128,17 +128,19 @@ def summarise(
     return Summaries(*counts, coverage, virus_score, viral, nonviral, status), probabilities
 
 
-def met(cuts: Cuts, lengths: Ints, scores: Floats, fdr: Floats) -> Bools:
+def met(thresholds: Thresholds, lengths: Ints, scores: Floats, fdr: Floats) -> Bools:
     """Return which records, or regions, are classified as viral; a rate that is unknown is NaN."""
-    is_low = np.isnan(fdr) | (fdr <= cuts.max_fdr)
-    return (scores > cuts.min_score) & is_low & (lengths >= cuts.min_length)
+    is_low = np.isnan(fdr) | (fdr <= thresholds.max_fdr)
+    return (scores > thresholds.min_score) & is_low & (lengths >= thresholds.min_length)
 
 
-def call_of(lengths: Ints, found: Summaries, fdr: Floats, cuts: Cuts = DEFAULT_CUTS) -> Calls:
+def call_of(
+    lengths: Ints, found: Summaries, fdr: Floats, thresholds: Thresholds = DEFAULT_THRESHOLDS
+) -> Calls:
     """Return the calls of records of ``lengths`` bases; ``fdr`` is NaN where it is not known."""
     scores, scored = found.virus_score, found.chunks_scored
     is_scored = found.status == SCORED
-    is_virus = met(cuts, lengths, scores, fdr)
+    is_virus = met(thresholds, lengths, scores, fdr)
     is_nonvirus = ~is_virus & (scores < NONVIRUS_BELOW)
     is_sure = (is_nonvirus & (scores < -HIGH_TIER)) | (
         is_virus & (scores > HIGH_TIER) & ~(fdr > DOUBTFUL)

@@ -24,7 +24,7 @@ from virnucpro.io.pairs import InputFiles, mate_headers
 from virnucpro.io.records import Record, holds_qualities
 from virnucpro.metrics.classification import Floats, Ints
 from virnucpro.results import INCOMPLETE
-from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
+from virnucpro.settings import DEFAULT_THRESHOLDS, DOUBTFUL, Thresholds
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import (
     FAILED,
@@ -101,7 +101,7 @@ class OutputFigures(TaskFigures):
     with_regions: int  # records that are not classified as viral and hold viral regions
     more_regions: int  # viral regions in these
     highest_rate: float | None  # of a record classified as viral; None where none is known
-    cuts: Cuts  # what a record needed to be classified as viral
+    thresholds: Thresholds  # what a record needed to be classified as viral
     unfamiliar: int  # records classified as viral that are unlike all training data of lite
     calibrated: bool  # whether the scores of the classifier are calibrated
     contig_model: tuple[float, ...]  # its coefficients; empty for none
@@ -335,7 +335,9 @@ class ResultFiles:
         cells = " ".join(sample.split()), *map(str, counts)  # a name may hold tabs
         return ("\t".join(cells) + "\n").encode("utf-8", "backslashreplace")
 
-    def finish(self, cuts: Cuts, model: ContigModel | None, *, calibrated: bool) -> OutputFigures:
+    def finish(
+        self, thresholds: Thresholds, model: ContigModel | None, *, calibrated: bool
+    ) -> OutputFigures:
         """Write the ranked rows, by tier, score, length and place in the input; count all."""
         ranks = np.array(self._ranks).reshape(-1, 3)
         self._add_rows()
@@ -347,7 +349,7 @@ class ResultFiles:
             chunks=dict(sorted(self._chunk_statuses.items())),
             **self._counts,
             highest_rate=self._highest_rate,
-            cuts=cuts,
+            thresholds=thresholds,
             calibrated=calibrated,
             contig_model=tuple(model or ()),
         )
@@ -372,7 +374,7 @@ class OutputStage(HostStage):
     ``seen`` are the files of the source as they were hashed: earlier results stay as they are where
     one has changed. False discovery rates are given only where the scores are ``calibrated``.
     ``contig_model`` says how the chunks of a record are put together; None takes the rule of the
-    original program. ``cuts`` say what a record needs to be classified as viral.
+    original program. ``thresholds`` say what a record needs to be classified as viral.
     """
 
     name, title = "output", "Output"
@@ -383,7 +385,7 @@ class OutputStage(HostStage):
     seen: Sequence[HashedFile]
     calibrated: bool
     contig_model: ContigModel | None = None
-    cuts: Cuts = DEFAULT_CUTS
+    thresholds: Thresholds = DEFAULT_THRESHOLDS
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task for all results."""
@@ -406,7 +408,7 @@ class OutputStage(HostStage):
         params: dict[str, Json] = {
             "chunk_length": layout.chunk_length,
             "calibrated": self.calibrated,
-            "cuts": asdict(self.cuts),
+            "thresholds": asdict(self.thresholds),
         }
         if self.contig_model is not None:
             params["contig_model"] = list(self.contig_model)
@@ -430,7 +432,7 @@ class OutputStage(HostStage):
 
             paired = self.source.paired
             reads = paired or self.layout.virus_fastq in task.outputs
-            genes = open_genes if self.cuts.genes and not reads else None
+            genes = open_genes if self.thresholds.genes and not reads else None
             files = ResultFiles(writers, fastq, paired=paired, open_genes=genes)
             found, fdr = self._summaries(files)
             sequences = iter(self.source.records())
@@ -442,13 +444,13 @@ class OutputStage(HostStage):
                 if not np.array_equal(lengths, block.lengths):
                     raise changed_input_error(self.source.first)
                 rates, fdr = np.split(fdr, [len(records)])
-                calls = call_of(block.bases, summaries, rates, self.cuts)
+                calls = call_of(block.bases, summaries, rates, self.thresholds)
                 files.add(records, block, calls, regions)
                 report(len(records), 0)
                 del records
             if next(sequences, None) is not None:
                 raise changed_input_error(self.source.first)
-            figures = files.finish(self.cuts, self.contig_model, calibrated=self.calibrated)
+            figures = files.finish(self.thresholds, self.contig_model, calibrated=self.calibrated)
             multiqc = writers[len(task.outputs) - 1]
             multiqc.write(MULTIQC_HEAD.encode() + files.multiqc_row(self.layout.sample), 1)
             refuse_changed_input(self.seen)
@@ -493,7 +495,7 @@ class OutputStage(HostStage):
             lengths = np.array([region.stop - region.start for region in found])
             scores = np.array([region.score for region in found])
             # No false discovery rate is known of a region.
-            if (is_met := met(self.cuts, lengths, scores, np.full(len(found), np.nan))).any():
+            if (is_met := met(self.thresholds, lengths, scores, np.full(len(found), np.nan))).any():
                 regions[place] = list(compress(found, is_met))
         return regions
 

@@ -1,4 +1,4 @@
-"""The files of results: false discovery rates, cuts, the ranked table, and older runs."""
+"""The files of results: false discovery rates, thresholds, the ranked table, and older runs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from virnucpro.io.records import Record, Records
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import (
-    DEFAULT_CUTS,
+    DEFAULT_THRESHOLDS,
     DOUBTFUL,
     TOY_CLASSIFIER,
     AnalysisSettings,
-    Cuts,
     MachineSettings,
+    Thresholds,
 )
 from virnucpro.stages import output
 from virnucpro.stages.calls import contig_fdr
@@ -97,7 +97,7 @@ def test_with_a_temperature_every_scored_record_has_a_rate(
 def test_the_ranked_table_has_the_surest_records_first_up_to_a_rate_that_is_asked_for(
     request_of: Callable[[Path], PredictionRequest], calibrated: Path
 ) -> None:
-    request = replace(request_of(calibrated), cuts=Cuts(min_score=-1.0))
+    request = replace(request_of(calibrated), thresholds=Thresholds(min_score=-1.0))
     _computed(request)
     rows = _table(request.layout.virus_table)
     contigs = {row["record"]: row for row in _table(request.layout.contigs_table)}
@@ -114,7 +114,9 @@ def test_the_ranked_table_has_the_surest_records_first_up_to_a_rate_that_is_aske
         assert (row["evidence"] == "one chunk") == (row["chunks_scored"] == "1")
     rates = sorted(float(row["fdr"]) for row in rows)
     most = rates[RECORDS // 2]
-    _computed(replace(request, cuts=Cuts(min_score=-1.0, max_fdr=most + 1e-6), resume=True))
+    _computed(
+        replace(request, thresholds=Thresholds(min_score=-1.0, max_fdr=most + 1e-6), resume=True)
+    )
     kept = sorted(float(row["fdr"]) for row in _table(request.layout.virus_table))
     assert kept == [rate for rate in rates if rate <= most]
     assert len(kept) < RECORDS
@@ -125,7 +127,7 @@ def test_results_do_not_depend_on_how_many_records_are_worked_on_at_a_time(
     calibrated: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    request = replace(request_of(calibrated), cuts=Cuts(min_score=0.0))
+    request = replace(request_of(calibrated), thresholds=Thresholds(min_score=0.0))
     together, few = run_prediction(request, lambda _: None).results, request.layout.root / "few"
     monkeypatch.setattr(columns, "ROWS_AT_A_TIME", 7)
     monkeypatch.setattr(output, "CHUNKS_AT_A_TIME", 2)
@@ -154,7 +156,7 @@ def test_terminal_repeats_and_kinds_of_viruses(
         return [Kind(own[0][:9], "yes") for own in records]
 
     monkeypatch.setattr(VirusKinds, "of", of)
-    request = replace(request_of(TOY_CLASSIFIER), cuts=Cuts(min_score=-1.0))
+    request = replace(request_of(TOY_CLASSIFIER), thresholds=Thresholds(min_score=-1.0))
     whole = "".join(random.Random(2).choices(CODONS, k=400))
     text = "".join(f">r{n} of five\n{whole[n:]}{whole[2:42] if n == 2 else ''}\n" for n in range(5))
     Path(request.source).write_text(text)
@@ -175,11 +177,13 @@ def test_terminal_repeats_and_kinds_of_viruses(
 def test_without_rates_a_rate_cannot_be_asked_for(
     request_of: Callable[[Path], PredictionRequest],
 ) -> None:
-    request = replace(request_of(TOY_CLASSIFIER), cuts=Cuts(max_fdr=0.4))
+    request = replace(request_of(TOY_CLASSIFIER), thresholds=Thresholds(max_fdr=0.4))
     with pytest.raises(UsageError, match="needs a calibrated classifier"):
         _computed(request)
     assert not request.layout.root.exists()
-    figures = run_prediction(replace(request, cuts=Cuts(min_score=0.6)), lambda event: None).results
+    figures = run_prediction(
+        replace(request, thresholds=Thresholds(min_score=0.6)), lambda event: None
+    ).results
     assert figures.highest_rate is None
     assert {row["fdr"] for row in _table(request.layout.contigs_table)} == {"NA"}
     assert {float(row["score"]) > 0.6 for row in _table(request.layout.virus_table)} <= {True}
@@ -203,7 +207,7 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
         add_record(files, record, "z", virus._replace(fdr=DOUBTFUL), [])
         add_record(files, record, "second", virus._replace(fdr=0.01), [])
         add_record(files, record, "twice", host, [region, region])
-        figures = files.finish(DEFAULT_CUTS, None, calibrated=False)
+        figures = files.finish(DEFAULT_THRESHOLDS, None, calibrated=False)
     headers = [line for line in (tmp_path / "fasta").read_text().splitlines() if line[0] == ">"]
     others = [f">{name} described" for name in ("short", "a=;,%", "z", "second")]
     twice = [">twice|region_5_8004 described"] * 2
@@ -246,7 +250,9 @@ def test_a_region_passes_the_cuts_by_its_own_length_and_score(
     regions = [Region(start, stop, 4, 4, score, None, False) for start, stop, score in places]
     monkeypatch.setattr(output, "SHORTEST_RECORD", 0)
     monkeypatch.setattr(output, "find_regions", lambda *_: regions)
-    request = replace(request_of(TOY_CLASSIFIER), cuts=Cuts(min_score=0.5, min_length=200))
+    request = replace(
+        request_of(TOY_CLASSIFIER), thresholds=Thresholds(min_score=0.5, min_length=200)
+    )
     Path(request.source).write_text(f">a\n{'GCTACC' * 150}\n")
     _computed(request)
     found = [(row["start"], row["end"]) for row in _table(request.layout.regions_table)]
