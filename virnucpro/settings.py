@@ -258,7 +258,8 @@ def recorded_thresholds(settings: Mapping[str, Any]) -> Thresholds:
 
     Earlier development versions called them ``cuts``.
     """
-    return Thresholds(**settings.get("thresholds", settings.get("cuts", {})))
+    name = "thresholds" if "thresholds" in settings else "cuts"
+    return Thresholds(**settings[name]) if name in settings else Thresholds()
 
 
 @dataclass(frozen=True)
