@@ -1,8 +1,8 @@
 # Needs python3 (3.10 or newer) and the package index; everything else is installed into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-# Processes that share the tests.
-WORKERS ?= 2
+# Processes that share the tests; tests wait for their own processes, so that three keep two cores busy.
+WORKERS ?= 3
 
 .PHONY: demo test test-slow lint check size bench gpu faults site clean
 
