@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from msgspec import to_builtins
@@ -22,7 +23,7 @@ from virnucpro.rcl.plots import draw_curve, keep_scalars
 from virnucpro.rcl.proteins import read_proteins
 from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.rcl.splits import divided, split_of_table, split_text
-from virnucpro.rcl.training import METRICS, RclTrainingPlan
+from virnucpro.rcl.training import METRICS, RclLoop
 from virnucpro.store.disk import Disk, telling
 from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
@@ -78,7 +79,6 @@ def fit_rcl(
                 raise InputError(f"part {part} has {with_rcl} proteins with an RCL, not {least}")
             if isinstance(features, StoredFeatures):
                 features.check([protein.sequence for protein in used[part]])
-        plan = RclTrainingPlan(settings, used["train"], used["validation"], features, savepoint)
         place = ", ".join(device.name for device in devices)
         show(Notice("info", f"training on {place} in {settings.precision}, written to {folder}"))
         sizes = ", ".join(f"{part} {parts.count(part):,}" for part in PARTS)
@@ -86,8 +86,9 @@ def fit_rcl(
         report = show
         if settings.logging.use_tensorboard:
             report = keep_scalars(folder / "tensorboard", point.history, show)
-        point = run_training(plan.loop, savepoint, devices, report, interruption)
-        _write_results(folder, plan, point, disk)
+        loop = partial(RclLoop, savepoint, settings, *used.values(), features)
+        point = run_training(loop, savepoint, devices, report, interruption)
+        _write_results(folder, settings, features.width, len(used["train"]), point, disk)
         disk.remove(savepoint)  # which proves what is unfinished
     return folder, point
 
@@ -159,19 +160,29 @@ def _identity(settings: RclTrainingSettings, features: ProteinFeatures) -> dict[
     }
 
 
-def _write_results(folder: Path, plan: RclTrainingPlan, point: Savepoint, disk: Disk) -> None:
-    """Write models, history and curves, under the names of RCL-identifier."""
-    settings, history = plan.settings, point.history
+def _write_results(
+    folder: Path,
+    settings: RclTrainingSettings,
+    width: int,
+    proteins: int,
+    point: Savepoint,
+    disk: Disk,
+) -> None:
+    """Write models, history and curves, under the names of RCL-identifier.
+
+    ``width`` is that of the features, and ``proteins`` the number of those that were trained on.
+    """
+    history = point.history
     for name, state, epoch in (
         ("best_model.safetensors", point.best, point.best_epoch),
         ("final_model.safetensors", point.last_network(), point.epoch),
     ):
-        network = NETWORKS[settings.model](plan.features.width, **settings.network)
+        network = NETWORKS[settings.model](width, **settings.network)
         network.load_state_dict(state)
         training = {
             "epoch": epoch,
             "val_f1": history[epoch - 1]["f1"],
-            "proteins": len(plan.train),
+            "proteins": proteins,
             "identity": dict(point.identity),
             "made_by": f"virnucpro {__version__}",
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -33,21 +32,6 @@ METRICS = ("accuracy", "precision", "recall", "f1", "f1_macro", "mcc", "auc")
 Rows = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class RclTrainingPlan:
-    """What is trained, on which proteins, and where the savepoint is. Picklable."""
-
-    settings: RclTrainingSettings
-    train: Sequence[AnnotatedProtein]
-    validation: Sequence[AnnotatedProtein]
-    features: ProteinFeatures
-    savepoint: Path
-
-    def loop(self, group: TrainingGroup) -> RclLoop:
-        """Return the loop of one process."""
-        return RclLoop(self, group)
-
-
 RclBatch = tuple[torch.Tensor, torch.Tensor, int]
 """The proteins of a batch that this process takes, their labels, and the residues of all processes.
 
@@ -60,21 +44,29 @@ class RclLoop(TrainingLoop):
     Where the settings say so, a running mean of the weights is what is validated and kept.
     """
 
-    def __init__(self, plan: RclTrainingPlan, group: TrainingGroup) -> None:
+    def __init__(
+        self,
+        savepoint: Path,
+        settings: RclTrainingSettings,
+        train: Sequence[AnnotatedProtein],
+        validation: Sequence[AnnotatedProtein],
+        features: ProteinFeatures,
+        group: TrainingGroup,
+    ) -> None:
         """Draw the first weights from the seed, and load the savepoint."""
-        self._plan, self._settings, self._fit = plan, plan.settings, plan.settings.training
-        settings, fit = self._settings, self._fit
+        self._train, self._validation, self._features = train, validation, features
+        self._fit = fit = settings.training
         self._seed = settings.data.random_seed
-        self._lengths = np.array([len(protein.sequence) for protein in plan.train])
+        self._lengths = np.array([len(protein.sequence) for protein in train])
         torch.manual_seed(self._seed)
-        network = NETWORKS[settings.model](plan.features.width, **settings.network)
+        network = NETWORKS[settings.model](features.width, **settings.network)
         optimizer = torch.optim.Adam(
             network.parameters(), fit.learning_rate, weight_decay=fit.weight_decay
         )
         batches = len(epoch_batches(self._lengths, fit.batch_size, self._seed, 0))
         averaged = min(fit.averaged, SHARE_AVERAGED * fit.epochs * batches)
         super().__init__(
-            plan.savepoint,
+            savepoint,
             network,
             optimizer,
             (fit.epochs, fit.patience),
@@ -92,7 +84,7 @@ class RclLoop(TrainingLoop):
             for number in range(finished_batches, len(batches)):
                 rows, random = batches[number], np.random.default_rng([self._seed, epoch, number])
                 windows = [self._window(int(self._lengths[row]), random) for row in rows]
-                yield self._batch(self._plan.train, rows, windows)
+                yield self._batch(self._train, rows, windows)
 
         return EpochPlan([len(batch) for batch in batches], len(batches), contents())
 
@@ -113,11 +105,11 @@ class RclLoop(TrainingLoop):
         lengths = [window.stop - window.start for window in windows]
         length = max((lengths[place] for place in own), default=1)
         length += -length % PADDED_TO.get(group.device.type, 1)
-        x = np.zeros((len(own), length, self._plan.features.width), np.float32)
+        x = np.zeros((len(own), length, self._features.width), np.float32)
         labels = np.full((len(own), length), IGNORED, np.int64)
         for number, place in enumerate(own):
             protein, window = proteins[rows[place]], windows[place]
-            x[number, : lengths[place]] = self._plan.features.encode(protein.sequence)[window]
+            x[number, : lengths[place]] = self._features.encode(protein.sequence)[window]
             labels[number, : lengths[place]] = protein.labels()[window]
         return torch.from_numpy(x), torch.from_numpy(labels), sum(lengths)
 
@@ -168,7 +160,7 @@ class RclLoop(TrainingLoop):
 
     def validate(self) -> Mapping[str, float]:
         """Return loss and metrics of the residues of the validation part, called by argmax."""
-        proteins, group, size = self._plan.validation, self.group, self._fit.batch_size
+        proteins, group, size = self._validation, self.group, self._fit.batch_size
         lengths = np.array([len(protein.sequence) for protein in proteins])
         order = np.argsort(lengths, kind="stable")
         starts = np.concatenate([[0], np.cumsum(lengths)])

@@ -8,15 +8,14 @@ import pytest
 import torch
 
 from tests.unit.rcl.made_proteins import proteins
-from tests.unit.training.loops import ALONE, in_pieces, run, same
+from tests.unit.training.loops import ALONE, in_pieces, plan_of, run, same
 from virnucpro.contracts import Device
 from virnucpro.executors.signals import Interruption
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
 from virnucpro.rcl.settings import training_settings
-from virnucpro.rcl.training import IGNORED, RclTrainingPlan, epoch_batches
-from virnucpro.store.disk import Disk
+from virnucpro.rcl.training import IGNORED, RclLoop, epoch_batches
 from virnucpro.training.processes import train_on
-from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
+from virnucpro.training.savepoint import load_savepoint
 
 NETWORKS = {
     "cnn": {"channels": [8], "kernel_sizes": [5], "dropout": 0.0},
@@ -44,9 +43,8 @@ def averaged(monkeypatch):
 @pytest.fixture
 def plan(tmp_path):
     def _plan(settings, name="training.pt"):
-        path = tmp_path / name
-        save_savepoint(path, Savepoint({}), Disk())
-        return RclTrainingPlan(settings, TRAIN, VALIDATION, RESIDUE_ENCODINGS["onehot"], path)
+        path, features = tmp_path / name, RESIDUE_ENCODINGS["onehot"]
+        return plan_of(RclLoop, path, settings, TRAIN, VALIDATION, features)
 
     return _plan
 

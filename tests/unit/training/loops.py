@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
 import torch
 
 from virnucpro.contracts import Device
 from virnucpro.events import EpochEnded
+from virnucpro.store.disk import Disk
 from virnucpro.training.group import TrainingGroup
 from virnucpro.training.loop import train_network
+from virnucpro.training.savepoint import Savepoint, save_savepoint
 
 ALONE = TrainingGroup(0, 1, torch.device("cpu"))
+
+
+class Plan(NamedTuple):
+    """A training that has not begun: what makes its loop, and its savepoint."""
+
+    loop: partial
+    savepoint: Path
+
+
+def plan_of(kind, path, *arguments):
+    """A training of the loop ``kind`` whose savepoint is at ``path``."""
+    save_savepoint(path, Savepoint({}), Disk())
+    return Plan(partial(kind, path, *arguments), path)
 
 
 def run(plan, stop=lambda: False):

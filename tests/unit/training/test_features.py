@@ -11,12 +11,7 @@ import torch
 from virnucpro.errors import InputError
 from virnucpro.store.features import Features, encode_features, load_features
 from virnucpro.training.classifier import features as module
-from virnucpro.training.classifier.features import (
-    FeatureReader,
-    PartFeatures,
-    epoch_windows,
-    find_features,
-)
+from virnucpro.training.classifier.features import PartFeatures, epoch_windows, find_features
 from virnucpro.training.data.dataset import Dataset
 
 
@@ -37,10 +32,9 @@ def test_rows_and_labels(embedded):
     assert len(found) == len(rows) == sum(found.rows)
     assert found.left_out == 0
     assert found.labels.tolist() == [int(row.label == "virus") for row in rows]
-    data, opened = whole(embedded, "train"), FeatureReader(found)
-    order = np.random.default_rng(1).permutation(len(found))
-    assert torch.equal(opened.take(order), data[torch.from_numpy(order)])
-    assert torch.equal(torch.cat(list(opened.blocks(3, len(found)))), data[3:])
+    data, order = whole(embedded, "train"), np.random.default_rng(1).permutation(len(found))
+    assert torch.equal(found.take(order), data[torch.from_numpy(order)])
+    assert torch.equal(torch.cat(list(found.blocks(3, len(found)))), data[3:])
 
 
 def test_failed_frames_are_counted(copied):

@@ -13,17 +13,16 @@ import torch
 
 from tests.training_data import genome
 from tests.unit.encoders.small import open_path, quiet
+from tests.unit.training.loops import ALONE, plan_of
 from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
 from virnucpro.encoders.lite import lite_to_bytes
 from virnucpro.encoders.lite_network import LiteShape
 from virnucpro.errors import InputError
-from virnucpro.store.disk import Disk
 from virnucpro.training.data.dataset import LabelledRecord
-from virnucpro.training.group import TrainingGroup
 from virnucpro.training.lite import trainer as trainer_module
 from virnucpro.training.lite.genomes import genome_set
-from virnucpro.training.lite.trainer import LiteModel, LitePlan, LiteTrainingSettings, window_rows
-from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
+from virnucpro.training.lite.trainer import LiteLoop, LiteModel, LiteTrainingSettings, window_rows
+from virnucpro.training.savepoint import load_savepoint
 
 SHAPE = LiteShape(word_width=4, channels=(8, 8), heads=2, dim=8)
 SETTINGS = LiteTrainingSettings(steps=6, shape=SHAPE, hidden=8)
@@ -51,14 +50,13 @@ def one_thread_and_small_batches(monkeypatch):
 @pytest.fixture
 def plan(genomes, tmp_path):
     def _plan(settings=SETTINGS, name="lite.pt", start=None, genomes=genomes):
-        save_savepoint(tmp_path / name, Savepoint({}), Disk())
-        return LitePlan(settings, genomes, LENGTHS, tmp_path / name, start)
+        return plan_of(LiteLoop, tmp_path / name, settings, genomes, LENGTHS, start)
 
     return _plan
 
 
 def loop_of(plan):
-    return plan.loop(TrainingGroup(0, 1, torch.device("cpu")))
+    return plan.loop(ALONE)
 
 
 def trained(plan, until=10**9):

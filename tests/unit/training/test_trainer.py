@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.unit.training.loops import in_pieces, run, same
+from tests.unit.training.loops import in_pieces, plan_of, run, same
 from virnucpro.errors import InputError
 from virnucpro.store.disk import Disk
 from virnucpro.training.classifier.features import find_features
-from virnucpro.training.classifier.trainer import TrainingPlan, TrainingSettings
+from virnucpro.training.classifier.trainer import ClassifierLoop, TrainingSettings
 from virnucpro.training.group import TrainingGroup
 from virnucpro.training.loop import EpochPlan, TrainingLoop
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
@@ -28,9 +28,7 @@ def parts(embedded):
 @pytest.fixture
 def plan(parts, tmp_path):
     def _plan(settings, name="training.pt"):
-        path = tmp_path / name
-        save_savepoint(path, Savepoint({}), Disk())
-        return TrainingPlan(settings, *parts, path)
+        return plan_of(ClassifierLoop, tmp_path / name, settings, *parts)
 
     return _plan
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ RowNumbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PartFeatures:
-    """The features of a part, checked but not opened. Each process opens them itself.
+    """The features of a part, whose files each process maps when it first reads them.
 
     ``rows`` are those of each file, ``labels`` (int64 ``[n]``) 1 for virus,
     and ``left_out`` counts the frames without features, because they failed.
@@ -40,6 +41,34 @@ class PartFeatures:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @cached_property
+    def _mapped(self) -> list[torch.Tensor]:
+        """The rows of each file. InputError where one has changed since it was checked."""
+        try:
+            mapped = [map_rows(path) for path in self.files]
+            if [len(file) for file in mapped] != list(self.rows):
+                raise DamagedFeaturesError("feature files have changed")
+        except DamagedFeaturesError as error:
+            raise InputError(f"{error}: was the data embedded again meanwhile?") from error
+        return mapped
+
+    def take(self, rows: RowNumbers) -> torch.Tensor:
+        """Return the given rows, in the given order: float32 ``[len(rows), width]``."""
+        order = np.argsort(rows, kind="stable")
+        sorted_rows, starts = rows[order], np.cumsum([0, *self.rows])
+        cuts = np.searchsorted(sorted_rows, starts)
+        out = torch.empty(len(rows), self.width)
+        for number, file in enumerate(self._mapped):
+            in_file = slice(cuts[number], cuts[number + 1])
+            file_rows = torch.from_numpy(sorted_rows[in_file] - starts[number])
+            out[torch.from_numpy(order[in_file])] = file[file_rows]
+        return out
+
+    def blocks(self, start: int, stop: int) -> Iterator[torch.Tensor]:
+        """Yield the rows ``start`` to ``stop`` in their order, ``BLOCK_ROWS`` at a time."""
+        for first in range(start, stop, BLOCK_ROWS):
+            yield self.take(np.arange(first, min(first + BLOCK_ROWS, stop)))
 
 
 def find_features(dataset: Dataset, part: Part) -> PartFeatures:
@@ -72,38 +101,6 @@ def find_features(dataset: Dataset, part: Part) -> PartFeatures:
         raise unusable(f"the features of {part} differ in width")
     width = widths.pop() if widths else 0
     return PartFeatures(tuple(files), tuple(rows), width, np.array(labels, np.int64), left_out)
-
-
-class FeatureReader:
-    """Reads rows of the features of a part, whose files it maps into this process."""
-
-    def __init__(self, features: PartFeatures) -> None:
-        """Map the files; InputError where one has changed since it was checked."""
-        try:
-            self._files = [map_rows(path) for path in features.files]
-            if [len(file) for file in self._files] != list(features.rows):
-                raise DamagedFeaturesError("feature files have changed")
-        except DamagedFeaturesError as error:
-            raise InputError(f"{error}: was the data embedded again meanwhile?") from error
-        self._starts = np.concatenate([[0], np.cumsum(features.rows)])
-        self._width = features.width
-
-    def take(self, rows: RowNumbers) -> torch.Tensor:
-        """Return the given rows, in the given order: float32 ``[len(rows), width]``."""
-        order = np.argsort(rows, kind="stable")
-        sorted_rows = rows[order]
-        cuts = np.searchsorted(sorted_rows, self._starts)
-        out = torch.empty(len(rows), self._width)
-        for number, file in enumerate(self._files):
-            in_file = slice(cuts[number], cuts[number + 1])
-            file_rows = torch.from_numpy(sorted_rows[in_file] - self._starts[number])
-            out[torch.from_numpy(order[in_file])] = file[file_rows]
-        return out
-
-    def blocks(self, start: int, stop: int) -> Iterator[torch.Tensor]:
-        """Yield the rows ``start`` to ``stop`` in their order, ``BLOCK_ROWS`` at a time."""
-        for first in range(start, stop, BLOCK_ROWS):
-            yield self.take(np.arange(first, min(first + BLOCK_ROWS, stop)))
 
 
 def epoch_windows(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +35,8 @@ from virnucpro.store.disk import Disk, telling
 from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
-from virnucpro.training.classifier.features import FeatureReader, PartFeatures, find_features
-from virnucpro.training.classifier.trainer import TrainingPlan, TrainingSettings
+from virnucpro.training.classifier.features import PartFeatures, find_features
+from virnucpro.training.classifier.trainer import ClassifierLoop, TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset, Part
 from virnucpro.training.run import TrainingFiles, begin_training, how_to_predict, run_training
 from virnucpro.training.savepoint import Savepoint
@@ -95,13 +96,13 @@ def fit_classifier(
         train, validation = parts["train"], parts["validation"]
         if not 0 < train.labels.mean() < 1 or not 0 < validation.labels.mean() < 1:
             raise InputError("train or validation has one class only: prepare more genomes")
-        plan = TrainingPlan(settings, train, validation, files.savepoint)
         sizes = ", ".join(f"{part} {len(features):,}" for part, features in parts.items())
         show(Notice("info", f"frames: {sizes}; {train.width:,} values each"))
         if left_out := sum(features.left_out for features in parts.values()):
             show(Notice("warning", f"left out: {counted(left_out, 'frame')} not embedded"))
-        point = run_training(plan.loop, files.savepoint, devices, show, interruption)
-        lines = _write_results(files, point, plan, dataset, record, parts, disk)
+        loop = partial(ClassifierLoop, files.savepoint, settings, train, validation)
+        point = run_training(loop, files.savepoint, devices, show, interruption)
+        lines = _write_results(files, point, settings, dataset, record, parts, disk)
         disk.remove(files.savepoint)
         return lines
 
@@ -130,19 +131,19 @@ def _embedding_records(dataset: Dataset) -> Mapping[str, Mapping[str, Json]]:
 def _write_results(
     files: TrainingFiles,
     point: Savepoint,
-    plan: TrainingPlan,
+    settings: TrainingSettings,
     dataset: Dataset,
     record: Mapping[str, Json],
     parts: Mapping[Part, PartFeatures],
     disk: Disk,
 ) -> list[str]:
     """Fit the temperature, measure, write model card and classifier, and say what came out."""
-    settings, (card, output) = plan.settings, files.results
+    card, output = files.results
     network = build_classifier(point.best, ClassifierMetadata(), output)
     margins = {}
     for part, features in parts.items():
         if part != "train":
-            rows = FeatureReader(features).blocks(0, len(features))
+            rows = features.blocks(0, len(features))
             blocks = [network.scores(block, softmax=False).numpy() for block in rows]
             logits = np.concatenate(blocks)
             margins[part] = logits[:, 1].astype(np.float64) - logits[:, 0]

@@ -12,12 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from virnucpro.metrics.classification import auroc, log_loss
-from virnucpro.training.classifier.features import (
-    FeatureReader,
-    PartFeatures,
-    RowNumbers,
-    epoch_windows,
-)
+from virnucpro.training.classifier.features import PartFeatures, RowNumbers, epoch_windows
 from virnucpro.training.group import MaskedBatchNorm, TrainingGroup, sum_over_processes
 from virnucpro.training.loop import EpochPlan, TrainingLoop, random_seed
 
@@ -82,20 +77,6 @@ def dropout_mask(rows: int, settings: TrainingSettings, epoch: int, batch: int) 
     return mask.bernoulli_(1 - settings.dropout, generator=random)
 
 
-@dataclass(frozen=True)
-class TrainingPlan:
-    """What is trained, on which features, and where the savepoint is. Picklable."""
-
-    settings: TrainingSettings
-    train: PartFeatures
-    validation: PartFeatures
-    savepoint: Path
-
-    def loop(self, group: TrainingGroup) -> ClassifierLoop:
-        """Return the loop of one process."""
-        return ClassifierLoop(self, group)
-
-
 FrameBatch = tuple[int, torch.Tensor, torch.Tensor]
 """The rows of a batch over all processes, and features and labels of this process."""
 
@@ -103,31 +84,35 @@ FrameBatch = tuple[int, torch.Tensor, torch.Tensor]
 class ClassifierLoop(TrainingLoop):
     """Trains the classifier on merged features. The lowest validation loss is the best."""
 
-    def __init__(self, plan: TrainingPlan, group: TrainingGroup) -> None:
-        """Load the savepoint, and open the features."""
-        self._plan, self._settings = plan, plan.settings
-        settings = plan.settings
-        network = ClassifierNetwork(plan.train.width, settings).to(group.device)
+    def __init__(
+        self,
+        savepoint: Path,
+        settings: TrainingSettings,
+        train: PartFeatures,
+        validation: PartFeatures,
+        group: TrainingGroup,
+    ) -> None:
+        """Load the savepoint."""
+        self._settings, self._train, self._validation = settings, train, validation
+        network = ClassifierNetwork(train.width, settings).to(group.device)
         trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
         optimizer = torch.optim.SGD(trained, settings.learning_rate, settings.momentum)
         super().__init__(
-            plan.savepoint,
+            savepoint,
             network,
             optimizer,
             (settings.epochs, settings.patience),
             group,
             precision=settings.precision,
         )
-        self._train = FeatureReader(plan.train)
-        self._validation = FeatureReader(plan.validation)
 
     def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan:
         """Return the batches of an epoch, whose features are read window by window."""
         settings = self._settings
-        windows = epoch_windows(self._plan.train, settings.batch_size, settings.seed, epoch)
+        windows = epoch_windows(self._train, settings.batch_size, settings.seed, epoch)
         sizes = [len(batch) for window in windows for batch in window]
         batches = self._read_batches(windows, finished_batches)
-        return EpochPlan(sizes, len(self._plan.train), batches)
+        return EpochPlan(sizes, len(self._train), batches)
 
     def _read_batches(
         self, windows: list[list[RowNumbers]], finished_batches: int
@@ -142,7 +127,7 @@ class ClassifierLoop(TrainingLoop):
             features = self._train.take(np.concatenate(own_batches))
             parts = torch.split(features, [len(own_rows) for own_rows in own_batches])
             for batch, own_rows, part in zip(batches, own_batches, parts, strict=True):
-                labels = torch.from_numpy(self._plan.train.labels[own_rows])
+                labels = torch.from_numpy(self._train.labels[own_rows])
                 yield len(batch), part, labels
 
     def rate(self, epochs: float) -> float:
@@ -162,7 +147,7 @@ class ClassifierLoop(TrainingLoop):
 
     def validate(self) -> Mapping[str, float]:
         """Return cross entropy and AUROC on the validation part."""
-        virus = self._plan.validation.labels == 1
+        virus = self._validation.labels == 1
         own_rows = self.group.own_rows(len(virus))
         logits = torch.zeros(len(virus), 2, device=self.group.device)
         self.network.eval()

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,8 @@ from virnucpro.training.lite.genomes import (
 )
 from virnucpro.training.lite.trainer import (
     OFTENER,
+    LiteLoop,
     LiteModel,
-    LitePlan,
     LiteTrainingSettings,
     window_rows,
 )
@@ -131,12 +132,15 @@ def fit_lite(
         progress.begin("reading genomes", 1)
         genomes = genome_set(dataset.records("train"), masked)
         progress.advance(1)
-        plan = LitePlan(settings, genomes, dataset.lengths(), files.savepoint, first)
+        loop = partial(LiteLoop, files.savepoint, settings, genomes, dataset.lengths(), first)
         devices = [Device("cpu", threads=threads)]
-        point = run_training(plan.loop, files.savepoint, devices, show, interruption)
+        point = run_training(loop, files.savepoint, devices, show, interruption)
         model = LiteModel(settings)
         model.load_state_dict(point.best)
-        results = _write_results(files, model, plan, dataset, identity, started, disk, progress)
+        disk.save(files.results[0], lite_to_bytes(model.encoder, _origin(identity)))
+        encoder = read_lite(files.results[0])  # its weights are rounded now
+        model = _with_linear_head(encoder, settings, genomes, dataset.lengths())
+        results = _write_results(files, model, dataset, identity, started, disk, progress)
         disk.remove(files.savepoint)
     return results
 
@@ -147,20 +151,10 @@ def _named(identity: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "data set": identity["data_set"], "threads": identity["threads"]}
 
 
-def _write_results(
-    files: TrainingFiles,
-    model: LiteModel,
-    plan: LitePlan,
-    dataset: Dataset,
-    identity: Mapping[str, Any],
-    started: ClassifierInfo | None,
-    disk: Disk,
-    progress: StepProgress,
-) -> Mapping[str, Any]:
-    """Write the encoder; fit, calibrate and measure on its rounded weights, and write the rest."""
-    settings, (encoder, report_file, classifier) = identity["settings"], files.results
-    lengths, default = dataset.lengths(), LiteTrainingSettings.learning_rate
-    origin = {
+def _origin(identity: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the files of a training say about how they were made."""
+    settings, default = identity["settings"], LiteTrainingSettings.learning_rate
+    return {
         # Without paths, so that the same training gives the same files.
         "command": f"virnucpro train lite DATASET --output-dir DIR --steps {settings['steps']} "
         f"--seed {settings['seed']}"
@@ -171,8 +165,20 @@ def _write_results(
         "version": __version__,
         "data_set": identity["data_set"],
     }
-    disk.save(encoder, lite_to_bytes(model.encoder, origin))
-    model = _with_linear_head(read_lite(encoder), plan)
+
+
+def _write_results(
+    files: TrainingFiles,
+    model: LiteModel,
+    dataset: Dataset,
+    identity: Mapping[str, Any],
+    started: ClassifierInfo | None,
+    disk: Disk,
+    progress: StepProgress,
+) -> Mapping[str, Any]:
+    """Calibrate and measure the finished model; write the report and the classifier."""
+    origin, lengths = _origin(identity), dataset.lengths()
+    encoder, report_file, classifier = files.results
     progress.begin("measuring", len(MEASURED_PARTS))
     areas: dict[str, dict[str, Any]] = {part: {} for part in MEASURED_PARTS}
     temperature, contigs = (started.temperature, started.contigs) if started else (None, {})
@@ -207,7 +213,9 @@ def _write_results(
     return report
 
 
-def _with_linear_head(encoder: LiteNetwork, plan: LitePlan) -> LiteModel:
+def _with_linear_head(
+    encoder: LiteNetwork, settings: LiteTrainingSettings, genomes: GenomeSet, lengths: Sequence[int]
+) -> LiteModel:
     """Return the encoder with a linear classifier in the form of the others: two opposite units.
 
     On viruses and hosts of other kinds it is better than the one that was trained with the encoder,
@@ -215,9 +223,8 @@ def _with_linear_head(encoder: LiteNetwork, plan: LitePlan) -> LiteModel:
     """
     from sklearn.linear_model import LogisticRegression
 
-    settings, genomes = plan.settings, plan.genomes
     rows, labels, random = [], [], np.random.default_rng(settings.seed)
-    for length in plan.lengths:
+    for length in lengths:
         sampler = WindowSampler(genomes, length)
         sampler.reweigh(np.where(np.isin(genomes.group_names, settings.more_of), OFTENER, 1.0))
         count = min(HEAD_WINDOWS, max(2, len(genomes.bases) // length // 2 * 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,21 +86,6 @@ class LiteModel(nn.Module):
         return torch.as_tensor(self.output_layer(hidden)).float()
 
 
-@dataclass(frozen=True)
-class LitePlan:
-    """What is trained, and where the savepoint is; ``start`` is a model with first weights."""
-
-    settings: LiteTrainingSettings
-    genomes: GenomeSet
-    lengths: tuple[int, ...]
-    savepoint: Path
-    start: LiteModel | None = None
-
-    def loop(self, group: TrainingGroup) -> LiteLoop:
-        """Return the loop of the one process."""
-        return LiteLoop(self, group)
-
-
 Windows = tuple[Bases, npt.NDArray[np.int64]]
 """Windows, uint8 ``[n, L]``, and the records that they are from."""
 
@@ -108,18 +94,26 @@ class LiteLoop(TrainingLoop):
     """Trains a model on windows of genomes: the windows of a batch have one length.
 
     A training is one epoch, which is not validated, but measured when it is finished. It multiplies
-    in bf16 where the processor has instructions for it, else in fp32. The same plan gives the same
-    weights on one machine with the same number of threads, also if it was interrupted.
+    in bf16 where the processor has instructions for it, else in fp32. The same arguments give the
+    same weights on one machine with the same number of threads, also if it was interrupted.
     """
 
-    def __init__(self, plan: LitePlan, group: TrainingGroup) -> None:
-        """Draw the first weights, and load the savepoint."""
-        self._settings, self._genomes = settings, genomes = plan.settings, plan.genomes
-        self._samplers = [(length, WindowSampler(genomes, length)) for length in plan.lengths]
+    def __init__(
+        self,
+        savepoint: Path,
+        settings: LiteTrainingSettings,
+        genomes: GenomeSet,
+        lengths: Sequence[int],
+        start: LiteModel | None,
+        group: TrainingGroup,
+    ) -> None:
+        """Draw the first weights, or take those of ``start``, and load the savepoint."""
+        self._settings, self._genomes = settings, genomes
+        self._samplers = [(length, WindowSampler(genomes, length)) for length in lengths]
         torch.manual_seed(settings.seed)
-        self._steady, model = plan.start is not None, LiteModel(settings)
-        if plan.start is not None:
-            model.load_state_dict(plan.start.state_dict())
+        self._steady, model = start is not None, LiteModel(settings)
+        if start is not None:
+            model.load_state_dict(start.state_dict())
         decayed: list[nn.Parameter] = []  # matrices and kernels; it would distort scales
         others: list[nn.Parameter] = []
         for parameter in model.parameters():
@@ -129,7 +123,7 @@ class LiteLoop(TrainingLoop):
             {"params": others, "weight_decay": 0.0},
         ]
         super().__init__(
-            plan.savepoint,
+            savepoint,
             model,
             torch.optim.AdamW(groups, lr=settings.learning_rate),
             (1, 1),
