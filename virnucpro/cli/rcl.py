@@ -174,19 +174,11 @@ def _embedded(
         return embed_residues(proteins, folder=folder, machine=settings.machine, **options)
 
 
-# The section and the key of the configuration file that an option of the training replaces.
-TRAINING_KEYS = {
-    "serpins": ("data", "train_serpin"),
-    "others": ("data", "train_non_serpin"),
-    "output_dir": ("output", "runs_dir"),
-    "epochs": ("training", "epochs"),
-    "batch_size": ("training", "batch_size"),
-    "lr": ("training", "learning_rate"),
-    "patience": ("training", "patience"),
-    "seed": ("data", "random_seed"),
-    "mixed_precision": ("hardware", "mixed_precision"),
-    "tensorboard": ("logging", "use_tensorboard"),
-}
+# The options of a training that are settings of the same name.
+TRAINING_OPTIONS = (
+    *("encoding", "model", "split", "esm_model", "serpins", "others", "output_dir"),
+    *("epochs", "batch_size", "lr", "patience", "seed", "mixed_precision", "tensorboard"),
+)
 
 
 @command(
@@ -240,25 +232,20 @@ def train(precomputed: Path | None, **options: Any) -> None:
     from virnucpro.rcl.models import ENCODING_OF_WIDTH
     from virnucpro.rcl.settings import training_settings
 
-    top = ("encoding", "model", "split", "esm_model")
-    given: dict[str, Any] = {name: options[name] for name in top}
-    for name, (section, key) in TRAINING_KEYS.items():
-        value = options[name]
-        said = str(value) if isinstance(value, Path) else value
-        given.setdefault(section, {})[key] = said
+    given = {name: options[name] for name in TRAINING_OPTIONS}
+    given = {n: str(value) if isinstance(value, Path) else value for n, value in given.items()}
     file: Path | None = click.get_current_context().obj.get("config")
     training, warnings = training_settings(file, given)
     chosen = {name: options[name] for name in ("device", "multi_gpu", "gpu_ids", "processes")}
-    hardware = training.hardware
     if not any(chosen.values()):  # one of these options replaces all keys on devices
-        chosen["multi_gpu"] = hardware.use_multi_gpu
-        if hardware.use_multi_gpu:
-            chosen["gpu_ids"] = ",".join(map(str, hardware.gpu_ids))
-        if hardware.use_multi_gpu or hardware.device != "cuda":  # which is taken if it is there
-            chosen["device"] = hardware.device
+        chosen["multi_gpu"] = training.use_multi_gpu
+        if training.use_multi_gpu:
+            chosen["gpu_ids"] = ",".join(map(str, training.gpu_ids))
+        if training.use_multi_gpu or training.device != "cuda":  # which is taken if it is there
+            chosen["device"] = training.device
     settings = replace(settings, machine=training_machine(settings.machine.threads, chosen))
     devices = choose_devices(settings.machine)
-    if hardware.mixed_precision:
+    if training.mixed_precision:
         every_has_bf16 = all(supports(device, "bf16") for device in devices)
         training = msgspec.structs.replace(training, precision="bf16" if every_has_bf16 else "fp16")
     features = _features(training, precomputed, settings)
@@ -291,9 +278,9 @@ def _features(
     if stored:
         return open_features(stored)
     model = training.esm_model or ESM_MODEL
-    folder = Path(training.output.runs_dir) / f"features_{Path(model).name}"
+    folder = Path(training.output_dir) / f"features_{Path(model).name}"
     settings = replace(settings, machine=replace(settings.machine, max_workers=None))
-    tables = (*training.tables, training.data.max_length)
+    tables = (*training.tables, training.max_length)
     _embedded(settings, tables, model=model, folder=folder)
     return open_features(folder)
 

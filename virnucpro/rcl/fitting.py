@@ -9,8 +9,6 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from msgspec import to_builtins
-
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice, StepProgress
@@ -21,7 +19,7 @@ from virnucpro.rcl.models import RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.rcl.plots import draw_curve, keep_scalars
 from virnucpro.rcl.proteins import read_proteins
-from virnucpro.rcl.settings import RclTrainingSettings
+from virnucpro.rcl.settings import RclTrainingSettings, nested
 from virnucpro.rcl.splits import divided, split_of_table, split_text
 from virnucpro.rcl.training import METRICS, RclLoop
 from virnucpro.store.disk import Disk, telling
@@ -50,10 +48,10 @@ def fit_rcl(
     There is a process per device. ``show`` is told of notices and epochs, ``progress`` of the steps
     before the training. Returned are the folder and the state after the last epoch.
     """
-    disk = Disk(Path(settings.output.runs_dir).absolute())
-    if settings.training.batch_size < 2 * len(devices):
+    disk = Disk(Path(settings.output_dir).absolute())
+    if settings.batch_size < 2 * len(devices):
         raise UsageError("--batch-size must be two proteins or more for each process or GPU")
-    proteins, warnings = read_proteins(*settings.tables, settings.data.max_length)
+    proteins, warnings = read_proteins(*settings.tables, settings.max_length)
     for warning in warnings:
         show(Notice("warning", warning))
     identity = _identity(settings, features)
@@ -64,7 +62,7 @@ def fit_rcl(
         disk.sweep(savepoint.parent)
         if not (folder / "config.json").exists():
             about = {"version": __version__, "identity": identity}
-            document = {**to_builtins(settings), "virnucpro": about}
+            document = {**nested(settings), "virnucpro": about}
             document["hardware"]["devices"] = [device.name for device in devices]
             del document["output"]  # where the folder is, which may move
             disk.save(folder / "config.json", _json(document))
@@ -84,7 +82,7 @@ def fit_rcl(
         sizes = ", ".join(f"{part} {parts.count(part):,}" for part in PARTS)
         show(Notice("info", f"proteins: {sizes}"))
         report = show
-        if settings.logging.use_tensorboard:
+        if settings.tensorboard:
             report = keep_scalars(folder / "tensorboard", point.history, show)
         loop = partial(RclLoop, savepoint, settings, *used.values(), features)
         point = run_training(loop, savepoint, devices, report, interruption)
@@ -111,7 +109,7 @@ def run_folder(
 
     It is the latest unfinished one of the same identity, or, also with ``force``, a new one.
     """
-    root = Path(settings.output.runs_dir).absolute()
+    root = Path(settings.output_dir).absolute()
     with locked(lock_file(root, "runs"), "the trainings", wait=True):
         matches = filter(None, (RUN.fullmatch(path.name) for path in root.iterdir()))
         folders = {int(match[1]): root / match[0] for match in matches}
@@ -146,17 +144,16 @@ def _identity(settings: RclTrainingSettings, features: ProteinFeatures) -> dict[
         if not Path(split).is_file():
             raise UsageError(f"--split {split}: expected random, clusters or a table")
         split = hashed(Path(split)).sha256
-    data, names = settings.data, ("encoding", "model", "network", "precision")
+    names = ("encoding", "model", "network", "precision", "threshold")
     return {
         "tables": [hashed(path).sha256 for path in settings.tables if path],
         "split": split,
         "features": features.name,
         **{name: getattr(settings, name) for name in names},
-        "threshold": settings.evaluation.threshold,
-        "seed": data.random_seed,
-        "max_length": data.max_length,
-        "train_split": data.train_split,
-        **to_builtins(settings.training),
+        "seed": settings.seed,
+        "max_length": settings.max_length,
+        "train_split": settings.train_split,
+        **nested(settings)["training"],
     }
 
 
@@ -186,7 +183,7 @@ def _write_results(
             "identity": dict(point.identity),
             "made_by": f"virnucpro {__version__}",
         }
-        model = RclModel(network.eval(), settings.encoding, settings.evaluation.threshold)
+        model = RclModel(network.eval(), settings.encoding, settings.threshold)
         write_rcl_model(folder / name, model, disk, training)
     document = {
         "train_losses": [row["loss"] for row in history],

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, convert, to_builtins
+from msgspec import Meta, Struct, convert, field, to_builtins
+from msgspec.structs import fields
 
 from virnucpro.configuration import parse_yaml
-from virnucpro.contracts import Json
 from virnucpro.errors import UsageError
 
 Count = Annotated[int, Meta(ge=1, le=1 << 30)]
@@ -17,16 +17,8 @@ Size = Annotated[int, Meta(ge=1, le=1 << 16)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Dropout = Annotated[float, Meta(ge=0, lt=1)]
 Weight = Annotated[float, Meta(ge=0, le=1e6)]
-
-
-class DataSettings(Struct, frozen=True):
-    """The proteins that are trained on: longer ones are left out."""
-
-    max_length: Annotated[int, Meta(ge=16, le=1 << 20)] = 1024
-    train_split: Annotated[float, Meta(gt=0, lt=1)] = 0.8
-    random_seed: Annotated[int, Meta(ge=0, le=1 << 31)] = 42  # of all random choices
-    train_serpin: str | None = None
-    train_non_serpin: str | None = None
+Residues = Annotated[int, Meta(ge=16, le=1 << 20)]
+Batch = Annotated[int, Meta(ge=2, le=1 << 20)]
 
 
 class CnnSettings(Struct, frozen=True):
@@ -60,18 +52,18 @@ class LstmSettings(Struct, frozen=True):
     dropout: Dropout = 0.3
 
 
-class NetworkSettings(Struct, frozen=True):
-    """The settings of each kind of network."""
+class RclTrainingSettings(Struct, frozen=True):
+    """Everything that decides a training, beside the content of the tables.
 
-    cnn: CnnSettings = CnnSettings()
-    unet: UnetSettings = UnetSettings()
-    lstm: LstmSettings = LstmSettings()
-
-
-class FitSettings(Struct, frozen=True):
-    """How a network is trained.
+    A setting has the name of the option that fills it, and its key in the file where that differs.
 
     Attributes:
+        split: ``random``, ``clusters``, or a table of parts.
+        max_length: residues of the longest protein that is trained on.
+        seed: of all random choices.
+        batch_size: proteins of a step, over all processes together.
+        lr: the highest learning rate.
+        weight_decay: Adam adds it to the gradients.
         patience: epochs without a higher F1 of the validation part before training stops. With
             ``reduce_on_plateau``, half of it before the learning rate is halved.
         loss_weights: of residues outside the RCL, and of those in it.
@@ -79,51 +71,9 @@ class FitSettings(Struct, frozen=True):
         averaged: steps over which the weights are averaged, as a running mean: the weight of a step
             falls by this part of itself with each later one. A tenth of all steps where that is
             less; 0 keeps the weights of the last step.
-    """
-
-    batch_size: Annotated[int, Meta(ge=2, le=1 << 20)] = 32  # over all processes together
-    epochs: Count = 30
-    learning_rate: Annotated[float, Meta(gt=0, le=1e3)] = 0.001  # the highest one
-    weight_decay: Weight = 0.0001  # Adam adds it to the gradients
-    patience: Count = 10
-    loss_weights: tuple[Weight, Weight] = (1.0, 5.0)
-    optimizer: Literal["adam"] = "adam"
-    scheduler: Literal["reduce_on_plateau", "cosine"] = "cosine"
-    fragments: Share = 0.2
-    averaged: Annotated[int, Meta(ge=0, le=1 << 30)] = 200
-
-
-class HardwareSettings(Struct, frozen=True):
-    """Where it is trained; options replace all of these but ``mixed_precision``."""
-
-    device: str | None = None
-    use_multi_gpu: bool = False
-    gpu_ids: list[int | str] = []
-    mixed_precision: bool = False
-
-
-class EvaluationSettings(Struct, frozen=True):
-    """``threshold`` is written into the model as the one to predict with."""
-
-    threshold: Share = 0.5
-
-
-class LoggingSettings(Struct, frozen=True):
-    """What is written beside the results."""
-
-    use_tensorboard: bool = True
-
-
-class OutputSettings(Struct, frozen=True):
-    """``runs_dir`` is the folder of all trainings."""
-
-    runs_dir: str = "runs"
-
-
-class RclTrainingSettings(Struct, frozen=True):
-    """Everything that decides a training, beside the content of the tables.
-
-    ``split`` is ``random``, ``clusters``, or a table of parts.
+        device, use_multi_gpu, gpu_ids: where it is trained; options replace all three.
+        threshold: is written into the model as the one to predict with.
+        output_dir: the folder of all trainings.
     """
 
     encoding: str = "onehot"
@@ -131,57 +81,85 @@ class RclTrainingSettings(Struct, frozen=True):
     split: str = "clusters"
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     esm_model: str | None = None
-    data: DataSettings = DataSettings()
-    models: NetworkSettings = NetworkSettings()
-    training: FitSettings = FitSettings()
-    hardware: HardwareSettings = HardwareSettings()
-    evaluation: EvaluationSettings = EvaluationSettings()
-    logging: LoggingSettings = LoggingSettings()
-    output: OutputSettings = OutputSettings()
+    max_length: Residues = field(name="data.max_length", default=1024)
+    train_split: Annotated[float, Meta(gt=0, lt=1)] = field(name="data.train_split", default=0.8)
+    seed: Annotated[int, Meta(ge=0, le=1 << 31)] = field(name="data.random_seed", default=42)
+    serpins: str | None = field(name="data.train_serpin", default=None)
+    others: str | None = field(name="data.train_non_serpin", default=None)
+    cnn: CnnSettings = field(name="models.cnn", default=CnnSettings())
+    unet: UnetSettings = field(name="models.unet", default=UnetSettings())
+    lstm: LstmSettings = field(name="models.lstm", default=LstmSettings())
+    batch_size: Batch = field(name="training.batch_size", default=32)
+    epochs: Count = field(name="training.epochs", default=30)
+    lr: Annotated[float, Meta(gt=0, le=1e3)] = field(name="training.learning_rate", default=0.001)
+    weight_decay: Weight = field(name="training.weight_decay", default=0.0001)
+    patience: Count = field(name="training.patience", default=10)
+    loss_weights: tuple[Weight, Weight] = field(name="training.loss_weights", default=(1.0, 5.0))
+    optimizer: Literal["adam"] = field(name="training.optimizer", default="adam")
+    scheduler: Literal["reduce_on_plateau", "cosine"] = field(
+        name="training.scheduler", default="cosine"
+    )
+    fragments: Share = field(name="training.fragments", default=0.2)
+    averaged: Annotated[int, Meta(ge=0, le=1 << 30)] = field(name="training.averaged", default=200)
+    device: str | None = field(name="hardware.device", default=None)
+    use_multi_gpu: bool = field(name="hardware.use_multi_gpu", default=False)
+    gpu_ids: tuple[int | str, ...] = field(name="hardware.gpu_ids", default=())
+    mixed_precision: bool = field(name="hardware.mixed_precision", default=False)
+    threshold: Share = field(name="evaluation.threshold", default=0.5)
+    tensorboard: bool = field(name="logging.use_tensorboard", default=True)
+    output_dir: str = field(name="output.runs_dir", default="runs")
 
     @property
     def tables(self) -> tuple[Path, Path | None]:
         """The tables of the proteins with an RCL and without. UsageError where none is named."""
-        serpins, others = self.data.train_serpin, self.data.train_non_serpin
-        if serpins is None:
+        if self.serpins is None:
             raise UsageError("name the proteins with an RCL: --serpins, or data.train_serpin")
-        return Path(serpins), Path(others) if others else None
+        return Path(self.serpins), Path(self.others) if self.others else None
 
     @property
     def network(self) -> dict[str, Any]:
         """The keyword arguments of the network that is trained."""
-        return dict(to_builtins(getattr(self.models, self.model)))
+        return dict(to_builtins(getattr(self, self.model)))
+
+
+def nested(settings: RclTrainingSettings) -> dict[str, Any]:
+    """Return the settings as the file has them, in sections."""
+    document: dict[str, Any] = {}
+    for key, value in to_builtins(settings).items():
+        *sections, name = key.split(".")
+        place = document
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[name] = value
+    return document
 
 
 def training_settings(
-    path: Path | None, options: Mapping[str, Json]
+    path: Path | None, options: Mapping[str, Any]
 ) -> tuple[RclTrainingSettings, list[str]]:
     """Return the settings of a configuration file, with options on top.
 
-    ``options`` are named as in the file; None is an option that was not given. The second value is
-    a warning on keys of the file without a meaning, if there are any.
+    ``options`` are settings by their names; None is an option that was not given. The second value
+    is a warning on keys of the file without a meaning, if there are any.
     """
-    content = dict(parse_yaml(path)) if path else {}
-    known = set(_keys(to_builtins(RclTrainingSettings())))
+    content, defaults = dict(parse_yaml(path)) if path else {}, nested(RclTrainingSettings())
+    known = set(_keys(defaults))
     unused = [name for name in _keys(content) if name not in known]
     text = f"{path}: these keys have no meaning here and are not read: {', '.join(unused)}"
+    values: dict[str, Any] = {}
     try:
-        values = _merged(_merged({}, content), options)
-        settings = convert(values, RclTrainingSettings, strict=False)
-    except (TypeError, ValueError) as error:  # of msgspec, or a section that is not one
+        for name, value in content.items():
+            if isinstance(defaults.get(name), dict):
+                values |= {f"{name}.{key}": part for key, part in (value or {}).items()}
+            else:
+                values[name] = value
+        keys = {setting.name: setting.encode_name for setting in fields(RclTrainingSettings)}
+        values |= {keys[name]: value for name, value in options.items() if value is not None}
+        given = {key: value for key, value in values.items() if value not in (None, [])}
+        settings = convert(given, RclTrainingSettings, strict=False)
+    except (AttributeError, ValueError) as error:  # of a section that is not one, or of msgspec
         raise UsageError(f"{path}: {error}" if path else str(error)) from error
     return settings, [text] if unused else []
-
-
-def _merged(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with the values of ``top``, whose null values and empty lists are not set."""
-    values = dict(base)
-    for name, value in top.items():
-        if isinstance(value, Mapping):
-            values[name] = _merged(values.get(name) or {}, value)
-        elif value is not None and value != []:
-            values[name] = value
-    return values
 
 
 def _keys(content: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:

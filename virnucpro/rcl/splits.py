@@ -176,7 +176,7 @@ def divided(
     proteins: Sequence[AnnotatedProtein], settings: RclTrainingSettings, progress: StepProgress
 ) -> tuple[Sequence[Part], Sequence[int] | None]:
     """Return the part of each protein, and its cluster where parts are made of clusters."""
-    share, seed = settings.data.train_split, settings.data.random_seed
+    share, seed = settings.train_split, settings.seed
     if settings.split == "clusters":
         return cluster_split(proteins, share, seed, progress)
     if settings.split == "random":

@@ -55,30 +55,29 @@ class RclLoop(TrainingLoop):
     ) -> None:
         """Draw the first weights from the seed, and load the savepoint."""
         self._train, self._validation, self._features = train, validation, features
-        self._fit = fit = settings.training
-        self._seed = settings.data.random_seed
+        self._settings, self._seed = settings, settings.seed
         self._lengths = np.array([len(protein.sequence) for protein in train])
         torch.manual_seed(self._seed)
         network = NETWORKS[settings.model](features.width, **settings.network)
         optimizer = torch.optim.Adam(
-            network.parameters(), fit.learning_rate, weight_decay=fit.weight_decay
+            network.parameters(), settings.lr, weight_decay=settings.weight_decay
         )
-        batches = len(epoch_batches(self._lengths, fit.batch_size, self._seed, 0))
-        averaged = min(fit.averaged, SHARE_AVERAGED * fit.epochs * batches)
+        batches = len(epoch_batches(self._lengths, settings.batch_size, self._seed, 0))
+        averaged = min(settings.averaged, SHARE_AVERAGED * settings.epochs * batches)
         super().__init__(
             savepoint,
             network,
             optimizer,
-            (fit.epochs, fit.patience),
+            (settings.epochs, settings.patience),
             group,
             averaged=averaged,
             precision=settings.precision,
         )
-        self._weights = torch.tensor(fit.loss_weights, device=group.device)
+        self._weights = torch.tensor(settings.loss_weights, device=group.device)
 
     def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan:
         """Return the batches of an epoch, in an order that follows from the seed."""
-        batches = epoch_batches(self._lengths, self._fit.batch_size, self._seed, epoch)
+        batches = epoch_batches(self._lengths, self._settings.batch_size, self._seed, epoch)
 
         def contents() -> Iterator[RclBatch]:
             for number in range(finished_batches, len(batches)):
@@ -90,7 +89,7 @@ class RclLoop(TrainingLoop):
 
     def _window(self, length: int, random: np.random.Generator) -> slice:
         """Return the residues of a protein that are trained on: all, or a random fragment."""
-        if random.random() >= self._fit.fragments or length <= LEAST_FRAGMENT:
+        if random.random() >= self._settings.fragments or length <= LEAST_FRAGMENT:
             return slice(0, length)
         size = int(random.integers(max(length // 2, LEAST_FRAGMENT), length + 1))
         start = int(random.integers(0, length - size + 1))
@@ -146,21 +145,21 @@ class RclLoop(TrainingLoop):
 
         With ``cosine`` it rises in epoch 1, then falls to 0 by half a cosine.
         """
-        fit = self._fit
-        if fit.scheduler == "cosine":
+        settings = self._settings
+        if settings.scheduler == "cosine":
             rise = min(FIRST_RATE + (1 - FIRST_RATE) * epochs, 1.0)
-            fall = max(epochs - 1, 0.0) / max(fit.epochs - 1, 1)
-            return fit.learning_rate * rise * (1 + math.cos(math.pi * min(fall, 1.0))) / 2
-        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], fit.learning_rate)
+            fall = max(epochs - 1, 0.0) / max(settings.epochs - 1, 1)
+            return settings.lr * rise * (1 + math.cos(math.pi * min(fall, 1.0))) / 2
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], settings.lr)
         plateau = torch.optim.lr_scheduler.ReduceLROnPlateau
-        schedule = plateau(optimizer, "max", PLATEAU_FACTOR, fit.patience // 2)
+        schedule = plateau(optimizer, "max", PLATEAU_FACTOR, settings.patience // 2)
         for row in self.savepoint.history:
             schedule.step(row["f1"])
         return float(optimizer.param_groups[0]["lr"])
 
     def validate(self) -> Mapping[str, float]:
         """Return loss and metrics of the residues of the validation part, called by argmax."""
-        proteins, group, size = self._validation, self.group, self._fit.batch_size
+        proteins, group, size = self._validation, self.group, self._settings.batch_size
         lengths = np.array([len(protein.sequence) for protein in proteins])
         order = np.argsort(lengths, kind="stable")
         starts = np.concatenate([[0], np.cumsum(lengths)])

@@ -25,9 +25,8 @@ NETWORKS = {
 
 
 def made(networks=NETWORKS, precision="fp32", **fit):
-    fit = {"batch_size": 6, "epochs": 2, "learning_rate": 0.01, **fit}
-    options = {"precision": precision, "models": networks, "training": fit}
-    return training_settings(None, {"data": {"max_length": 128}, **options})[0]
+    options = {"max_length": 128, "batch_size": 6, "epochs": 2, "lr": 0.01, **networks, **fit}
+    return training_settings(None, {"precision": precision, **options})[0]
 
 
 SETTINGS = made()
@@ -94,7 +93,7 @@ def test_two_processes_equal_one(plan):
     In four epochs of four steps, the mean reaches back over more than one.
     """
     networks = {**NETWORKS, "unet": {**NETWORKS["unet"], "dropout": 0.0}}
-    settings = made(networks=networks, epochs=4, learning_rate=1e-5)
+    settings = made(networks=networks, epochs=4, lr=1e-5)
     single, double = plan(settings, "single"), plan(settings, "double")
     run(single)
     answers = iter([False, False])  # two processes go on with what one has begun
@@ -113,7 +112,7 @@ def test_two_processes_equal_one(plan):
 def test_batches_of_few_widths_give_the_same_losses(plan, monkeypatch, model):
     """A GPU gets such batches, because each new shape costs it time."""
     networks = {name: {**values, "dropout": 0.0} for name, values in NETWORKS.items()}
-    settings = msgspec.structs.replace(made(networks=networks, learning_rate=1e-5), model=model)
+    settings = msgspec.structs.replace(made(networks=networks, lr=1e-5), model=model)
     close, wide = plan(settings, "close"), plan(settings, "wide")
     run(close)
     monkeypatch.setattr("virnucpro.rcl.training.PADDED_TO", {"cpu": 96})
@@ -160,11 +159,11 @@ def test_batches():
 
 
 def test_rates(plan):
-    loop = plan(made(scheduler="reduce_on_plateau", patience=5, learning_rate=1.0)).loop(ALONE)
+    loop = plan(made(scheduler="reduce_on_plateau", patience=5, lr=1.0)).loop(ALONE)
     rates = [loop.rate(0)]
     for value in (0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6):
         loop.savepoint.history.append({"f1": value})
         rates.append(loop.rate(0))
     assert rates == [1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5]
-    loop = plan(made(scheduler="cosine", epochs=20, learning_rate=1.0), "other").loop(ALONE)
+    loop = plan(made(scheduler="cosine", epochs=20, lr=1.0), "other").loop(ALONE)
     assert [loop.rate(n) for n in (0, 1, 20)] == pytest.approx([0.02, 1.0, 0], abs=1e-12)
