@@ -20,12 +20,12 @@ from virnucpro.precision import cpu_has_bf16
 from virnucpro.training.group import TrainingGroup
 from virnucpro.training.lite.genomes import (
     Bases,
-    GcShares,
     GenomeSet,
-    GroupLosses,
     WindowSampler,
-    gc_of,
+    even_gc_shares,
+    gc_weights,
     mutated,
+    note_losses,
 )
 from virnucpro.training.loop import EpochPlan, TrainingLoop
 
@@ -132,16 +132,16 @@ class LiteLoop(TrainingLoop):
             precision="bf16" if cpu_has_bf16() else "fp32",
         )
         self._random = np.random.default_rng(settings.seed)
-        self._group_losses = GroupLosses(len(genomes.group_names))
-        self._gc_shares = GcShares()
+        self._group_losses = np.ones(len(genomes.group_names))
+        self._gc_shares = even_gc_shares()
         if unknown := set(settings.more_of) - set(genomes.group_names):
             raise InputError(f"the training part has no group {min(unknown)!r} to draw more of")
         self._reweigh(np.ones(len(genomes.group_names)))
         if extra := self.savepoint.extra:
             torch.set_rng_state(extra["torch"])
             self._random.bit_generator.state = extra["numpy"]
-            self._group_losses.means = np.array(extra["group_losses"])
-            self._gc_shares.shares = np.array(extra["gc_shares"])
+            self._group_losses = np.array(extra["group_losses"])
+            self._gc_shares = np.array(extra["gc_shares"])
             self._reweigh(np.array(extra["factors"]))
 
     def extra_state(self) -> dict[str, Any]:
@@ -149,9 +149,9 @@ class LiteLoop(TrainingLoop):
         return {
             "torch": torch.get_rng_state(),
             "numpy": self._random.bit_generator.state,
-            "group_losses": self._group_losses.means.tolist(),
+            "group_losses": self._group_losses.tolist(),
             "factors": self._factors.tolist(),
-            "gc_shares": self._gc_shares.shares.tolist(),
+            "gc_shares": self._gc_shares.tolist(),
         }
 
     def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan:
@@ -173,12 +173,13 @@ class LiteLoop(TrainingLoop):
             logits = self.model(torch.from_numpy(windows).long())
         smoothing = self._settings.label_smoothing
         losses = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="none")
-        weights = self._gc_shares.weights(gc_of(windows), labels.numpy())
+        weights = gc_weights(self._gc_shares, windows, labels.numpy())
         loss = (torch.from_numpy(weights) * losses).sum() / float(weights.sum())
         self.descend(loss, largest_gradient=1.0)
-        self._group_losses.note(self._genomes.groups[records], losses.detach().numpy())
+        groups = self._genomes.groups[records]
+        note_losses(self._group_losses, groups, losses.detach().numpy())
         if (number + 1) % REWEIGHED == 0:
-            self._reweigh(self._group_losses.factors())
+            self._reweigh(self._group_losses / self._group_losses.mean())
         return loss.detach()
 
     def _reweigh(self, factors: npt.NDArray[np.float64]) -> None:
