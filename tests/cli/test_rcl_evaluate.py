@@ -8,7 +8,8 @@ import torch
 from tests.unit.rcl.made_proteins import write_tables
 from virnucpro.rcl.finders import DEFAULT_MODEL, SHIPPED
 from virnucpro.rcl.models import RclModel, read_rcl_model, write_rcl_model
-from virnucpro.rcl.networks import NETWORKS
+from virnucpro.rcl.networks import RclCnn, RclUnet
+from virnucpro.rcl.settings import CnnSettings
 from virnucpro.store.disk import Disk
 
 FILES = {"rcl_evaluation.tsv", "rcl_evaluation_proteins.tsv", "rcl_evaluation.json"}  # fmt: skip
@@ -16,11 +17,11 @@ FILES = {"rcl_evaluation.tsv", "rcl_evaluation_proteins.tsv", "rcl_evaluation.js
 
 @pytest.fixture
 def models(tmp_path):
-    settings = {"channels": [4], "kernel_sizes": [3], "dropout": 0.0}
+    settings = CnnSettings(channels=(4,), kernel_sizes=(3,))
     paths = []
     for number in range(2):
         torch.manual_seed(number)
-        network = NETWORKS["cnn"](21, **settings).eval()
+        network = RclCnn(21, settings).eval()
         paths.append(tmp_path / f"m{number}.safetensors")
         write_rcl_model(paths[-1], RclModel(network, "onehot"), Disk())
     return paths
@@ -66,6 +67,6 @@ def test_the_shipped_networks_can_be_read_and_are_small():
     assert sum(path.stat().st_size for path in networks) < 8 << 20
     for path in networks:
         model = read_rcl_model(path)
-        assert isinstance(model.network, NETWORKS["unet"])
+        assert isinstance(model.network, RclUnet)
         (probabilities,) = model.probabilities(["MKLV" * 100])
         assert probabilities.max() < model.threshold

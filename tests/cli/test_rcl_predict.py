@@ -17,7 +17,8 @@ import virnucpro.rcl.predict as rcl_predict
 from virnucpro.layout import Layout
 from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.models import RclModel, write_rcl_model
-from virnucpro.rcl.networks import NETWORKS
+from virnucpro.rcl.networks import RclCnn
+from virnucpro.rcl.settings import CnnSettings
 from virnucpro.run.status import statuses
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
@@ -47,8 +48,7 @@ def fasta(tmp_path: Path) -> Path:
 def predict(call: Callable, tmp_path: Path, fasta: Path) -> Callable:
     """Predict with a network that finds residues in runs of hydrophobic ones."""
     torch.manual_seed(0)
-    settings = {"channels": [4], "kernel_sizes": [7]}
-    network = NETWORKS["cnn"](21, **settings)
+    network = RclCnn(21, CnnSettings(channels=(4,), kernel_sizes=(7,)))
     with torch.no_grad():
         weights = [1.0 if letter in "AILMFVWC" else -0.4 for letter in AMINO_ACIDS] + [0]
         filters = torch.tensor(weights)[None, :, None].expand(4, 21, 7) / 3
@@ -221,8 +221,8 @@ def test_standard_input_and_compression(predict, tmp_path, fasta, monkeypatch):
 )
 def test_what_is_refused(predict, tmp_path, monkeypatch, code, text, options):
     monkeypatch.chdir(tmp_path)
-    network = NETWORKS["cnn"](320, channels=[2], kernel_sizes=[3]).eval()
-    model = RclModel(network, "esm2_8m")
+    network = RclCnn(320, CnnSettings(channels=(2,), kernel_sizes=(3,)))
+    model = RclModel(network.eval(), "esm2_8m")
     write_rcl_model(tmp_path / "esm.safetensors", model, Disk())
     path = tmp_path / "p.fa"
     path.write_text(text)

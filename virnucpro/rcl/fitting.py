@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from msgspec import to_builtins
+
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice, StepProgress
@@ -144,15 +146,15 @@ def _identity(settings: RclTrainingSettings, features: ProteinFeatures) -> dict[
         if not Path(split).is_file():
             raise UsageError(f"--split {split}: expected random, clusters or a table")
         split = hashed(Path(split)).sha256
-    names = ("encoding", "model", "network", "precision", "threshold")
+    names = ("precision", "threshold", "seed", "max_length", "train_split")
     return {
         "tables": [hashed(path).sha256 for path in settings.tables if path],
         "split": split,
         "features": features.name,
+        "encoding": settings.encoding,
+        "model": settings.model,
+        "network": to_builtins(settings.network),
         **{name: getattr(settings, name) for name in names},
-        "seed": settings.seed,
-        "max_length": settings.max_length,
-        "train_split": settings.train_split,
         **nested(settings)["training"],
     }
 
@@ -174,7 +176,7 @@ def _write_results(
         ("best_model.safetensors", point.best, point.best_epoch),
         ("final_model.safetensors", point.last_network(), point.epoch),
     ):
-        network = NETWORKS[settings.model](width, **settings.network)
+        network = NETWORKS[settings.model](width, settings.network)
         network.load_state_dict(state)
         training = {
             "epoch": epoch,

@@ -40,7 +40,8 @@ from virnucpro.encoders.weights import (
 )
 from virnucpro.errors import ModelError
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
-from virnucpro.rcl.networks import NETWORKS, RCL
+from virnucpro.rcl.networks import RCL, RclCnn, RclLstm, RclUnet
+from virnucpro.rcl.settings import CnnSettings, LstmSettings, UnetSettings
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
 
@@ -205,19 +206,18 @@ def _network(
 ) -> tuple[nn.Module, int]:
     """Make a network from its weights, all checked; return also its width."""
     try:
-        kind, width, settings = _inferred(tensors)
+        with torch.device("meta"):
+            network, width = _inferred(tensors)
     except (LookupError, ValueError) as error:
         raise ModelError(f"{place}: the weights are of no known network: {AGAIN}") from error
-    if kind == "unet":
-        settings["align_corners"] = padded
-    with torch.device("meta"):
-        network = NETWORKS[kind](width, **settings)
+    if isinstance(network, RclUnet):
+        network.align_corners = padded
     load_weights(network, tensors, place)
     return network, width
 
 
-def _inferred(tensors: Mapping[str, torch.Tensor]) -> tuple[str, int, dict[str, Any]]:
-    """Return kind, width and settings of the network that weights belong to.
+def _inferred(tensors: Mapping[str, torch.Tensor]) -> tuple[nn.Module, int]:
+    """Return the network that weights belong to, without them, and its width.
 
     Raises:
         LookupError or ValueError: it is none of these networks.
@@ -230,13 +230,13 @@ def _inferred(tensors: Mapping[str, torch.Tensor]) -> tuple[str, int, dict[str, 
         return [shapes[name] for name in names]
 
     if sizes := layers("conv_layers.{}.conv.weight"):
-        channels, widths, kernels = map(list, zip(*sizes, strict=True))
-        return "cnn", widths[0], {"channels": channels, "kernel_sizes": kernels}
+        channels, widths, kernels = zip(*sizes, strict=True)
+        return RclCnn(widths[0], CnnSettings(channels, kernels)), widths[0]
     if levels := layers("encoder_blocks.{}.double_conv.0.weight"):
         base_filters, width, _ = shapes["input_proj.weight"]
         attention = any(name.startswith("attention_gates.") for name in shapes)
-        settings = {"depth": len(levels), "attention": attention}
-        return "unet", width, {"base_filters": base_filters, **settings}
+        unet = UnetSettings(base_filters, len(levels), attention=attention)
+        return RclUnet(width, unet), width
     sizes = layers("lstm.weight_ih_l{}")
     gates, width = sizes[0]  # four of them
-    return "lstm", width, {"hidden_dim": max(gates // 4, 1), "num_layers": len(sizes)}
+    return RclLstm(width, LstmSettings(max(gates // 4, 1), len(sizes))), width

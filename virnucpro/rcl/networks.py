@@ -17,7 +17,6 @@ True for all of these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -26,6 +25,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from virnucpro.rcl.settings import CnnSettings, LstmSettings, UnetSettings
 from virnucpro.training.group import MaskedBatchNorm
 
 RCL = 1
@@ -50,21 +50,14 @@ class ConvLayer(nn.Module):
 class RclCnn(nn.Module):
     """A stack of convolutions."""
 
-    def __init__(
-        self,
-        width: int,
-        channels: Sequence[int] = (256, 128, 64, 32),
-        kernel_sizes: Sequence[int] = (7, 5, 5, 3),
-        dropout: float = 0.3,
-    ) -> None:
+    def __init__(self, width: int, settings: CnnSettings) -> None:
         super().__init__()
+        ends = pairwise((width, *settings.channels))
         self.conv_layers = nn.ModuleList(
-            ConvLayer(before, after, kernel, dropout)
-            for (before, after), kernel in zip(
-                pairwise((width, *channels)), kernel_sizes, strict=True
-            )
+            ConvLayer(before, after, kernel, settings.dropout)
+            for (before, after), kernel in zip(ends, settings.kernel_sizes, strict=True)
         )
-        self.output = nn.Sequential(nn.Conv1d(channels[-1], 2, 1))
+        self.output = nn.Sequential(nn.Conv1d(settings.channels[-1], 2, 1))
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Return the logits ``[B, L, 2]``."""
@@ -121,18 +114,12 @@ class RclUnet(nn.Module):
     the logits do not depend on the padding.
     """
 
-    def __init__(
-        self,
-        width: int,
-        base_filters: int = 32,
-        depth: int = 4,
-        dropout: float = 0.25,
-        attention: bool = True,
-        align_corners: bool = False,
-    ) -> None:
+    align_corners = False
+
+    def __init__(self, width: int, settings: UnetSettings) -> None:
         super().__init__()
-        self.align_corners = align_corners
-        channels = [base_filters * 2 ** min(level, 2) for level in range(depth)]
+        base_filters, dropout = settings.base_filters, settings.dropout
+        channels = [base_filters * 2 ** min(level, 2) for level in range(settings.depth)]
         self.input_proj = nn.Conv1d(width, base_filters, 1)
         self.encoder_blocks = nn.ModuleList(
             DoubleConv(*ends, dropout) for ends in pairwise([base_filters, *channels])
@@ -140,12 +127,12 @@ class RclUnet(nn.Module):
         self.bottleneck = DoubleConv(channels[-1], 2 * channels[-1], dropout)
         gates, decoders = [], []
         below = 2 * channels[-1]
-        for level in reversed(range(depth)):
+        for level in reversed(range(settings.depth)):
             after = base_filters * 2 ** max(level - 1, 0)
             gates.append(AttentionGate(below, channels[level]))
             decoders.append(DoubleConv(below + channels[level], after, dropout))
             below = after
-        self.attention_gates = nn.ModuleList(gates if attention else [])
+        self.attention_gates = nn.ModuleList(gates if settings.attention else [])
         self.decoder_blocks = nn.ModuleList(decoders)
         self.output = nn.Sequential(
             nn.Conv1d(below, base_filters, 3, padding=1), nn.ReLU(), nn.Conv1d(base_filters, 2, 1)
@@ -184,13 +171,12 @@ class RclUnet(nn.Module):
 class RclLstm(nn.Module):
     """A bidirectional LSTM over the residues."""
 
-    def __init__(
-        self, width: int, hidden_dim: int = 256, num_layers: int = 2, dropout: float = 0.3
-    ) -> None:
+    def __init__(self, width: int, settings: LstmSettings) -> None:
         super().__init__()
-        between = dropout if num_layers > 1 else 0.0
+        hidden_dim, layers, dropout = settings.hidden_dim, settings.num_layers, settings.dropout
+        between = dropout if layers > 1 else 0.0
         self.lstm = nn.LSTM(
-            width, hidden_dim, num_layers, batch_first=True, bidirectional=True, dropout=between
+            width, hidden_dim, layers, batch_first=True, bidirectional=True, dropout=between
         )
         self.dropout = nn.Dropout(dropout)
         self.fc = nn.Sequential(
@@ -214,4 +200,4 @@ class RclLstm(nn.Module):
 
 
 NETWORKS: dict[str, type[nn.Module]] = {"cnn": RclCnn, "unet": RclUnet, "lstm": RclLstm}
-"""The kinds of networks. Each takes the width of the encoding, and settings by keyword."""
+"""The kinds of networks. Each takes the width of the encoding, and its settings."""

@@ -22,7 +22,7 @@ Batch = Annotated[int, Meta(ge=2, le=1 << 20)]
 
 
 class CnnSettings(Struct, frozen=True):
-    """The arguments of :class:`virnucpro.rcl.networks.RclCnn`."""
+    """The sizes of :class:`virnucpro.rcl.networks.RclCnn`."""
 
     channels: tuple[Size, ...] = (256, 128, 64, 32)
     kernel_sizes: tuple[Size, ...] = (7, 5, 5, 3)
@@ -36,7 +36,7 @@ class CnnSettings(Struct, frozen=True):
 
 
 class UnetSettings(Struct, frozen=True):
-    """The arguments of :class:`virnucpro.rcl.networks.RclUnet`."""
+    """The sizes of :class:`virnucpro.rcl.networks.RclUnet`."""
 
     base_filters: Annotated[int, Meta(ge=2, le=4096)] = 32
     depth: Annotated[int, Meta(ge=1, le=10)] = 4
@@ -45,7 +45,7 @@ class UnetSettings(Struct, frozen=True):
 
 
 class LstmSettings(Struct, frozen=True):
-    """The arguments of :class:`virnucpro.rcl.networks.RclLstm`."""
+    """The sizes of :class:`virnucpro.rcl.networks.RclLstm`."""
 
     hidden_dim: Size = 256
     num_layers: Annotated[int, Meta(ge=1, le=64)] = 2
@@ -117,9 +117,9 @@ class RclTrainingSettings(Struct, frozen=True):
         return Path(self.serpins), Path(self.others) if self.others else None
 
     @property
-    def network(self) -> dict[str, Any]:
-        """The keyword arguments of the network that is trained."""
-        return dict(to_builtins(getattr(self, self.model)))
+    def network(self) -> CnnSettings | UnetSettings | LstmSettings:
+        """The settings of the network that is trained."""
+        return {"cnn": self.cnn, "unet": self.unet, "lstm": self.lstm}[self.model]
 
 
 def nested(settings: RclTrainingSettings) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class RclLoop(TrainingLoop):
         self._settings, self._seed = settings, settings.seed
         self._lengths = np.array([len(protein.sequence) for protein in train])
         torch.manual_seed(self._seed)
-        network = NETWORKS[settings.model](features.width, **settings.network)
+        network = NETWORKS[settings.model](features.width, settings.network)
         optimizer = torch.optim.Adam(
             network.parameters(), settings.lr, weight_decay=settings.weight_decay
         )

@@ -9,11 +9,12 @@ import torch
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
 from virnucpro.rcl.models import RclModel
 from virnucpro.rcl.networks import NETWORKS
+from virnucpro.rcl.settings import CnnSettings, LstmSettings, UnetSettings
 
 SMALL = {
-    "cnn": {"channels": [8, 6], "kernel_sizes": [7, 3]},
-    "unet": {"base_filters": 4, "depth": 4},
-    "lstm": {"hidden_dim": 6, "num_layers": 2},
+    "cnn": CnnSettings(channels=(8, 6), kernel_sizes=(7, 3)),
+    "unet": UnetSettings(base_filters=4, depth=4),
+    "lstm": LstmSettings(hidden_dim=6, num_layers=2),
 }
 
 
@@ -29,7 +30,7 @@ def rcl_reference(reference: Path) -> Path:
 def small_model() -> Callable[..., RclModel]:
     def make(kind: str = "unet", encoding: str = "onehot", padded: bool = False) -> RclModel:
         torch.manual_seed(7)
-        network = NETWORKS[kind](RESIDUE_ENCODINGS[encoding].width, **SMALL[kind])
+        network = NETWORKS[kind](RESIDUE_ENCODINGS[encoding].width, SMALL[kind])
         for name, buffer in network.named_buffers():  # as after a training
             if name.endswith("running_mean"):  # a high one would leave only zeros
                 buffer.uniform_(-0.1, 0.1)
