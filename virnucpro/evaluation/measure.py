@@ -18,7 +18,6 @@ from virnucpro.metrics.classification import (
     Bools,
     Floats,
     Interval,
-    Metrics,
     auroc_of_counts,
     call_metrics,
     draw_genomes,
@@ -41,43 +40,17 @@ FEWEST_GENOMES = 2  # of a label
 MEASURED = ["virus", "called", "correct", "score", "level", "genome"]
 
 
-class SliceResult(NamedTuple):
-    """Rows that are measured together, with their metrics.
+SliceRow = dict[str, Any]
+"""What was measured of rows together: a value for each column of ``evaluation.tsv``.
 
-    Attributes:
-        kind: what the sample is sliced by.
-        label: ``virus`` or ``others`` for a group, else empty.
-        name: the length or the group.
-        rows: ``[n]``, the rows of the slice; for a group, those of the other label are among them.
-        genomes: the number of genomes; for a group, of the group alone.
-        metrics: by name, None where not defined; ``recall_all`` is the recall where viruses without
-            a score are counted as missed; ``correct`` is the share of the rows that are called as
-            they are labelled; for a group, of the rows of the group alone.
-        intervals: of ``auroc`` and ``correct``; None where there are fewer than ``FEWEST_GENOMES``
-            genomes, for AUROC of either label.
-        note: what a reader must know, in a sentence; may be empty.
-    """
-
-    kind: SliceKind
-    label: str
-    name: str
-    rows: Bools
-    genomes: int
-    metrics: Metrics
-    intervals: dict[str, Interval]
-    note: str
-
-    def facts(self) -> dict[str, Any]:
-        """Return what both tables of results have, by column."""
-        names = {"slice": self.kind, "label": self.label, "name": self.name}
-        return {**names, "genomes": self.genomes, **self.metrics, "note": self.note}
-
-    @property
-    def title(self) -> str:
-        """The name of the slice for people."""
-        if self.kind == "length":
-            return f"{self.name} bases"
-        return f"{self.label} {self.name}".strip()
+``slice`` is what the sample is sliced by; ``label`` is ``virus`` or ``others`` for a group, else
+empty; ``name`` is the length or the group. Of a group, rows of the other label are measured too;
+``genomes`` and ``correct``, the share of the rows that are called as they are labelled, are of the
+group alone. ``recall_all`` is the recall where viruses without a score are counted as missed. A
+metric that is not defined is None, and so are the ends of an interval of fewer than
+``FEWEST_GENOMES`` genomes, for AUROC of either label. ``note`` is what a reader must know, in a
+sentence; it may be empty.
+"""
 
 
 class Evaluation(NamedTuple):
@@ -89,18 +62,20 @@ class Evaluation(NamedTuple):
 
     sample: Sample  # the rows, the highest score first
     threshold: float | None  # None where predict made the calls
-    slices: list[SliceResult]  # the whole sample, then the lengths, then the groups
+    slices: list[SliceRow]  # the whole sample, then the lengths, then the groups
     reliability: list[dict[str, Any]]  # the bins of the reliability diagram
     false_discoveries: list[dict[str, Any]]
 
-    @property
-    def overall(self) -> SliceResult:
-        """The whole sample."""
-        return self.slices[0]
+    def of_kind(self, kind: SliceKind) -> list[SliceRow]:
+        """Return the slices by ``kind``."""
+        return [row for row in self.slices if row["slice"] == kind]
 
-    def of_kind(self, kind: SliceKind) -> list[SliceResult]:
-        """Return the results that are slices by ``kind``."""
-        return [result for result in self.slices if result.kind == kind]
+
+def slice_title(row: SliceRow) -> str:
+    """Return the name of a slice for people."""
+    if row["slice"] == "length":
+        return f"{row['name']} bases"
+    return f"{row['label']} {row['name']}".strip()
 
 
 def evaluate(sample: Sample, threshold: float | None) -> Evaluation:
@@ -154,7 +129,7 @@ def _measure(
     chosen: Bools,
     own: Bools,
     drawn: tuple[Floats, Floats],
-) -> SliceResult:
+) -> SliceRow:
     """Measure a slice; ``drawn``: each genome's draws, and the counts of all rows in them."""
     # Without the columns of text, which take long to copy for every slice.
     rows, missed = sample.rows.loc[chosen, MEASURED], sample.missed
@@ -188,7 +163,13 @@ def _measure(
             counts[other] = whole[other]
         areas = auroc_of_counts(counts[LEVELS:].T, counts[:LEVELS].T)
         intervals["auroc"] = percentile_interval(areas)
-    return SliceResult(kind, label, name, chosen, len(by_genome), metrics, intervals, note)
+    ends = {
+        f"{metric}_{end}": interval and interval[place]
+        for metric, interval in intervals.items()
+        for place, end in enumerate(("low", "high"))
+    }
+    facts = {"slice": kind, "label": label, "name": name, "genomes": len(by_genome)}
+    return {**facts, **metrics, **ends, "note": note}
 
 
 def _level_counts(rows: DataFrame, draws: Floats) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from virnucpro.evaluation.measure import Evaluation, SliceResult
+from virnucpro.evaluation.measure import Evaluation, SliceRow, slice_title
 from virnucpro.formatting import counted
 from virnucpro.metrics.classification import BINS, Bools, Floats
 from virnucpro.metrics.plots import BLACK, BLUE, GREY, ORANGE, OTHERS, image_of, plain_axes
@@ -34,7 +34,7 @@ def draw_plots(evaluation: Evaluation, unit: str) -> dict[str, bytes]:
     """
     from matplotlib.figure import Figure
 
-    metrics, plots = evaluation.overall.metrics, {}
+    metrics, plots = evaluation.slices[0], {}
     rows = f"{unit}: {metrics['virus']:,} virus, {metrics['others']:,} others"
     draws = dict(zip(PLOTS, (_roc, _precision_recall, _reliability, _scores), strict=True))
     for name in PLOTS if metrics["auroc"] is not None else PLOTS[2:]:
@@ -51,18 +51,18 @@ def _axes(figure: Figure, xlabel: str, ylabel: str) -> Axes:
     return axes
 
 
-def _lines(evaluation: Evaluation) -> Iterator[tuple[SliceResult, Bools, Floats, dict[str, Any]]]:
+def _lines(evaluation: Evaluation) -> Iterator[tuple[SliceRow, Bools, Floats, dict[str, Any]]]:
     """Yield the whole sample and the first lengths that have both labels, with rows and a style."""
     rows, styles = evaluation.sample.rows, [{"color": BLACK, "linewidth": 2}]
     for colour, dash in zip(OTHERS, DASHES, strict=True):
         styles.append({"color": colour, "linestyle": dash, "linewidth": 1.5})
-    drawn = [evaluation.overall, *evaluation.of_kind("length")]
-    drawn = [result for result in drawn if result.metrics["auroc"] is not None]
+    drawn = [evaluation.slices[0], *evaluation.of_kind("length")]
+    drawn = [row for row in drawn if row["auroc"] is not None]
     if len(drawn) == 2:  # a single length has the same curve
         drawn.pop()
-    for result, style in zip(drawn, styles, strict=False):
-        part = rows[result.rows]
-        yield result, part.virus.to_numpy(), part.score.to_numpy(np.float64), style
+    for row, style in zip(drawn, styles, strict=False):
+        part = rows[rows.length == row["name"]] if row["slice"] == "length" else rows
+        yield row, part.virus.to_numpy(), part.score.to_numpy(np.float64), style
 
 
 def _roc(figure: Figure, evaluation: Evaluation) -> None:
@@ -73,9 +73,9 @@ def _roc(figure: Figure, evaluation: Evaluation) -> None:
     least = 0.5 / int((~evaluation.sample.rows.virus).sum())  # half of a single false positive
     guessing = np.geomspace(least, 1, 200)
     axes.plot(guessing, guessing, color=GREY, linewidth=1, label="guessing 0.5")
-    for result, virus, scores, style in _lines(evaluation):
+    for row, virus, scores, style in _lines(evaluation):
         false_positive_rate, recall, _ = roc_curve(virus, scores)
-        label = f"{result.title} {result.metrics['auroc']:.3f}"
+        label = f"{slice_title(row)} {row['auroc']:.3f}"
         axes.plot(np.maximum(false_positive_rate, least), recall, label=label, **style)
     axes.set(xscale="log", xlim=(least, 1.05), ylim=(-0.01, 1.01))
     axes.legend(title="AUROC", loc="best", frameon=False)
@@ -87,9 +87,9 @@ def _precision_recall(figure: Figure, evaluation: Evaluation) -> None:
     axes = _axes(figure, "viruses found (recall)", "classified as viral and right (precision)")
     share = float(evaluation.sample.rows.virus.mean())
     axes.axhline(share, color=GREY, linewidth=1, label=f"guessing {share:.3f}")
-    for result, virus, scores, style in _lines(evaluation):
+    for row, virus, scores, style in _lines(evaluation):
         precision, recall, _ = precision_recall_curve(virus, scores, drop_intermediate=True)
-        label = f"{result.title} {result.metrics['auprc']:.3f}"
+        label = f"{slice_title(row)} {row['auprc']:.3f}"
         axes.step(recall[-2::-1], precision[-2::-1], where="pre", label=label, **style)
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
     axes.legend(title="AUPRC", loc="lower left", frameon=False)
@@ -102,7 +102,7 @@ def _reliability(figure: Figure, evaluation: Evaluation) -> None:
     upper, lower = map(plain_axes, figure.subplots(2, sharex=True, height_ratios=(3, 1)))
     bins = DataFrame(evaluation.reliability).query("rows > 0")
     upper.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="calibrated")
-    label = f"observed, calibration error {evaluation.overall.metrics['ece']:.3f}"
+    label = f"observed, calibration error {evaluation.slices[0]['ece']:.3f}"
     upper.plot(bins.mean_score, bins.share_virus, "o-", color=ORANGE, markersize=4, label=label)
     upper.set(ylabel="share of virus", xlim=(-0.01, 1.01), ylim=(-0.02, 1.05))
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from virnucpro.contracts import Json
 from virnucpro.evaluation.calibration import Calibration
-from virnucpro.evaluation.measure import Evaluation, SliceResult
+from virnucpro.evaluation.measure import Evaluation, SliceRow, slice_title
 from virnucpro.evaluation.predictions import SCORE_FORMULAS
 from virnucpro.formatting import counted, markdown_table, markdown_text
 from virnucpro.metrics.classification import RESAMPLES, metric_text
@@ -47,7 +47,7 @@ def as_json(
         **facts,
         "score": SCORE_FORMULAS[facts["level"]],
         "counts": evaluation.sample.counts,
-        "slices": [{**s.facts(), "intervals": s.intervals} for s in evaluation.slices],
+        "slices": [_with_intervals(row) for row in evaluation.slices],
         "reliability": evaluation.reliability,
         "false_discovery_rates": evaluation.false_discoveries,
         "calibration": calibration,
@@ -56,22 +56,25 @@ def as_json(
     return json.dumps(document, indent=1) + "\n"
 
 
+def _with_intervals(row: SliceRow) -> dict[str, Json]:
+    """Return a slice as ``evaluation.json`` has it: the ends of each interval side by side."""
+    low, high = ({n: row[f"{n}_{end}"] for n in ("auroc", "correct")} for end in ("low", "high"))
+    facts = {n: fact for n, fact in row.items() if not n.endswith(("_low", "_high"))}
+    intervals = {n: None if low[n] is None else (low[n], high[n]) for n in low}
+    return {**facts, "intervals": intervals}
+
+
 def as_tsv(evaluation: Evaluation) -> str:
     """Return ``evaluation.tsv``: a header, then one row overall, per length and per group."""
-    lines = [EVALUATION.header]
-    for result in evaluation.slices:
-        columns = {name: None if fact == "" else fact for name, fact in result.facts().items()}
-        for name, interval in result.intervals.items():
-            columns[f"{name}_low"], columns[f"{name}_high"] = interval or (None, None)
-        lines.append(EVALUATION.line(**columns))
-    return "".join(lines)
+    rows = [{n: None if fact == "" else fact for n, fact in r.items()} for r in evaluation.slices]
+    return "".join([EVALUATION.header, *(EVALUATION.line(**row) for row in rows)])
 
 
 def as_terminal(evaluation: Evaluation, calibration: Calibration | None, folder: Path) -> str:
     """Return what the terminal shows, with the first groups of many; ``folder`` has the results."""
     import pandas
 
-    rows = [_cells(result) for result in evaluation.slices]
+    rows = [_cells(row) for row in evaluation.slices]
     lines = [*_sentences(evaluation, calibration)]
     lines.append(pandas.DataFrame(rows[:SHOWN]).to_string(index=False, columns=_TERMINAL))
     if len(rows) > SHOWN:
@@ -80,20 +83,20 @@ def as_terminal(evaluation: Evaluation, calibration: Calibration | None, folder:
     return "\n".join([*lines, f"The report is {report}. Tables and plots are in the same folder."])
 
 
-def _cells(result: SliceResult) -> dict[str, str]:
+def _cells(row: SliceRow) -> dict[str, str]:
     """Return what people read of a slice, by the headings of the columns."""
-    cells = {"slice": result.title, "genomes": f"{result.genomes:,}"}
-    cells |= {name: f"{result.metrics[name]:,}" for name in ("virus", "others")}
+    cells = {"slice": slice_title(row)}
+    cells |= {name: f"{row[name]:,}" for name in ("genomes", "virus", "others")}
     for name, title in _TITLES.items():
-        interval = result.intervals.get(name)
-        middle = f" ({interval[0]:.3f}-{interval[1]:.3f})" if interval else ""
-        cells[title] = f"{metric_text(result.metrics[name])}{middle}"
+        low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+        middle = "" if low is None else f" ({low:.3f}-{high:.3f})"
+        cells[title] = f"{metric_text(row[name])}{middle}"
     return cells
 
 
 def _sentences(evaluation: Evaluation, calibration: Calibration | None) -> Iterator[str]:
     """Yield sentences on what was measured, on what could not be measured, and why."""
-    counts, metrics = evaluation.sample.counts, evaluation.overall.metrics
+    counts, metrics = evaluation.sample.counts, evaluation.slices[0]
     yield (
         f"With a label and a score: {counts['used']:,} of {counted(counts['rows'], 'row')}; "
         f"without a label: {counts['unlabelled']:,}."
@@ -126,9 +129,8 @@ def as_markdown(
     plots: Iterable[str],
 ) -> str:
     """Return ``evaluation.md``. ``facts`` are the files, the level and the threshold."""
-    level, threshold, overall = facts["level"], facts["threshold"], evaluation.overall
+    level, threshold, m = facts["level"], facts["threshold"], evaluation.slices[0]
     rule = "classified as by `predict`" if threshold is None else f"viral from {threshold:g} on"
-    m = overall.metrics
     confusion = [("virus", m["tp"], m["fn"]), ("others", m["fp"], m["tn"])]
     parts = [
         "# Evaluation",
@@ -138,7 +140,7 @@ def as_markdown(
         "\n".join(f"- {line}" for line in _sentences(evaluation, calibration)),
         "## All rows",
         markdown_table(("truth", "classified as viral", "as others"), confusion),
-        markdown_table(("metric", "value (95 %)"), _cells(overall).items()),
+        markdown_table(("metric", "value (95 %)"), _cells(m).items()),
     ]
     for title, results in (
         ("By length", evaluation.of_kind("length")),
@@ -151,7 +153,8 @@ def as_markdown(
         rates = [(r["stated"], r["contigs"], r["false"], metric_text(r["realised"])) for r in found]
         headings = ("stated, at most", "contigs", "not virus", "realised")
         parts += ["## False discovery rates", markdown_table(headings, rates)]
-    notes = [f"- {markdown_text(r.title)}: {r.note}" for r in evaluation.slices if r.note]
+    noted = [row for row in evaluation.slices if row["note"]]
+    notes = [f"- {markdown_text(slice_title(row))}: {row['note']}" for row in noted]
     parts += ["## Notes", "\n".join(notes)] if notes else []
     parts += [f"![{name}]({name})" for name in plots]
     resamples = f"{RESAMPLES} resamples of genomes (or records)"

@@ -46,7 +46,7 @@ def _evaluated(files: tuple[Path, Path], threshold: float | None) -> Evaluation:
 
 
 def _calls(evaluation: Evaluation) -> list[float | None]:
-    return [evaluation.overall.metrics[name] for name in ("tp", "fn", "fp", "tn")]
+    return [evaluation.slices[0][name] for name in ("tp", "fn", "fp", "tn")]
 
 
 def test_a_contig_counts_as_predict_called_it(files: tuple[Path, Path]) -> None:
@@ -57,8 +57,8 @@ def test_a_contig_counts_as_predict_called_it(files: tuple[Path, Path]) -> None:
 
 def test_viruses_without_a_score_are_counted_as_missed(files: tuple[Path, Path]) -> None:
     evaluation = _evaluated(files, None)
-    assert evaluation.overall.metrics["recall"] == pytest.approx(2 / 3)
-    shares = {(s.label, s.name): s.metrics["recall_all"] for s in evaluation.slices}
+    assert evaluation.slices[0]["recall"] == pytest.approx(2 / 3)
+    shares = {(s["label"], s["name"]): s["recall_all"] for s in evaluation.slices}
     assert shares == {
         ("", "all"): 2 / 5,
         ("virus", "A"): 1 / 2,
@@ -69,7 +69,7 @@ def test_viruses_without_a_score_are_counted_as_missed(files: tuple[Path, Path])
         ("", "<=10000"): 0,  # nothing of this length was scored
     }
     files[1].write_text(files[1].read_text().replace("\tB\n", "\t\n"))
-    without = {s.name: s.metrics["recall_all"] for s in _evaluated(files, None).of_kind("group")}
+    without = {s["name"]: s["recall_all"] for s in _evaluated(files, None).of_kind("group")}
     assert without == {"A": 1 / 2, NO_GROUP: 1 / 3, "H": 2 / 5}
     assert "the 2 without one" in as_terminal(evaluation, None, Path())
     header, overall, *_ = (line.split("\t") for line in as_tsv(evaluation).splitlines())

@@ -7,7 +7,7 @@ import pytest
 from pandas import DataFrame, Series
 
 from virnucpro.evaluation.labels import Sample
-from virnucpro.evaluation.measure import ONE_CLASS, Evaluation, SliceResult, evaluate
+from virnucpro.evaluation.measure import ONE_CLASS, Evaluation, SliceRow, evaluate
 
 
 def _sample(scores, virus, groups="", genomes=None, lengths=None, fdr=np.nan) -> Sample:
@@ -20,8 +20,8 @@ def _sample(scores, virus, groups="", genomes=None, lengths=None, fdr=np.nan) ->
     return Sample(rows, rows[:0], {})
 
 
-def _by_name(found: Evaluation) -> dict[str, SliceResult]:
-    return {f"{line.label} {line.name}".strip(): line for line in found.slices}
+def _by_name(found: Evaluation) -> dict[str, SliceRow]:
+    return {f"{line['label']} {line['name']}".strip(): line for line in found.slices}
 
 
 def test_a_group_is_measured_against_all_rows_of_the_other_label() -> None:
@@ -30,20 +30,20 @@ def test_a_group_is_measured_against_all_rows_of_the_other_label() -> None:
     groups = ["a", "b", "b", "c", "c", "d"]
     lines = _by_name(evaluate(_sample(scores, virus, groups), 0.5))
     a, b, c, d = (lines[name] for name in ("virus a", "virus b", "others c", "others d"))
-    areas = [line.metrics["auroc"] for line in (a, b, c, d, lines["all"])]
+    areas = [line["auroc"] for line in (a, b, c, d, lines["all"])]
     assert areas == pytest.approx([1, 4 / 6, 4 / 6, 1, 7 / 9])  # 0.8 is above both 0.4 and 0.6
     names = ("virus", "others", "tp", "fn", "fp", "tn", "correct")
-    assert [b.metrics[name] for name in names] == [2, 3, 1, 1, 1, 2, 0.5]
-    assert b.metrics["accuracy"] == pytest.approx(3 / 5)
-    assert [c.metrics[name] for name in ("virus", "others", "correct")] == [3, 2, 0.5]
-    assert b.metrics["ece"] is None  # of an arbitrary mixture
-    assert lines["all"].metrics["correct"] == lines["all"].metrics["accuracy"]
+    assert [b[name] for name in names] == [2, 3, 1, 1, 1, 2, 0.5]
+    assert b["accuracy"] == pytest.approx(3 / 5)
+    assert [c[name] for name in ("virus", "others", "correct")] == [3, 2, 0.5]
+    assert b["ece"] is None  # of an arbitrary mixture
+    assert lines["all"]["correct"] == lines["all"]["accuracy"]
 
 
 def test_lengths_are_not_pooled() -> None:
     scores = [0.9, 0.1, 0.2, 0.8]
     found = evaluate(_sample(scores, [1, 0, 1, 0], lengths=[500, 500, 150, 150]), 0.5)
-    assert [(line.name, line.metrics["auroc"]) for line in found.of_kind("length")] == [
+    assert [(line["name"], line["auroc"]) for line in found.of_kind("length")] == [
         (150, 0),
         (500, 1),
     ]
@@ -62,12 +62,9 @@ def test_intervals_are_over_genomes_and_not_over_rows() -> None:
     clustered = _clustered(100, 30)
     count = len(clustered.rows)
     rows = clustered._replace(rows=clustered.rows.assign(genome=range(count)))
-    wide, narrow = (
-        evaluate(sample, 0.5).slices[0].intervals["auroc"] for sample in (clustered, rows)
-    )
-    assert wide is not None
-    assert narrow is not None
-    assert wide[1] - wide[0] > 3 * (narrow[1] - narrow[0])
+    both = [evaluate(sample, 0.5).slices[0] for sample in (clustered, rows)]
+    wide, narrow = (row["auroc_high"] - row["auroc_low"] for row in both)
+    assert wide > 3 * narrow
 
 
 @pytest.mark.parametrize("digits", [16, 1])  # 1: ten scores, full of ties
@@ -79,7 +76,7 @@ def test_the_interval_is_that_of_a_plain_bootstrap(digits: int) -> None:
     rows = sample.rows.assign(score=sample.rows.score.round(digits))
     sample = sample._replace(rows=rows)
     virus, scores = (rows.label == "virus").to_numpy(), rows.score.to_numpy()
-    ours = evaluate(sample, 0.5).slices[0].intervals
+    ours = evaluate(sample, 0.5).slices[0]
     rng = np.random.default_rng(9)
     members = [np.flatnonzero(rows.genome == g) for g in range(60)]
     areas, correct = [], []
@@ -89,19 +86,20 @@ def test_the_interval_is_that_of_a_plain_bootstrap(digits: int) -> None:
         )
         areas.append(roc_auc_score(virus[drawn], scores[drawn]))
         correct.append(((scores >= 0.5) == virus)[drawn].mean())
-    assert ours["auroc"] == pytest.approx(np.percentile(areas, (2.5, 97.5)), abs=0.025)
-    assert ours["correct"] == pytest.approx(np.percentile(correct, (2.5, 97.5)), abs=0.03)
+    for name, values, error in (("auroc", areas, 0.025), ("correct", correct, 0.03)):
+        found = [ours[f"{name}_low"], ours[f"{name}_high"]]
+        assert found == pytest.approx(np.percentile(values, (2.5, 97.5)), abs=error)
 
 
 def test_a_single_genome_has_no_interval() -> None:
     scores, virus = [0.9, 0.8, 0.4, 0.1, 0.2, 0.6], [1, 1, 1, 0, 0, 0]
     sample = _sample(scores, virus, ["a", "a", "b", "c", "c", "c"], [0, 0, 1, 2, 3, 4])
     lines = _by_name(evaluate(sample, 0.5))
-    assert lines["all"].intervals["auroc"] is not None
-    assert lines["virus a"].genomes == 1
-    assert lines["virus a"].intervals["auroc"] is None
-    assert "fewer than 2 genomes" in lines["virus a"].note
-    assert lines["others c"].intervals["correct"] is not None
+    assert lines["all"]["auroc_low"] is not None
+    assert lines["virus a"]["genomes"] == 1
+    assert lines["virus a"]["auroc_low"] is None
+    assert "fewer than 2 genomes" in lines["virus a"]["note"]
+    assert lines["others c"]["correct_low"] is not None
 
 
 def test_stated_and_realised_rates_of_false_discoveries() -> None:
@@ -115,6 +113,6 @@ def test_stated_and_realised_rates_of_false_discoveries() -> None:
 
 def test_one_class_is_said_and_not_made_up() -> None:
     found = evaluate(_sample([0.9, 0.1, 0.3], [1, 1, 1], ["a", "a", "b"]), 0.5)
-    assert all(line.metrics["auroc"] is None for line in found.slices)
-    assert all(line.note == ONE_CLASS for line in found.slices)
-    assert all(line.intervals["auroc"] is None for line in found.slices)
+    assert all(line["auroc"] is None for line in found.slices)
+    assert all(line["note"] == ONE_CLASS for line in found.slices)
+    assert all(line["auroc_low"] is None for line in found.slices)
