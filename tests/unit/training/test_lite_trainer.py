@@ -80,17 +80,6 @@ def bytes_of(loop):
     return lite_to_bytes(model.encoder, {}), head
 
 
-def test_stopped_and_continued_is_undisturbed(plan):
-    """The random numbers of others in between do not matter."""
-    whole, pieces = bytes_of(trained(plan(name="whole"))), plan(name="pieces")
-    for until in (3, 4):
-        trained(pieces, until)
-        assert load_savepoint(pieces.savepoint).batch == until
-        torch.manual_seed(99)
-    assert bytes_of(trained(pieces)) == whole
-    assert bytes_of(trained(plan(replace(SETTINGS, seed=1), "other")))[0] != whole[0]
-
-
 def test_a_training_can_start_from_an_earlier_model(plan, genomes):
     """Its batch norms stay as they are, and its learning rate does not fall."""
     start = finished(trained(plan()))

@@ -150,17 +150,6 @@ def test_what_became_of_every_record(made):
                        "bases": 4600, "frames": 0}  # fmt: skip
 
 
-def test_train_and_validation_are_balanced_by_length_and_test_is_not(made):
-    facts, dataset = made
-    for part in ("train", "validation"):
-        counts = Counter((row.length, row.label) for row in dataset.frames(part))
-        for length in (300, 150):
-            assert counts[length, "virus"] == counts[length, "others"] > 0
-    test = Counter(row.label for row in dataset.frames("test"))
-    assert test["virus"] != test["others"]
-    assert facts["parts"]["test"] == {"shards": dataset.shards("test"), "frames": test.total()}
-
-
 def digests(root):
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.unit.training.made_genomes import coding, mutated
+from tests.unit.training.made_genomes import coding
 from virnucpro.training.data import splits
-from virnucpro.training.data.splits import SCALED, K, merge_sketches, shared_fraction, sketch
+from virnucpro.training.data.splits import SCALED, K, sketch
 
 COMPLEMENT = str.maketrans("ACGT", "TGCA")
 
@@ -49,18 +49,3 @@ def test_long_sequences_are_hashed_in_blocks_without_a_seam(monkeypatch):
     whole = sketch(sequence)
     monkeypatch.setattr(splits, "BLOCK", 700)
     assert np.array_equal(sketch(sequence), whole)
-
-
-def test_shared_fractions():
-    held_out = sketch(coding(5, 20_000))
-    half = coding(5, 20_000)[:10_000] + coding(6, 10_000)
-    near = mutated(coding(5, 20_000), 0.05)
-    two_records = merge_sketches([sketch(half[:10_000]), sketch(half[10_000:])])
-    assert shared_fraction(held_out, held_out) == 1
-    assert shared_fraction(sketch(half), held_out) == pytest.approx(0.5, abs=0.05)
-    assert shared_fraction(two_records, held_out) == pytest.approx(0.5, abs=0.05)
-    # 0.95 ** 31 = 0.2, and a quarter of the bases was C before
-    assert 0.1 < shared_fraction(sketch(near), held_out) < 0.45
-    assert shared_fraction(sketch(coding(7, 20_000)), held_out) == 0
-    assert shared_fraction(sketch("ACGT"), held_out) == 0
-    assert shared_fraction(held_out, sketch("")) == 0
