@@ -26,7 +26,7 @@ import numpy.typing as npt
 from virnucpro.errors import InputError
 from virnucpro.evaluation.predictions import read_table
 from virnucpro.events import StepProgress
-from virnucpro.rcl.encodings import AMINO_ACIDS, ROW_OF_BYTE
+from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.training.data.dataset import PARTS, Part
@@ -35,7 +35,6 @@ IDENTITY = 0.4
 WORD = 4
 LEAST_SHARED = 0.03  # words per residue of the shorter protein, below which a pair is not aligned
 CERTAIN_SHARED = 0.15  # from which a pair is joined without an alignment
-LETTERS = len(AMINO_ACIDS) + 1  # with X
 # Costs per residue; with BLOSUM62 the identities are those of affine gaps (11, 1) within 2 %.
 GAP = 6
 TIE_BREAK = 2048  # more than the identical residues by which two best alignments differ
@@ -49,7 +48,7 @@ COLUMNS = ("id", "part", "cluster", "length", "rcl_start", "rcl_end")
 def cluster_proteins(sequences: Sequence[str], progress: StepProgress) -> list[int]:
     """Return the cluster of each protein: the number of its first protein.
 
-    Needs SciPy and parasail.
+    Needs parasail.
     """
     from scipy.cluster.hierarchy import DisjointSet
 
@@ -99,12 +98,12 @@ def _tie_breaking_scores() -> Any:
 
 def _candidates(texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return the pairs that may be similar, ``[pairs, 2]``, and their shared words per residue."""
-    from scipy.sparse import csr_array
+    from sklearn.feature_extraction.text import CountVectorizer
 
-    words = [_words(text) for text in texts]
-    ends = np.cumsum([0, *map(len, words)])
-    present = np.ones(ends[-1], np.int32)
-    table = csr_array((present, np.concatenate(words), ends), (len(texts), LETTERS**WORD))
+    words = CountVectorizer(
+        analyzer="char", ngram_range=(WORD, WORD), lowercase=False, binary=True, dtype=np.int32
+    )
+    table = words.fit_transform(["X" * WORD, *texts])[1:]  # it fails where no text has a word
     lengths = np.array([len(text) for text in texts])
     pairs, shares = [], []
     for start in range(0, len(texts), BLOCK):
@@ -115,14 +114,6 @@ def _candidates(texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArra
         pairs.append(np.stack([one[chosen], two[chosen]], axis=1).astype(np.int64))
         shares.append(shared[chosen])
     return np.concatenate(pairs), np.concatenate(shares)
-
-
-def _words(text: str) -> npt.NDArray[np.int64]:
-    """Return a number for each different word of a protein."""
-    rows = ROW_OF_BYTE[np.frombuffer(text.encode(), np.uint8)]
-    count = max(len(rows) - WORD + 1, 0)
-    codes = sum(rows[place : place + count] * LETTERS**place for place in range(WORD))
-    return np.unique(codes)
 
 
 def random_split(count: int, train_split: float, seed: int) -> list[Part]:

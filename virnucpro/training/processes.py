@@ -56,9 +56,6 @@ def train_on(
         for child in children:
             child.send(make_loop)
         ends = _ends(children, devices, report, interruption)
-        patience = END_SECONDS if len(ends) == len(children) else 0.0
-        for child in children:
-            child.process.join(patience)
     finally:
         for child in children:
             child.kill()
