@@ -5,18 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.training_data import LENGTH, genome
+from tests.unit.training.made_genomes import RecordedProgress
 from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.training.data.prepare import DatasetSettings, prepare_dataset
-
-
-class NoProgress:
-    """A display that shows nothing."""
-
-    def begin(self, title: str, total: int) -> None:
-        """Nothing."""
-
-    def advance(self, amount: int) -> None:
-        """Nothing."""
 
 
 def make_records(
@@ -45,5 +36,5 @@ def make_records(
     path.write_text("\n".join(table) + "\n")
     settings = DatasetSettings(path, path.parent, lengths, content="records")
     dataset = Dataset(root)
-    prepare_dataset(settings, dataset, NoProgress())
+    prepare_dataset(settings, dataset, RecordedProgress())
     return dataset

@@ -86,7 +86,7 @@ def fit_rcl(
         report = show
         if settings.tensorboard:
             report = keep_scalars(folder / "tensorboard", point.history, show)
-        loop = partial(RclLoop, savepoint, settings, *used.values(), features)
+        loop = partial(RclLoop, savepoint, settings, used["train"], used["validation"], features)
         point = run_training(loop, savepoint, devices, report, interruption)
         _write_results(folder, settings, features.width, len(used["train"]), point, disk)
         disk.remove(savepoint)  # which proves what is unfinished

@@ -52,6 +52,9 @@ class LstmSettings(Struct, frozen=True):
     dropout: Dropout = 0.3
 
 
+NetworkSettings = CnnSettings | UnetSettings | LstmSettings
+
+
 class RclTrainingSettings(Struct, frozen=True):
     """Everything that decides a training, beside the content of the tables.
 
@@ -117,9 +120,10 @@ class RclTrainingSettings(Struct, frozen=True):
         return Path(self.serpins), Path(self.others) if self.others else None
 
     @property
-    def network(self) -> CnnSettings | UnetSettings | LstmSettings:
+    def network(self) -> NetworkSettings:
         """The settings of the network that is trained."""
-        return {"cnn": self.cnn, "unet": self.unet, "lstm": self.lstm}[self.model]
+        kinds: dict[str, NetworkSettings] = {"cnn": self.cnn, "unet": self.unet, "lstm": self.lstm}
+        return kinds[self.model]
 
 
 def nested(settings: RclTrainingSettings) -> dict[str, Any]:

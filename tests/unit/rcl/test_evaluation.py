@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from sklearn.metrics import matthews_corrcoef, roc_auc_score
 
 from tests.unit.rcl.made_proteins import proteins
+from tests.unit.training.made_genomes import RecordedProgress
 from virnucpro.rcl.evaluation import evaluate_finder
 from virnucpro.rcl.rule import RclResult, RegionRule, find_region
 
@@ -16,7 +15,7 @@ RULE = RegionRule(0.5, 1, 7)
 PROTEINS = proteins(20)
 
 
-QUIET = SimpleNamespace(begin=lambda title, total: None, advance=lambda amount: None)
+QUIET = RecordedProgress()
 
 
 class Known:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from itertools import islice
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from Bio.Align import PairwiseAligner, substitution_matrices
 
 from tests.unit.rcl.made_proteins import protein
+from tests.unit.training.made_genomes import RecordedProgress
 from virnucpro.errors import InputError
 from virnucpro.rcl import splits
 from virnucpro.rcl.encodings import AMINO_ACIDS
@@ -25,7 +25,7 @@ from virnucpro.rcl.splits import (
 )
 
 HEADER = "id,rcl_start,rcl_end,Sequence,rcl_seq\n"
-QUIET = SimpleNamespace(begin=lambda title, total: None, advance=lambda amount: None)
+QUIET = RecordedProgress()
 
 
 def test_rows_that_cannot_be_used_are_counted(tmp_path):
