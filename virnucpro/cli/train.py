@@ -303,14 +303,12 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
 
     if options["threads"]:
         torch.set_num_threads(options["threads"])
-    names = ("seed", "steps", "learning_rate", "more_of")
+    names = ("seed", "steps", "learning_rate", "more_of", "start_from", "mask")
     given = {name: options[name] for name in names if options[name] is not None}
+    work = (Dataset(dataset), output_dir, LiteTrainingSettings(**given))
     with shared.steps(shared.configuration()) as screen:
-        shown = screen.show, screen, screen.interruption
-        files = {"start": options["start_from"], "mask": options["mask"], "force": options["force"]}
-        report = fit_lite(
-            Dataset(dataset), output_dir, LiteTrainingSettings(**given), *shown, **files
-        )
+        shown = (screen.show, screen, screen.interruption)
+        report = fit_lite(*work, *shown, force=options["force"])
         if report is not None and report["temperature"] is None:
             screen.warn("no validation records of both labels: the scores are not calibrated")
     if report is None:

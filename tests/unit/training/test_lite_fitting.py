@@ -66,9 +66,9 @@ def dataset(tmp_path_factory):
     return make_records(tmp_path_factory.mktemp("data") / "set", codons=500)
 
 
-def fit(dataset, root, settings=SETTINGS, stops=None, **options):
-    stops = stops or Stops()
-    return fit_lite(dataset, root, settings, stops.show, stops, stops.interruption, **options)
+def fit(dataset, root, stops=None, **changed):
+    stops, settings = stops or Stops(), replace(SETTINGS, **changed)
+    return fit_lite(dataset, root, settings, stops.show, stops, stops.interruption)
 
 
 def contents(root):
@@ -120,7 +120,7 @@ def test_the_same_again_is_the_same_to_the_byte(dataset, done, tmp_path):
     fit(dataset, tmp_path / "deep" / "folder")
     assert contents(tmp_path / "deep" / "folder") == contents(done)
     assert str(done).encode() not in b"".join(contents(done).values())
-    fit(dataset, tmp_path / "other", replace(SETTINGS, seed=1))
+    fit(dataset, tmp_path / "other", seed=1)
     other = contents(tmp_path / "other")
     assert all(other[name] != data for name, data in contents(done).items())
 
@@ -164,7 +164,7 @@ def test_regions_of_viruses_are_not_masked(dataset, tmp_path):
 
 def test_a_training_starts_from_encoder_and_classifier_of_another(dataset, done, tmp_path):
     classifier, start = (done / name for name in NAMES[1:])
-    facts = fit(dataset, tmp_path, start=start)
+    facts = fit(dataset, tmp_path, start_from=start)
     known = [facts["settings"][f"started {name}"] for name in ("from", "with")]
     assert known == [hashed(file).sha256 for file in (start, classifier)]
     before, after = (load_file(root / NAMES[2]) for root in (done, tmp_path))

@@ -79,16 +79,12 @@ def fit_lite(
     progress: StepProgress,
     interruption: Interruption,
     *,
-    start: Path | None = None,
-    mask: Path | None = None,
     force: bool = False,
 ) -> Mapping[str, Any] | None:
     """Train the model, or continue an interrupted training with the same settings and data.
 
-    ``start`` is the encoder of an earlier training, to go on from with the classifier beside it and
-    a learning rate that does not fall. A data set without validation records of both labels leaves
-    its calibration as it was. ``mask`` is a table of regions that are not trained on
-    (:func:`read_mask`). ``force`` removes the earlier results and starts over.
+    A data set without validation records of both labels leaves the calibration of an earlier
+    training as it was. ``force`` removes the earlier results and starts over.
 
     Returns:
         The content of ``lite.json``; None if the same training was finished before.
@@ -96,7 +92,7 @@ def fit_lite(
     files = training_files(root.absolute())
     disk = Disk(files.place)
     dataset.require_content("records")
-    first, started, masked = None, None, None
+    first, started, masked, start, mask = None, None, None, settings.start_from, settings.mask
     if start is not None:
         head = start.with_name(files.results[2].name)
         started = inspect_classifier(head)
@@ -106,6 +102,7 @@ def fit_lite(
         first.load_state_dict(read_safetensors(head), strict=False)
         first.encoder = encoder
     facts = asdict(settings) | {"chunk lengths": list(dataset.lengths())}
+    del facts["start_from"], facts["mask"]  # these are paths
     if settings.shape.groups == 1:  # as in trainings that were begun before there were groups
         del facts["shape"]["groups"]
     if start is not None:

@@ -47,7 +47,12 @@ BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d
 
 @dataclass(frozen=True)
 class LiteTrainingSettings:
-    """The settings of a lite training."""
+    """The settings of a lite training.
+
+    ``start_from`` is the encoder of an earlier training, to go on from with the classifier beside
+    it and a learning rate that does not fall. ``mask`` is a table of regions that are not trained
+    on (:func:`virnucpro.training.lite.genomes.read_mask`).
+    """
 
     steps: int = 18_000  # batches
     seed: int = 0
@@ -59,6 +64,8 @@ class LiteTrainingSettings:
     label_smoothing: float = 0.02  # some genes of a phage are bacterial, and the reverse
     mutation_rate: float = 0.05  # mean fraction of bases that are replaced in half of the windows
     more_of: tuple[str, ...] = ()  # groups that are drawn ``OFTENER`` times as often
+    start_from: Path | None = None
+    mask: Path | None = None
 
     def rate(self, step: int, *, steady: bool) -> float:
         """Return the learning rate of a step: a short rise, then a cosine unless it is steady."""
