@@ -2,7 +2,7 @@
 
     python -m benchmarks.encoders
     python -m benchmarks.encoders esm2_t33_650M_UR50D DNABERT-S --precision bf16,fp8 --json here.json
-    python -m benchmarks.encoders esm2:6x320x20 --device cpu --mix 300 --no-peers
+    python -m benchmarks.encoders esm2:6x320x20 --device cpu --no-peers
 
 A MODEL is the name of a released one, or FAMILY:LAYERSxWIDTHxHEADS. Implementations take turns, with a
 large matrix product at each precision. One that gives other embeddings than this program in fp32
@@ -24,7 +24,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from benchmarks.models import MIXES, count_work, parse_model, random_encoder, random_frames
+from benchmarks.models import count_work, parse_model, random_encoder, random_frames
 from benchmarks.peers import (
     FAIR_ESM,
     ONE_BY_ONE,
@@ -53,7 +53,6 @@ COLUMNS = (
     ("of matmul", "share_of_matmul", ".0%"),
     ("x original", "ratio_to_original", ".2f"),
     ("x transformers", "ratio_to_transformers", ".2f"),
-    ("x bf16", "ratio_to_bf16", ".2f"),
     ("GPU bytes", "peak_memory", ".2e"),
     ("compile s", "compile_seconds", ".1f"),
     ("waited", "host_wait", ".1%"),
@@ -72,8 +71,8 @@ def main() -> int:
     precisions = [choose_precision(p, [device]) for p in options.precision] or [
         *measured_precisions(device)
     ]
-    frames = random_frames(options.mix, options.sequences or SEQUENCES[device.kind])
-    document: dict[str, Any] = {"machine": machine_facts(), "mix": options.mix, "models": []}
+    frames = random_frames(options.sequences or SEQUENCES[device.kind])
+    document: dict[str, Any] = {"machine": machine_facts(), "models": []}
     print(f"{device.name}: {', '.join(precisions)}")
     for family, size in options.models or map(parse_model, MODELS[device.kind]):
         about = family_named(family)
@@ -96,7 +95,6 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", type=parse_model, metavar="MODEL")
-    parser.add_argument("--mix", choices=list(MIXES), default="500", help="lengths of sequences")
     parser.add_argument("--sequences", type=int, help="frames (default 1024; on a CPU 32)")
     parser.add_argument("--precision", type=lambda text: text.split(","), default=[])
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: a GPU if there is one")
@@ -220,8 +218,7 @@ def compared(rows: torch.Tensor, reference: torch.Tensor, precision: str) -> dic
 def _add_ratios(results: Sequence[dict[str, Any]], times: Mapping[str, list[float]]) -> None:
     """Add how many times as fast each is as others.
 
-    It is compared with the way of the original, with transformers at the same precision and, for
-    this program alone, with bf16.
+    It is compared with the way of the original, and with transformers at the same precision.
     """
 
     def seconds(program: str, precision: str) -> list[float]:
@@ -232,8 +229,6 @@ def _add_ratios(results: Sequence[dict[str, Any]], times: Mapping[str, list[floa
         own = row.get("seconds", [])
         row["ratio_to_original"] = ratio(original, own)
         row["ratio_to_transformers"] = ratio(seconds(TRANSFORMERS, row["precision"]), own)
-        if row["implementation"] == VIRNUCPRO:
-            row["ratio_to_bf16"] = ratio(seconds(VIRNUCPRO, "bf16"), own)
 
 
 def print_table(model: Mapping[str, Any]) -> None:
