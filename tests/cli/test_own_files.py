@@ -27,15 +27,23 @@ def _mine(folder: Path) -> list[str]:
     return sorted(str(p.relative_to(folder)) for p in files if p.read_bytes() == b"mine")
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of a run without files of the user. Not to be changed."""
+    folder = tmp_path_factory.mktemp("plain")
+    (folder / "sample.fa").write_bytes(PLAIN)
+    check_accepted(run_forked("predict", folder / "sample.fa", "-o", folder / "out", *TOY))
+    return folder / "out"
+
+
 @pytest.mark.parametrize("when", ["before", "after a kill", "after the end"])
 @pytest.mark.parametrize("name", USERS_FILES)
 def test_a_users_file_under_a_name_of_ours(
-    call: Callable, source: Path, tmp_path: Path, name: str, when: str
+    call: Callable, source: Path, plain: Path, tmp_path: Path, name: str, when: str
 ) -> None:
     """It is kept under its name or the next one, and never touched again."""
-    out, plain = tmp_path / "out", tmp_path / "plain"
+    out = tmp_path / "out"
     arguments = ("predict", source, "-o", out, *TOY)
-    check_accepted(call("predict", source, "-o", plain, *TOY))
     if when == "after a kill":
         shutil.copytree(plain, out)
         (out / "sample_run.json").unlink()

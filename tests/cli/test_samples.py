@@ -173,6 +173,7 @@ def test_models_are_loaded_once_for_a_group(
     monkeypatch.setattr(samples_module, "MOST_SAMPLES", most)
     assert _predict_samples(lambda event: None) == ["finished"] * 3
     assert len(opened) == loads
+    assert not list((folder / "out").rglob("*.pt"))
     _check_all(folder)
 
 
@@ -209,6 +210,11 @@ def test_a_table_of_the_user_is_not_overwritten(folder: Path, capsys) -> None:
     assert "named twice" in shown.err
     assert "15 of 15 records" in shown.out
     assert overview.with_name("samples_overview.html.yours").read_text() == "mine"
+    for path in (table, overview):
+        path.write_text("mine, too")
+    assert run(["call", "out/a", "--min-score", "0"]) == 0
+    for path in (table, overview):
+        assert path.with_name(f"{path.name}.yours.2").read_text() == "mine, too"
 
 
 @pytest.mark.parametrize("is_worked_on", [False, True])
@@ -298,14 +304,6 @@ def test_status_says_so_where_the_input_of_a_sample_is_gone(
         False,
         True,
     ]
-
-
-@pytest.mark.parametrize("mine", ["samples_summary.tsv", "samples_overview.html"])
-def test_call_keeps_a_file_of_the_user(folder: Path, mine: str) -> None:
-    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
-    (folder / "out" / mine).write_text("mine\n")
-    assert run(["call", "out/a", "--min-score", "-1"]) == 0
-    assert (folder / "out" / f"{mine}.yours").read_text() == "mine\n"
 
 
 @pytest.mark.parametrize(
