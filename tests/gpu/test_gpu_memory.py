@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks.models import sequences_for
-from tests.gpu.reference_embeddings import ROLES, SMALL, Models, check, sequences
+from tests.gpu.reference_embeddings import ROLES, SMALL, Models, check
 from tests.unit.encoders.small import quiet
 from virnucpro.compute.budget import CudaMemory, find_budget
 from virnucpro.contracts import Device, Session, Task, TaskResult
@@ -105,19 +105,6 @@ def test_a_budget_is_measured(models: Models, device, family):
     found = find_budget(bounds, None, little, probe)
     assert found.amount in possible
     assert found.amount < bounds.most
-
-
-@pytest.mark.parametrize("family", ROLES)
-def test_halved_batches_give_the_same(models: Models, device, family):
-    encoder, work = models.open(family, SMALL[family], device, "fp32"), sequences(family)
-    whole = encoder.encode(work, quiet)
-    before = encoder.budget.amount
-    assert encoder.shrink()
-    assert encoder.budget.amount == before // 2
-    check(encoder.encode(work, quiet), whole, "fp32")
-    while encoder.shrink():
-        encoder.encode(work[:6], quiet)
-    assert encoder.budget.largest == 1
 
 
 def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tmp_path):

@@ -60,9 +60,12 @@ def expected(folder):
 
 
 def test_equals_the_plain_forward_pass(folder):
-    rows = open_path(folder, "nucleotide").encode(DNA, quiet)
+    encoder, wanted = open_path(folder, "nucleotide"), expected(folder)
+    rows = encoder.encode(DNA, quiet)
     assert rows.dtype == torch.float32
-    assert float((rows - expected(folder)).abs().max()) < 1e-5
+    assert float((rows - wanted).abs().max()) < 1e-5
+    encoder.pack()
+    assert float((encoder.encode(DNA, quiet) - wanted).abs().max()) < 1e-5
 
 
 def test_rows_do_not_depend_on_their_batch(folder):
