@@ -40,7 +40,7 @@ from virnucpro.compute.threads import call_mkl_functions_once
 from virnucpro.contracts import Device
 from virnucpro.devices import visible_gpus
 from virnucpro.encoders.registry import family_named
-from virnucpro.precision import PRECISIONS, choose_precision, cpu_has_bf16, supports
+from virnucpro.precision import choose_precision
 
 # Without MODEL: what predict takes; a CPU would need minutes per batch for the 3B.
 MODELS = {"cuda": ["esm2_t36_3B_UR50D", "DNABERT-S"], "cpu": ["esm2_t12_35M_UR50D", "DNABERT-S"]}
@@ -68,9 +68,7 @@ def main() -> int:
     if options.device == "cuda" and not gpus:
         sys.exit("no usable NVIDIA GPU: see nvidia-smi, or use --device cpu")
     device = gpus[0] if gpus else Device("cpu")
-    precisions = [choose_precision(p, [device]) for p in options.precision] or [
-        *measured_precisions(device)
-    ]
+    precisions = [choose_precision(p, [device]) for p in options.precision.split(",")]
     frames = random_frames(options.sequences or SEQUENCES[device.kind])
     document: dict[str, Any] = {"machine": machine_facts(), "models": []}
     print(f"{device.name}: {', '.join(precisions)}")
@@ -96,19 +94,12 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", type=parse_model, metavar="MODEL")
     parser.add_argument("--sequences", type=int, help="frames (default 1024; on a CPU 32)")
-    parser.add_argument("--precision", type=lambda text: text.split(","), default=[])
+    parser.add_argument("--precision", default="auto", help="one or several, as for predict")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: a GPU if there is one")
     parser.add_argument("--seconds", type=float, default=5.0, help="per implementation")
     parser.add_argument("--no-peers", dest="peers", action="store_false")
     parser.add_argument("--json", type=Path, help="save all figures here, after every model")
     return parser.parse_args()
-
-
-def measured_precisions(device: Device) -> tuple[str, ...]:
-    """Return the precisions that are measured where none is named: those that are fast."""
-    if device.kind == "cpu":
-        return ("fp32", "bf16") if cpu_has_bf16() else ("fp32",)
-    return tuple(name for name in PRECISIONS if supports(device, name))
 
 
 def measure_model(

@@ -55,8 +55,8 @@ POOL = (
     "--frames {frames} --json {out}/{name}.json"
 )
 TESTS = (
-    "-m pytest tests/gpu --on={device} -q --outcomes={out}/{name}.json --basetemp={scratch}/tests "
-    "-p no:cacheprovider -p no:benchmark -W default"
+    "-m pytest tests/gpu --on={device} -v --basetemp={scratch}/tests -p no:cacheprovider "
+    "-p no:benchmark -W default"
 )
 # The seconds that each part may take, and what Python is called with.
 PARTS = {
