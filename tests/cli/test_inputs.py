@@ -243,26 +243,6 @@ def test_an_output_directory_that_is_a_file(
     check_refused(call("predict", source, *TOY, "-l", tmp_path), 6, f"cannot write {tmp_path}")
 
 
-def test_the_results_of_a_run_that_is_there(call: Callable, source: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    arguments = ("predict", source, "-o", out, *TOY)
-    first = call(*arguments, "--resume")
-    check_accepted(first)
-    assert "starting from the beginning" in first.err
-    results = result_bytes(out)
-    for path in [source, *out.rglob("*")]:
-        os.utime(path, (4e9, 4e9))  # 2096: now looks like long before
-    for options in ((), ("--resume",)):
-        again = call(*arguments, *options)
-        check_accepted(again)
-        assert "Nothing to compute" in again.out
-        refused = call(*arguments, "-e", 300, *options)
-        check_refused(refused, 3, out, "chunk length: was 500, is 300")
-    assert result_bytes(out) == results
-    check_accepted(call(*arguments, "--force"))
-    assert result_bytes(out) == results
-
-
 @pytest.mark.parametrize(
     ("folder", "name", "stem"),
     [
