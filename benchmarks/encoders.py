@@ -2,7 +2,7 @@
 
     python -m benchmarks.encoders
     python -m benchmarks.encoders esm2_t33_650M_UR50D DNABERT-S --precision bf16,fp8 --json here.json
-    python -m benchmarks.encoders esm2:6x320x20 --device cpu --mix 300 --no-peers
+    python -m benchmarks.encoders esm2:6x320x20 --device cpu --no-peers
 
 A MODEL is the name of a released one, or FAMILY:LAYERSxWIDTHxHEADS. Implementations take turns, with a
 large matrix product at each precision. One that gives other embeddings than this program in fp32
@@ -24,7 +24,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from benchmarks.models import MIXES, count_work, parse_model, random_encoder, random_frames
+from benchmarks.models import count_work, parse_model, random_encoder, random_frames
 from benchmarks.peers import (
     FAIR_ESM,
     ONE_BY_ONE,
@@ -40,7 +40,7 @@ from virnucpro.compute.threads import call_mkl_functions_once
 from virnucpro.contracts import Device
 from virnucpro.devices import visible_gpus
 from virnucpro.encoders.registry import family_named
-from virnucpro.precision import PRECISIONS, choose_precision, cpu_has_bf16, supports
+from virnucpro.precision import choose_precision
 
 # Without MODEL: what predict takes; a CPU would need minutes per batch for the 3B.
 MODELS = {"cuda": ["esm2_t36_3B_UR50D", "DNABERT-S"], "cpu": ["esm2_t12_35M_UR50D", "DNABERT-S"]}
@@ -53,7 +53,6 @@ COLUMNS = (
     ("of matmul", "share_of_matmul", ".0%"),
     ("x original", "ratio_to_original", ".2f"),
     ("x transformers", "ratio_to_transformers", ".2f"),
-    ("x bf16", "ratio_to_bf16", ".2f"),
     ("GPU bytes", "peak_memory", ".2e"),
     ("compile s", "compile_seconds", ".1f"),
     ("waited", "host_wait", ".1%"),
@@ -69,11 +68,9 @@ def main() -> int:
     if options.device == "cuda" and not gpus:
         sys.exit("no usable NVIDIA GPU: see nvidia-smi, or use --device cpu")
     device = gpus[0] if gpus else Device("cpu")
-    precisions = [choose_precision(p, [device]) for p in options.precision] or [
-        *measured_precisions(device)
-    ]
-    frames = random_frames(options.mix, options.sequences or SEQUENCES[device.kind])
-    document: dict[str, Any] = {"machine": machine_facts(), "mix": options.mix, "models": []}
+    precisions = [choose_precision(p, [device]) for p in options.precision.split(",")]
+    frames = random_frames(options.sequences or SEQUENCES[device.kind])
+    document: dict[str, Any] = {"machine": machine_facts(), "models": []}
     print(f"{device.name}: {', '.join(precisions)}")
     for family, size in options.models or map(parse_model, MODELS[device.kind]):
         about = family_named(family)
@@ -96,21 +93,13 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", type=parse_model, metavar="MODEL")
-    parser.add_argument("--mix", choices=list(MIXES), default="500", help="lengths of sequences")
     parser.add_argument("--sequences", type=int, help="frames (default 1024; on a CPU 32)")
-    parser.add_argument("--precision", type=lambda text: text.split(","), default=[])
+    parser.add_argument("--precision", default="auto", help="one or several, as for predict")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: a GPU if there is one")
     parser.add_argument("--seconds", type=float, default=5.0, help="per implementation")
     parser.add_argument("--no-peers", dest="peers", action="store_false")
     parser.add_argument("--json", type=Path, help="save all figures here, after every model")
     return parser.parse_args()
-
-
-def measured_precisions(device: Device) -> tuple[str, ...]:
-    """Return the precisions that are measured where none is named: those that are fast."""
-    if device.kind == "cpu":
-        return ("fp32", "bf16") if cpu_has_bf16() else ("fp32",)
-    return tuple(name for name in PRECISIONS if supports(device, name))
 
 
 def measure_model(
@@ -220,8 +209,7 @@ def compared(rows: torch.Tensor, reference: torch.Tensor, precision: str) -> dic
 def _add_ratios(results: Sequence[dict[str, Any]], times: Mapping[str, list[float]]) -> None:
     """Add how many times as fast each is as others.
 
-    It is compared with the way of the original, with transformers at the same precision and, for
-    this program alone, with bf16.
+    It is compared with the way of the original, and with transformers at the same precision.
     """
 
     def seconds(program: str, precision: str) -> list[float]:
@@ -232,8 +220,6 @@ def _add_ratios(results: Sequence[dict[str, Any]], times: Mapping[str, list[floa
         own = row.get("seconds", [])
         row["ratio_to_original"] = ratio(original, own)
         row["ratio_to_transformers"] = ratio(seconds(TRANSFORMERS, row["precision"]), own)
-        if row["implementation"] == VIRNUCPRO:
-            row["ratio_to_bf16"] = ratio(seconds(VIRNUCPRO, "bf16"), own)
 
 
 def print_table(model: Mapping[str, Any]) -> None:

@@ -42,10 +42,8 @@ VOCABULARY = 4096  # tokens of DNABERT-S
 # Lengths of the words that become one, one after the other.
 MERGES = ((1, 1), (2, 2), (2, 1), (4, 1), (3, 2))
 SENSE = {codon: letter for codon, letter in GENETIC_CODE.items() if letter != "*"}
-# Bases of a chunk, by the name of a mix of lengths. Chunks are cut from contigs of up to 5,000 bases.
-MIXES = {"500": 500, "300": 300}
-LONGEST = 5000
 CHUNK = 500  # bases
+LONGEST = 5000  # bases of a contig that chunks are cut from
 HIDDEN = 512  # units of the released classifiers
 PREFIX = "encoder.sentence_encoder."  # of the names in fair-esm's checkpoints
 LAST_LAYER_SCALE = 4.0  # spreads the scores of the classifier, without making all of them 0 or 1
@@ -93,16 +91,14 @@ def random_encoder(
 
 
 def fill_randomly(model: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
-    """Move ``model`` from the meta device, with small random numbers and plain layer norms."""
+    """Move ``model`` from the meta device, with small random numbers; norms scale by nearly one."""
     model.to(dtype).to_empty(device=device).requires_grad_(False).eval()
     draw = torch.Generator(device).manual_seed(0)
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
-            if isinstance(module, nn.LayerNorm):
-                parameter.fill_(float(name == "weight"))
-            else:
-                drawn = torch.randn(parameter.shape, generator=draw, device=device)
-                parameter.copy_((drawn * SPREAD).half())
+            drawn = torch.randn(parameter.shape, generator=draw, device=device) * SPREAD
+            is_scale = isinstance(module, nn.LayerNorm) and name == "weight"
+            parameter.copy_((drawn + is_scale).half())
 
 
 def random_tokenizer() -> Tokenizer:
@@ -145,7 +141,7 @@ def sequences_for(family: str, lengths: list[int], count: int) -> list[str]:
     return random_sequences(family_named(family).alphabet, lengths, count)
 
 
-def random_frames(mix: str, count: int) -> dict[Molecule, list[str]]:
+def random_frames(count: int) -> dict[Molecule, list[str]]:
     """Return ``count`` open frames of random codons, always the same ones.
 
     They are as long as the frames of chunks that the chunking stage cuts.
@@ -154,8 +150,8 @@ def random_frames(mix: str, count: int) -> dict[Molecule, list[str]]:
     frames: dict[Molecule, list[str]] = {"nucleotide": [], "protein": []}
     lengths = (
         stop - start
-        for length in record_lengths(MIXES[mix], draw)
-        for start, stop in chunk_spans(length, MIXES[mix])
+        for length in record_lengths(draw)
+        for start, stop in chunk_spans(length, CHUNK)
     )
     for number in range(count):
         bases = next(lengths) - number % 3  # frame 1, 2 or 3
@@ -166,10 +162,10 @@ def random_frames(mix: str, count: int) -> dict[Molecule, list[str]]:
     return frames
 
 
-def record_lengths(shortest: int, draw: random.Random) -> Iterator[int]:
-    """Yield the lengths of records without end, spread evenly in log."""
+def record_lengths(draw: random.Random) -> Iterator[int]:
+    """Yield the lengths of records without end, of a chunk or more, spread evenly in log."""
     while True:
-        yield round(math.exp(draw.uniform(math.log(shortest), math.log(LONGEST))))
+        yield round(math.exp(draw.uniform(math.log(CHUNK), math.log(LONGEST))))
 
 
 # --- on the disk ------------------------------------------------------------------------------
@@ -196,14 +192,11 @@ def write_pair(
 ) -> Pair:
     """Write random models of these sizes (a released name, or LAYERSxWIDTHxHEADS).
 
-    The numbers are drawn on ``device``. A complete ``folder`` is used as it is: the configuration,
-    which is written last, shows that it is complete.
+    The numbers are drawn on ``device``.
     """
     names = ("esm2.pt", "dnabert", "mlp.safetensors", "models.yaml")
     pair = Pair(*(folder / name for name in names))
-    if pair.config.exists():
-        return pair
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True)
     width = write_esm2(pair.esm, esm, device) + write_dnabert(pair.dnabert, dnabert, device)
     if device == "cuda":
         torch.cuda.empty_cache()  # this process may go on beside a worker
@@ -218,7 +211,7 @@ def write_pair(
 
 def write_esm2(path: Path, size: str, device: str) -> int:
     """Write a ``.pt`` as fair-esm stores it, in float16, and return the width of the model."""
-    encoder = drawn("esm2", size, device)
+    encoder = random_encoder("esm2", size, device, "fp16", budget=1)
     network: Any = encoder.network
     layers, own = len(network.blocks), network.state_dict()
     state: dict[str, torch.Tensor] = {}
@@ -242,7 +235,7 @@ def write_esm2(path: Path, size: str, device: str) -> int:
 def write_dnabert(folder: Path, size: str, device: str) -> int:
     """Write a folder with config, tokenizer and weights, and return the width of the model."""
     folder.mkdir()
-    encoder = drawn("dnabert-s", size, device)
+    encoder = random_encoder("dnabert-s", size, device, "fp16", budget=1)
     network: Any = encoder.network
     own = network.state_dict()
     names = stored_names(network, DNABERT_NAMES)
@@ -264,18 +257,6 @@ def write_dnabert(folder: Path, size: str, device: str) -> int:
     return encoder.dim
 
 
-def drawn(family: str, size: str, device: str) -> BatchedEncoder:
-    """Return random weights in float16. Those of layer norms are random too, so that tests see them."""
-    encoder = random_encoder(family, size, device, "fp16", budget=1)
-    generator = torch.Generator(device).manual_seed(1)
-    for module in encoder.network.modules():
-        if isinstance(module, nn.LayerNorm):
-            for parameter in module.parameters():
-                noise = torch.randn(parameter.shape, generator=generator, device=device)
-                parameter.data += (0.1 * noise).to(parameter.dtype)
-    return encoder
-
-
 def classifier(width: int) -> bytes:
     """Return the content of a ``.safetensors`` file with random weights."""
     torch.manual_seed(4)
@@ -292,10 +273,9 @@ def write_contigs(path: Path, chunks: int) -> Path:
     """Write contigs of random codons without a stop that give at least ``chunks`` chunks.
 
     Of random bases, one chunk of 500 in twenty would have an open frame. Here every chunk has one.
-    Lengths are those of ``--mix 500`` of ``benchmarks.encoders``.
     """
     draw = random.Random(chunks)
-    lengths = record_lengths(CHUNK, draw)
+    lengths = record_lengths(draw)
     lines: list[str] = []
     while chunks > 0:
         bases = "".join(draw.choices(list(SENSE), k=next(lengths) // 3))

@@ -45,12 +45,6 @@ def machine_facts() -> dict[str, Any]:
     return facts | {name: package_version(name) for name in PACKAGES}
 
 
-def synchronise(device: torch.device) -> None:
-    """Wait until a GPU has finished all of its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def time_in_turns(
     works: Mapping[str, Callable[[], object]], device: torch.device, rounds: int, seconds: float
 ) -> dict[str, list[float]]:
@@ -66,7 +60,8 @@ def time_in_turns(
         for name, work in works.items():
             started = time.perf_counter()
             work()
-            synchronise(device)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
             times[name].append(time.perf_counter() - started)
         done += 1
     return times
@@ -99,7 +94,7 @@ class MatrixProduct:
         self.flops = 2 * side**3 * self._count
 
     def __call__(self) -> None:
-        """Start it. On a GPU it is finished when :func:`synchronise` returns."""
+        """Start it. On a GPU it is finished when the device is synchronised."""
         with torch.inference_mode():
             for _ in range(self._count):
                 torch.mm(self._a, self._b, out=self._out)

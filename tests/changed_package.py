@@ -1,4 +1,7 @@
-"""``virnucpro`` from another folder: ``run_forked(FOLDER, *WORDS, module="tests.changed_package")``."""
+"""``virnucpro`` with packages of another folder, its own among them if it is there.
+
+``run_forked(FOLDER, *WORDS, module="tests.changed_package")``
+"""
 
 from __future__ import annotations
 

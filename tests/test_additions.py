@@ -3,7 +3,7 @@
 Only a stage with a result file of its own needs a third, and it fails with the name of that file.
 
 Every test changes a copy of the package as a developer would, and runs the copy. Pools of workers
-are added in ``tests/contract/pools.py``, encoders of other packages in ``tests/cli/test_encoders.py``.
+are added in ``tests/contract/pools.py``, encoders in ``tests/cli/test_encoders.py``.
 """
 
 from __future__ import annotations
@@ -16,45 +16,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.inputs import table
-from tests.cli.test_encoders import classifier
 from tests.forked import Call, run_forked
 
 ROOT = Path(__file__).parents[1]
 SEQUENCES = ROOT / "virnucpro" / "data" / "example.fa"
-
-ENCODER = '''
-import numpy as np
-
-from virnucpro.encoders.family import BASES, EncoderFamily, WeightlessEncoder
-
-
-class CompositionEncoder(WeightlessEncoder):
-    """Shares of A, C, G and T."""
-
-    dim = 4
-
-    def embed(self, sequences):
-        shares = [[text.count(base) / max(1, len(text)) for base in BASES] for text in sequences]
-        return np.array(shares, np.float32)
-
-
-class CompositionFamily(EncoderFamily):
-    name = "composition"
-    title = "base composition"
-    molecule = "nucleotide"
-    alphabet = BASES
-    has_weights = False
-    precisions = ()
-
-    def width(self, path):
-        return CompositionEncoder.dim
-
-    def open(self, source, options):
-        return CompositionEncoder()
-
-
-FAMILY = CompositionFamily()
-'''
 
 PRECISION = """
     Precision(name="bf16x", dtype="bfloat16", linear_layers="cast", capability=(8, 0),
@@ -120,19 +85,6 @@ def predict(package: Path, tmp_path: Path) -> Callable[..., Call]:
         return run_forked(package.parent, *command, module="tests.changed_package")
 
     return _predict
-
-
-def test_an_encoder_is_a_module_and_a_line_of_the_registry(package, insert, predict, tmp_path):
-    (package / "encoders" / "composition.py").write_text(ENCODER)
-    entry = '\n    "composition": "virnucpro.encoders.composition:FAMILY",'
-    insert("encoders/registry.py", "BUILT_IN: Mapping[str, str] = {", entry)
-    config = tmp_path / "c.yaml"
-    config.write_text("features: {dnabert: {model_name: composition}, esm: {model_name: toy}}\n")
-    model = classifier(tmp_path / "classifier.safetensors", 4 + 16, "composition")
-    done = predict("--config", str(config), "-m", "custom", "-p", str(model), "-e", "500")
-    assert done.code == 0, done.err
-    record = json.loads((tmp_path / "out" / "example_run.json").read_text())
-    assert record["models"]["nucleotide"]["family"] == "composition"
 
 
 def test_a_precision_is_a_row_of_a_table(insert, predict, tmp_path):

@@ -164,17 +164,6 @@ def test_names_are_unique_in_their_folder() -> None:
     assert not repeated(ast.ClassDef) | repeated(ast.FunctionDef)
 
 
-def test_exceptions_end_in_error() -> None:
-    wrong = [
-        f"{module}.{name}"
-        for name, module, node in definitions(ast.ClassDef)
-        for base in node.bases  # type: ignore[attr-defined]
-        if re.fullmatch(r"(\w*Error|Exception|BaseException)", ast.unparse(base))
-        and not name.endswith("Error")
-    ]
-    assert not wrong
-
-
 @pytest.mark.parametrize("path", modules(), ids=name_of)
 def test_no_file_and_no_function_is_too_long(path: Path) -> None:
     text = path.read_text()
@@ -182,12 +171,6 @@ def test_no_file_and_no_function_is_too_long(path: Path) -> None:
     functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)]
     lengths = {f.name: (f.end_lineno or 0) - f.lineno + 1 for f in functions}
     assert not {name for name, lines in lengths.items() if lines > LONGEST_FUNCTION}
-
-
-def test_percentages_are_written_in_one_way() -> None:
-    """The format ``.1%`` writes ``4.2%``; ``formatting.percent`` writes ``4.2 %``."""
-    form = re.compile(r"[:\"'][<>]?\d*,?(\.\d)?%[}\"']|}%")
-    assert not [name_of(path) for path in modules() if form.search(path.read_text())]
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:

@@ -1,10 +1,10 @@
-"""Write what follows from declarations: tables of the documentation, the configuration.
+"""Write what follows from declarations: the keywords of ``predict``, the configuration.
 
     python -m tools.document_tables
 
-What stands between ``<!-- options of predict -->`` and ``<!-- end -->`` is replaced, the keywords
-of ``predict`` in the same way. ``config/default_config.yaml`` is written again. Run it after a
-change of a setting or of the precisions; tests compare the files with the declarations.
+What stands between ``<!-- keywords of predict -->`` and ``<!-- end -->`` in ``docs/python.md`` is
+replaced, and ``config/default_config.yaml`` is written again. Run it after a change of a setting or
+of the precisions; tests compare the files with the declarations.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import click
-
-from virnucpro.cli.predict import predict
 from virnucpro.configuration import default_yaml
 from virnucpro.settings import (
     SETTINGS,
@@ -25,24 +22,14 @@ from virnucpro.settings import (
 )
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "docs" / name for name in ("usage.md", "python.md")]
+PAGE = ROOT / "docs/python.md"
 CONFIGURATION = ROOT / "config" / "default_config.yaml"
 GROUPS = {
     "These decide scores:": (AnalysisSettings,),
     "These decide calls:": (Thresholds,),
     "A run may be continued with other values of these:": (MachineSettings, DisplaySettings),
 }
-PART = re.compile(r"(<!-- (\w+ of \S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def option_table() -> str:
-    """Return the options of ``predict`` as a table, in the order of its help text."""
-    lines = ["| option | meaning |", "|---|---|"]
-    context = click.Context(predict)
-    for option in predict.params[1:]:  # the first one is the input
-        if record := option.get_help_record(context):  # none of a hidden one
-            lines.append("| `{}` | {} |".format(record[0].replace("|", "\\|"), record[1]))
-    return "\n".join(lines) + "\n"
+PART = re.compile("(?<=<!-- keywords of predict -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def keyword_lists() -> str:
@@ -59,12 +46,10 @@ def keyword_lists() -> str:
 
 
 def documented(text: str) -> str:
-    """Return ``text`` with the options and keywords that it has a place for."""
-    parts = {"options of predict": option_table(), "keywords of predict": keyword_lists()}
-    return PART.sub(lambda match: match[1] + parts[match[2]] + match[3], text)
+    """Return ``text`` with the keywords of today."""
+    return PART.sub(lambda _: keyword_lists(), text)
 
 
 if __name__ == "__main__":
-    for page in PAGES:
-        page.write_text(documented(page.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(documented(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     CONFIGURATION.write_text(default_yaml(), encoding="utf-8")

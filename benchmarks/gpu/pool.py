@@ -3,7 +3,7 @@
     python -m benchmarks.gpu.pool FOLDER --precision bf16 --json FILE [--esm MODEL --dnabert MODEL]
 
 Models of these sizes are written to FOLDER in the files that the released ones come in, and
-``virnucpro predict`` is run on random contigs. Files that FOLDER has already are used again.
+``virnucpro predict`` is run on random contigs.
 """
 
 from __future__ import annotations
@@ -34,12 +34,9 @@ def main() -> int:
     parser.add_argument("--frames", type=int, default=20_000)
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
     esm, dnabert = (parse_model(name)[1] for name in (options.esm, options.dnabert))
     pair = write_pair(options.folder / "models", esm, dnabert, options.device)
-    source = options.folder / "contigs.fa"
-    if not source.exists():
-        write_contigs(source, options.frames)
+    source = write_contigs(options.folder / "contigs.fa", options.frames)
     layout = Layout(options.folder / options.precision, source.stem, CHUNK)
     on_gpu = options.device == "cuda"
     where = ["--gpus", "0", "--compile", "always"] if on_gpu else ["--cpu-workers", "1"]

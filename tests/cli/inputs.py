@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+from virnucpro.store.disk import Disk
+
 TOY = ("--model-type", "toy", "--device", "cpu")
 SEQUENCE = b"ATGACCGGTCTGAAC" * 8  # 120 bases, open in five frames
 PLAIN = b">a first\n" + SEQUENCE[:70] + b"\n" + SEQUENCE[70:] + b"\n>b\n" + SEQUENCE[7:] + b"\n"
@@ -17,6 +19,23 @@ RESULTS = (
     "sample_merged/prediction_results.txt",
     "sample_merged/prediction_results_highestscore.csv",
 )
+
+
+class Stopped(BaseException):
+    """Stands for a kill."""
+
+
+class Stopping(Disk):
+    """Stops the run when a file of the given name is about to count."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        super().__init__(root)
+        self.name = name
+
+    def rename(self, old: Path, new: Path) -> None:
+        if new.name == self.name:
+            raise Stopped
+        super().rename(old, new)
 
 
 def bases(length: int, seed: int = 0) -> bytes:

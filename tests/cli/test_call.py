@@ -114,14 +114,6 @@ def test_a_moved_input_is_named(call: Calling, home: Path) -> None:
         source.with_suffix(".away").rename(source)
 
 
-def test_predict_says_that_it_goes_back_to_other_thresholds(
-    call: Calling, finished: Path, home: Path
-) -> None:
-    assert call("call", home / "out", "--min-score", "-0.1234567").code == 0
-    words = _predict(finished, home / "out", "a")
-    assert "before: --min-score -0.1234567\n" in call(*(word for word in words if word != "-q")).err
-
-
 def test_an_unfinished_run_is_left_out_and_named(call: Calling, home: Path) -> None:
     before = _tables(home / "out", "b")
     (home / "out/b_merged/prediction_results_highestscore.csv").unlink()

@@ -14,7 +14,6 @@ import pytest
 
 from tests.cli.test_help import COMMANDS
 from tests.faults.processes import until
-from virnucpro import __version__
 from virnucpro.cli.demo import example_fasta
 
 ROOT = Path(__file__).parents[2]
@@ -45,27 +44,6 @@ def test_ctrl_c_while_modules_are_imported_ends_with_a_message(tmp_path: Path) -
 def test_ctrl_c_in_a_command(call: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("virnucpro.cli.app.main", Mock(side_effect=KeyboardInterrupt))
     assert call("status", ".").code == 130
-
-
-@pytest.mark.parametrize(
-    "words", ["--help", "--version", "predict --help", "models list", "status out"]
-)
-def test_no_torch_is_imported_where_none_is_needed(
-    call: Callable, example: Path, tmp_path: Path, words: str
-) -> None:
-    if "out" in words:
-        assert call("predict", example, "-o", tmp_path / "out", *TOY).code == 0
-    heavy = {"torch", "transformers", "huggingface_hub", "numpy", "rich"}
-    heavy -= {"models": {"rich"}}.get(words.split()[0], set())
-    code = (
-        "import sys; from virnucpro.cli import run; code = run(sys.argv[1:]); "
-        f"sys.exit(code or len({heavy} & set(sys.modules)))"
-    )
-    command = [sys.executable, "-c", code, *words.split()]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert words != "--version" or __version__ in done.stdout
 
 
 def test_predict_from_file_to_results(
@@ -148,25 +126,6 @@ def test_wrong_words(call: Callable, words: str, says: str) -> None:
     done = call(*words.split())
     assert done.code == 64
     assert says in done.err
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["predict x -m {}", "train embed x -m {}", "profile --model {}", "predict x -c {}.yaml"],
-)
-def test_a_mistyped_model_is_answered_without_the_models_for_tests(
-    call: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("light.yaml").write_text("prediction: {default_model_type: light}\n")
-    done = call(*words.format("light").split())
-    assert done.code == 64
-    assert "light" in done.err
-    assert "toy" not in done.err
-
-
-def test_profile_offers_only_what_it_measures(call: Callable) -> None:
-    assert "lite" not in call("profile", "--help").out.split("--model-path")[0]
 
 
 def test_list_devices(call: Callable) -> None:

@@ -119,7 +119,7 @@ def test_tests_and_modules_that_the_developer_page_names_exist() -> None:
     page = (ROOT / "docs/developing.md").read_text()
     named = set(re.findall(r"`(test_\w+)`", page))
     text = (ROOT / "tests/test_additions.py").read_text()
-    assert len(named) >= 4
+    assert len(named) >= 3
     assert all(f"def {name}(" in text for name in named)
     for path in re.findall(r"`(\w+/[\w/]+\.py)`", page):
         assert (ROOT / path).exists() or (ROOT / "virnucpro" / path).exists(), path
@@ -161,7 +161,7 @@ def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) 
     options = "--model-type toy --device cpu"
     program.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{code}' \"$@\" << E\n{options}\nE\n")
     program.chmod(0o755)
-    lines = (f">r{n}\n{'GCT' * 160}\n" for n in range(5_000))
+    lines = (f">r{n}\n{'GCT' * 160}\n" for n in range(2_000))
     (tmp_path / "contigs.fa").write_text("".join(lines))
     (tmp_path / "job.sh").write_text(script)
     environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
@@ -181,8 +181,7 @@ def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) 
 def test_the_documented_files_of_a_run_exist(finished: Path) -> None:
     named = set(re.findall(r"`(\.checkpoints/runs/STEM/[\w./]*)`", CHECKPOINTS + USAGE))
     assert len(named) >= 6
-    # The first two do not exist before --force, and before a finished run is tidied up.
-    for name in named - {".checkpoints/runs/STEM/previous/", ".checkpoints/runs/STEM/previous"}:
+    for name in named:
         assert (finished / name.replace("STEM", "contigs")).exists(), name
 
 

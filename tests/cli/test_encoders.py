@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import tomllib
 import torch
 
+from tests.forked import run_forked
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders import registry
 from virnucpro.encoders.registry import family_names, locate
@@ -51,19 +49,7 @@ def site(tmp_path) -> Path:
     return folder
 
 
-def virnucpro(site: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process that sees the packages in ``site``."""
-    paths = os.pathsep.join([str(site), str(ROOT)])
-    return subprocess.run(
-        [sys.executable, "-m", "virnucpro", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def classifier(path: Path, width: int, nucleotide: str = "kmer-4") -> Path:
+def classifier(path: Path, width: int) -> Path:
     """Write a classifier of random weights for embeddings of ``width`` numbers in all."""
     random = torch.Generator().manual_seed(0)
     shapes = {
@@ -77,7 +63,7 @@ def classifier(path: Path, width: int, nucleotide: str = "kmer-4") -> Path:
     }
     state = {name: torch.randn(shape, generator=random) for name, shape in shapes.items()}
     state["bn1.running_var"] = torch.ones(8)
-    encoders = [nucleotide, "toy-protein"]
+    encoders = ["kmer-4", "toy-protein"]
     path.write_bytes(classifier_to_bytes(state, encoders=encoders, chunk_lengths=[500], extra={}))
     return path
 
@@ -86,11 +72,12 @@ def test_predict_with_the_example_in_a_worker(site, tmp_path):
     config = tmp_path / "kmer.yaml"
     config.write_text("features: {dnabert: {model_name: kmer-4}, esm: {model_name: toy}}\n")
     model = classifier(tmp_path / "classifier.safetensors", KMER_WIDTH + TOY_WIDTH)
-    done = virnucpro(
+    done = run_forked(
         site, "predict", SEQUENCES, "-o", tmp_path / "out", "--config", config, "--device", "cpu",
         "-m", "custom", "-p", model, "-e", 500, "--keep-intermediate", "--cpu-workers", 1,
+        module="tests.changed_package",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     layout = Layout(tmp_path / "out", "example", 500)
     features = torch.load(layout.features("nucleotide", 1), weights_only=True)
     rows = features["data"]

@@ -6,11 +6,11 @@ import json
 import random
 import shutil
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.cli.inputs import Stopped, Stopping
 from tests.contract.poisoned import PoisonedExecutor
 from tests.forked import run_forked
 from virnucpro.contracts import Device
@@ -19,8 +19,6 @@ from virnucpro.events import Event, StageStarted
 from virnucpro.executors.executor import LocalPool
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
-from virnucpro.run.sample_list import Sample
-from virnucpro.run.samples import predict_samples
 from virnucpro.run.status import statuses
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
@@ -29,10 +27,6 @@ from virnucpro.tables import FAILURES
 FRAMES_PER_FILE = 20
 FAILING = "r14_chunk_1F1"
 COPIES = ["r61_chunk_1F1", "r64_chunk_1F1"]  # the same frame
-
-
-class Stopped(BaseException):
-    """Ends a run at an event."""
 
 
 @pytest.fixture(scope="module")
@@ -127,23 +121,6 @@ def test_two_workers_and_the_former_option(source: Path, kept: Path, tmp_path: P
     assert "Nothing to compute" in again.out
 
 
-def _cells(path: Path) -> list[str]:
-    return path.read_text().split()
-
-
-def test_copies_have_the_scores_of_a_run_that_embeds_each(
-    source: Path, kept: Path, tmp_path: Path
-) -> None:
-    request = _request(source, tmp_path / "out")
-    each = replace(request, analysis=replace(request.analysis, dedup=False))
-    summary = run_prediction(each, lambda _: None)
-    assert "identical_frames" not in summary.record["counts"]
-    for name in ("in_chunks.tsv", "in_contigs.tsv", "in_merged/prediction_results.txt"):
-        ours, theirs = _cells(kept / name), _cells(tmp_path / "out" / name)
-        for our, their in zip(ours, theirs, strict=True):
-            assert our == their or abs(float(our) - float(their)) < 1e-5
-
-
 class StoppingDisk(Disk):
     """Ends the run at its ``last``-th change of the disk, as a kill would."""
 
@@ -209,16 +186,8 @@ def test_stopped_at_random_moments_it_goes_on(
 
 
 def _stopped_at(request: PredictionRequest, name: str) -> None:
-    """Stop a run when a file of this name is about to count."""
-
-    class Stopping(Disk):
-        def rename(self, old: Path, new: Path) -> None:
-            if new.name == name:
-                raise Stopped
-            super().rename(old, new)
-
     with pytest.raises(Stopped):
-        run_prediction(request, lambda _: None, Stopping(request.layout.root))
+        run_prediction(request, lambda _: None, Stopping(request.layout.root, name))
 
 
 @pytest.mark.parametrize("damage", ["scores", "receipt", "receipts", "split file"])
@@ -282,22 +251,3 @@ def test_failed_sequences_are_tried_again_and_the_others_are_not(
     todo = _computed(request)
     assert (todo["nucleotide_embeddings"], todo["protein_embeddings"]) == (0, 1)
     assert _results(layout.root) == _results(kept)
-
-
-def test_several_samples_share_the_models(source: Path, kept: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other.fa"
-    other.write_text("".join(source.read_text().splitlines(keepends=True)[:40]))
-    samples = [Sample("a", str(source)), Sample("b", str(other))]
-    started: Counter[str] = Counter()
-
-    def watch(event: Event) -> None:
-        if isinstance(event, StageStarted):
-            started[event.stage] += 1
-
-    predict_samples(_request(source, tmp_path), samples, tmp_path / "out", watch)
-    assert [sample.state for sample in samples] == ["finished", "finished"]
-    results = [_results(out) for out in (tmp_path / "out/a", kept)]
-    names = [files.pop("in_mqc.tsv") for files in results]  # the name of the sample, or of the run
-    assert names[0] != names[1]
-    assert results[0] == results[1]
-    assert started["nucleotide_embeddings"] == started["protein_embeddings"] == 1

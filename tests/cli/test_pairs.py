@@ -1,4 +1,4 @@
-"""Paired reads: two files, one call per pair, and both mates of each viral pair come out."""
+"""Reads and pairs of them: those that are classified as viral come out as they came in."""
 
 from __future__ import annotations
 
@@ -125,6 +125,22 @@ def test_both_mates_come_out_also_where_only_the_second_is_viral(
     headers = [line for line in fasta.splitlines() if line.startswith(">")]
     assert headers == [f">p{n}/{mate} {mate}:N:0" for n in viral for mate in (1, 2)]
     assert not (out / "s_R1_virus.fastq.gz").exists()
+
+
+def test_single_reads_come_out_with_their_headers_and_qualities(
+    call: Calling, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    arguments = ("predict", pair[0], "-o", tmp_path / "out", *PREDICT)
+    found, long = tmp_path / "out/s_R1_virus.fastq.gz", ("--min-score", "-1", "--min-length", "78")
+    check_accepted(call(*arguments, *long))
+    assert _text(found) == "".join(_mates(1)[::2])
+    first = found.read_bytes()
+    assert first[3:8] == bytes(5)  # neither a name nor a time (RFC 1952, 2.3)
+    assert call("call", tmp_path / "out", "--min-score", "-1").code == 0
+    assert _text(found) == "".join(_mates(1))
+    found.unlink()
+    check_accepted(call(*arguments, *long))
+    assert found.read_bytes() == first
 
 
 def test_no_region_is_looked_for_in_a_pair(

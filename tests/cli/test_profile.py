@@ -58,16 +58,6 @@ def test_the_document(call, tmp_path, models, family, unit, option):
     assert (document["lengths"], document["precision"]) == ([30, 60], "fp32")
 
 
-def test_the_table(call, models):
-    done = call("profile", "--model", "esm2", "-p", models["esm2"], *QUICK, "64,128")
-    assert done.code == 0
-    title, header, *rows, advice = done.out.splitlines()
-    assert title.endswith("test.pt on CPU, fp32, flash_attention, sequences of 166 letters")
-    assert header.split() == ["tokens", "sequences/s", "tokens/s", "waited", "memory"]
-    assert [row.split()[0] for row in rows] == ["64", "128"]
-    assert "--esm-batch-size" in advice
-
-
 @pytest.mark.parametrize("family", ["esm2", "dnabert-s"])
 def test_real_weights_named_or_configured(call, tmp_path, models, family):
     quick = ("profile", "--model", family, *QUICK, "4", "--json", "--lengths", 20)

@@ -37,18 +37,28 @@ GOOD = ("a", "b", "c")
 ENDS = ("contigs.tsv", "chunks.tsv", "virus.fna", "merged/prediction_results.txt")
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three inputs, an empty one and a damaged one, in ``in``; the current folder."""
-    (tmp_path / "in").mkdir()
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three inputs, an empty one and a damaged one, in ``in``; a single run of each of the three."""
+    home = tmp_path_factory.mktemp("made")
+    (home / "in").mkdir()
     for number, name in enumerate(GOOD):
         # Without T there is no stop codon on either strand: every frame is open.
         text = bases(3000 * (number + 1), seed=number).decode().replace("T", "G")
         records = [text[n : n + 600] for n in range(0, len(text), 600)]
         lines = [f">r{n}\n{record}\n" for n, record in enumerate(records)]
-        (tmp_path / f"in/{name}.fa").write_text("".join(lines))
-    (tmp_path / "in/empty.fa").touch()
-    (tmp_path / "in/wrong.fa").write_text(">x\nAC!GT\n")
+        source, single = home / f"in/{name}.fa", home / f"single_{name}"
+        source.write_text("".join(lines))
+        assert run(["predict", str(source), "-o", str(single), *TOY, "-q"]) == 0
+    (home / "in/empty.fa").touch()
+    (home / "in/wrong.fa").write_text(">x\nAC!GT\n")
+    return home
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, which is the current folder."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -71,12 +81,9 @@ def _listed(folder: Path, *names: str) -> Path:
 
 
 def _check(folder: Path, root: Path, name: str, sample: str) -> None:
-    single = folder / f"single_{name}"
-    if not single.exists():
-        assert run(["predict", f"in/{name}.fa", "-o", str(single), *TOY, "-q"]) == 0
     for end in ENDS:
         found = (root / sample / f"{name}_{end}").read_bytes()
-        assert found == (single / f"{name}_{end}").read_bytes(), end
+        assert found == (folder / f"single_{name}/{name}_{end}").read_bytes(), end
 
 
 def _check_all(folder: Path) -> None:
@@ -173,6 +180,7 @@ def test_models_are_loaded_once_for_a_group(
     monkeypatch.setattr(samples_module, "MOST_SAMPLES", most)
     assert _predict_samples(lambda event: None) == ["finished"] * 3
     assert len(opened) == loads
+    assert not list((folder / "out").rglob("*.pt"))
     _check_all(folder)
 
 
@@ -209,6 +217,11 @@ def test_a_table_of_the_user_is_not_overwritten(folder: Path, capsys) -> None:
     assert "named twice" in shown.err
     assert "15 of 15 records" in shown.out
     assert overview.with_name("samples_overview.html.yours").read_text() == "mine"
+    for path in (table, overview):
+        path.write_text("mine, too")
+    assert run(["call", "out/a", "--min-score", "0"]) == 0
+    for path in (table, overview):
+        assert path.with_name(f"{path.name}.yours.2").read_text() == "mine, too"
 
 
 @pytest.mark.parametrize("is_worked_on", [False, True])
@@ -298,14 +311,6 @@ def test_status_says_so_where_the_input_of_a_sample_is_gone(
         False,
         True,
     ]
-
-
-@pytest.mark.parametrize("mine", ["samples_summary.tsv", "samples_overview.html"])
-def test_call_keeps_a_file_of_the_user(folder: Path, mine: str) -> None:
-    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
-    (folder / "out" / mine).write_text("mine\n")
-    assert run(["call", "out/a", "--min-score", "-1"]) == 0
-    assert (folder / "out" / f"{mine}.yours").read_text() == "mine\n"
 
 
 @pytest.mark.parametrize(

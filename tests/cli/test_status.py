@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.inputs import Stopped, Stopping
 from tests.legacy_run import make_input, make_legacy, predict
-from virnucpro.store.disk import HOST_NAME, Disk
+from virnucpro.store.disk import HOST_NAME
 from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.lock import LockOwner
 
@@ -31,23 +32,6 @@ STAGES = (
     "output",
 )
 ESM = "in_protein/output_2_ESM.pt"
-
-
-class Stopped(BaseException):
-    """Stands for a kill."""
-
-
-class Stopping(Disk):
-    """Stops the run when a file of the given name is about to count."""
-
-    def __init__(self, root: Path, name: str) -> None:
-        super().__init__(root)
-        self.name = name
-
-    def rename(self, old: Path, new: Path) -> None:
-        if new.name == self.name:
-            raise Stopped
-        super().rename(old, new)
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +143,6 @@ def _move(path: Path) -> None:
 
 
 @pytest.mark.parametrize("hashed", [True, False])
-@pytest.mark.parametrize("state", ["done", "cut"])
 @pytest.mark.parametrize(
     ("change", "code"),
     [
@@ -177,12 +160,11 @@ def test_an_input_that_the_same_command_would_refuse(
     tmp_path: Path,
     made: Path,
     monkeypatch: pytest.MonkeyPatch,
-    state: str,
     change: Callable,
     code: int | None,
     hashed: bool,
 ) -> None:
-    shutil.copytree(made / state, tmp_path / "out")
+    shutil.copytree(made / "cut", tmp_path / "out")
     source = Path(shutil.copy(made / "in.fa", tmp_path))
     document = tmp_path / "out/.checkpoints/runs/in/state/run.json"
     kept = unsealed(document.read_bytes())
@@ -199,7 +181,7 @@ def test_an_input_that_the_same_command_would_refuse(
             code = None  # of a large input, only the size is compared
     run = _run(call, tmp_path / "out")
     assert run["resume"]["refused"] == code
-    assert run["state"] == ("finished" if state == "done" else "interrupted")
+    assert run["state"] == "interrupted"
     assert (run["resume"]["text"] in call("status", tmp_path / "out").out) is True
     if hashed and code:
         done = call("predict", source, "-o", tmp_path / "out", "-k", "-c", _config(tmp_path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -21,37 +20,11 @@ DEVICE = "test_gpu_device.py"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Known where pytest is called on this folder; elsewhere it is the default."""
     parser.addoption("--on", choices=("cuda", "cpu"), default="cuda", help="device of tests/gpu")
-    parser.addoption("--outcomes", type=Path, help="file for the outcomes so far, as JSON")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Note outcomes as they come: a report at the end is lost where the tests are cut off.
-
-    With pytest-xdist the tests run in other processes, which report to the one that has the file.
-    """
-    path = config.getoption("--outcomes", default=None)
-    if path is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Outcomes(path))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_processes() -> None:
     """Workers start as they do for users: what has imported torch may have looked at the GPU."""
-
-
-class Outcomes:
-    """Saves which tests passed, failed or were skipped, whenever one has ended."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._outcomes: dict[str, dict[str, str]] = {"passed": {}, "failed": {}, "skipped": {}}
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a test that was called, or whose preparation or end went wrong."""
-        if report.when == "call" or report.outcome != "passed":
-            error = report.longreprtext[-2000:] if report.failed else ""
-            self._outcomes[report.outcome][report.nodeid] = error or f"{report.duration:.1f} s"
-            self._path.write_text(json.dumps(self._outcomes, indent=1))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -119,14 +119,3 @@ def test_the_calls_of_the_cpu(
         if device == "cuda":
             assert row["found"] == "measured"
             assert row["peak_memory"] > 0
-
-
-def test_profile(tiny: Pair, device, shell, tmp_path):
-    for model, path in (("esm2", tiny.esm), ("dnabert-s", tiny.dnabert)):
-        saved = tmp_path / f"{model}.json"
-        done = shell("profile", "--model", model, "-p", path, "--seconds", 0, "-o", saved,
-                     "--device", device)  # fmt: skip
-        assert done.code == 0, done.err
-        points = json.loads(saved.read_bytes())["points"]
-        assert all(point["tokens_per_second"] > 0 for point in points)
-        assert all((point["peak_memory"] is not None) == (device == "cuda") for point in points)

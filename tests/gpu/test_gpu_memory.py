@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks.models import sequences_for
-from tests.gpu.reference_embeddings import ROLES, SMALL, Models, check, sequences
+from tests.gpu.reference_embeddings import ROLES, SMALL, Models, check
 from tests.unit.encoders.small import quiet
 from virnucpro.compute.budget import CudaMemory, find_budget
 from virnucpro.contracts import Device, Session, Task, TaskResult
@@ -30,22 +29,6 @@ pytestmark = pytest.mark.filterwarnings("default")  # those of torch are not our
 MIB = 1 << 20
 # Of these 4,096 tokens take 100 MiB or more, 32,768 tokens or 256 sequences more than a GiB.
 LARGE = {"esm2": "3x2560x40", "dnabert-s": "3x1536x24"}
-
-
-@dataclass
-class Figures(CudaMemory):
-    """Figures in place of those of a GPU: bytes that are free, and bytes per token or sequence."""
-
-    bytes_free: int
-    per_unit: int
-    amount: int = 0
-
-    def free(self) -> int:
-        return self.bytes_free
-
-    def peak(self, work: Callable[[], object]) -> int:
-        work()
-        return self.per_unit * self.amount
 
 
 class Little(CudaMemory):
@@ -82,42 +65,26 @@ class Tight(EmbeddingStage):
 
 @pytest.mark.parametrize("family", ROLES)
 def test_a_budget_is_measured(models: Models, device, family):
-    on_gpu = device == "cuda"
-    size = (LARGE if on_gpu else SMALL)[family]
-    precision, budget = ("fp16", None) if on_gpu else ("fp32", 1)
-    encoder = models.open(family, size, device, precision, budget)
-    bounds, figures = encoder.bounds, Figures(1 << 40, MIB)
+    size, precision = (LARGE, "fp16") if device == "cuda" else (SMALL, "fp32")
+    encoder = models.open(family, size[family], device, precision)
+    bounds = encoder.bounds
+    if device == "cpu":
+        assert encoder.budget.amount == bounds.cpu
+        return
     possible = [bounds.least << k for k in range(9) if bounds.least << k <= bounds.most]
 
     def probe(amount: int) -> None:
-        figures.amount = amount
         inputs = (tensor.to(device) for tensor in encoder.probe_batch(amount).inputs)
         with torch.inference_mode():
             encoder.forward(*inputs)
 
-    found = encoder.budget if on_gpu else find_budget(bounds, None, figures, probe)
-    assert found.found == "measured"
-    assert found.amount in possible
-    if not on_gpu or torch.cuda.mem_get_info()[0] > 32 << 30:
-        assert found.amount == bounds.most
-    figures.bytes_free = 8 * bounds.least * MIB
-    little = Little(encoder.device) if on_gpu else figures
-    found = find_budget(bounds, None, little, probe)
-    assert found.amount in possible
-    assert found.amount < bounds.most
-
-
-@pytest.mark.parametrize("family", ROLES)
-def test_halved_batches_give_the_same(models: Models, device, family):
-    encoder, work = models.open(family, SMALL[family], device, "fp32"), sequences(family)
-    whole = encoder.encode(work, quiet)
-    before = encoder.budget.amount
-    assert encoder.shrink()
-    assert encoder.budget.amount == before // 2
-    check(encoder.encode(work, quiet), whole, "fp32")
-    while encoder.shrink():
-        encoder.encode(work[:6], quiet)
-    assert encoder.budget.largest == 1
+    assert encoder.budget.found == "measured"
+    assert encoder.budget.amount in possible
+    if torch.cuda.mem_get_info()[0] > 32 << 30:
+        assert encoder.budget.amount == bounds.most
+    little = find_budget(bounds, None, Little(encoder.device), probe)
+    assert little.amount in possible
+    assert little.amount < bounds.most
 
 
 def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tmp_path):

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.processes import until
 from tests.report_data import Shown, mixed, write_run
-from tests.slow.browser import AVAILABLE, Browser, browser
 from virnucpro.report.page import report_page
 from virnucpro.results import open_run
+
+pytest.importorskip("playwright")
+from tests.slow.browser import CHROMIUM, Browser, browser
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.usefixtures("drawn"),
-    pytest.mark.skipif(not AVAILABLE, reason="chromium and chromedriver are not installed"),
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
 ]
 HOSTILE = "</script><img/src=x/onerror=alert(1)>"
 ROWS = "return document.querySelectorAll('#rows tbody tr').length"
@@ -25,20 +26,26 @@ CELL = "return document.querySelector('#rows tbody tr').cells[{}].textContent"
 
 
 @pytest.fixture(scope="module")
-def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("browser")) as opened:
+def window() -> Iterator[Browser]:
+    with browser() as opened:
         yield opened
+
+
+def _report(folder: Path, records: list[Shown]) -> str:
+    """Write the report of a run, and return its address."""
+    write_run(folder, records)
+    path = folder / "s_report.html"
+    path.write_text(report_page(open_run(folder)), encoding="utf-8")
+    return path.as_uri()
 
 
 @pytest.fixture
 def page(window: Browser, tmp_path: Path) -> Browser:
     """The report of 42 viruses, a provirus and other records."""
     records = [*mixed(), Shown(HOSTILE, "virus", [0.9] * 4, 0.02), Shown("ж", "virus", [0.6], 0.9)]
-    write_run(tmp_path, records)
-    (tmp_path / "s_report.html").write_text(report_page(open_run(tmp_path)), encoding="utf-8")
     window.messages()
     window.look(1200, 900)
-    window.open(tmp_path / "s_report.html")
+    window.page.goto(_report(tmp_path, records))
     return window
 
 
@@ -91,15 +98,17 @@ def test_a_click_on_a_heading_sorts_by_it(page: Browser) -> None:
 
 
 def test_rows_and_tracks_can_be_saved(page: Browser) -> None:
-    page.run("document.getElementById('download').click()")
-    page.run("document.querySelector('.track-box button').click()")
-    rows, track = page.downloads / "s_rows.tsv", page.downloads / "host.svg"
-    until(lambda: rows.exists() and track.exists())
-    lines = rows.read_text(encoding="utf-8").splitlines()
+    saved = {}
+    for button in ("#download", ".track-box button"):
+        with page.page.expect_download() as download:
+            page.page.locator(button).first.click()
+        name = download.value.suggested_filename
+        saved[name] = download.value.path().read_text(encoding="utf-8")
+    lines = saved["s_rows.tsv"].splitlines()
     assert len(lines) == 44
     assert lines[0].startswith("id\tkind\tlength\tscore\tfdr")
-    assert track.read_text(encoding="utf-8").startswith("<svg")
-    assert "currentColor" in track.read_text(encoding="utf-8")
+    assert saved["host.svg"].startswith("<svg")
+    assert "currentColor" in saved["host.svg"]
     assert page.messages() == []
 
 
@@ -149,22 +158,17 @@ def test_axe_finds_no_barrier(page: Browser, width: int, dark: bool) -> None:
 
 
 def test_a_print_has_the_first_rows_and_tracks(page: Browser, tmp_path: Path) -> None:
-    write_run(tmp_path, mixed(60))
-    (tmp_path / "s_report.html").write_text(report_page(open_run(tmp_path)), encoding="utf-8")
-    page.open(tmp_path / "s_report.html")
-    page.devtools("Emulation.setEmulatedMedia", media="print")
+    page.page.goto(_report(tmp_path, mixed(60)))
+    page.page.emulate_media(media="print")
     shown = "return [...document.querySelectorAll('{}')].filter((e) => e.offsetHeight).length"
     numbers = [page.run(shown.format(name)) for name in ("#rows tbody tr", ".track-box")]
     assert numbers == [50, 10]
-    page.devtools("Emulation.setEmulatedMedia", media="")
+    page.page.emulate_media(media="null")
 
 
-def test_without_javascript_tiles_and_table_are_there(page: Browser) -> None:
-    page.devtools("Emulation.setScriptExecutionDisabled", value=True)
-    try:
-        page.devtools("Page.reload")
-        text = page.devtools("Page.captureSnapshot")["data"]
-    finally:
-        page.devtools("Emulation.setScriptExecutionDisabled", value=False)
-    assert "other_39" in text
-    assert "with viral regions" in text
+def test_without_javascript_tiles_and_table_are_there(window: Browser, tmp_path: Path) -> None:
+    plain = window.page.context.browser.new_page(java_script_enabled=False)
+    plain.goto(_report(tmp_path, mixed()))
+    shown = plain.locator("body").inner_text()
+    assert "other_39" in shown
+    assert "with viral regions" in shown

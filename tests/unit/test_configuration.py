@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.document_tables import PAGES, documented
+from tools.document_tables import PAGE, documented
 from virnucpro.configuration import Configuration, default_yaml, load_configuration
 from virnucpro.errors import UsageError
 from virnucpro.settings import AnalysisSettings
@@ -26,9 +26,8 @@ def test_the_example_is_the_defaults(tmp_path: Path) -> None:
     assert _load(tmp_path, text) == Configuration()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_documentation_has_every_column_option_and_keyword(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
+def test_the_documentation_has_every_keyword() -> None:
+    text = PAGE.read_text(encoding="utf-8")
     assert documented(text) == text, "run python -m tools.document_tables"
 
 

@@ -40,7 +40,6 @@ def test_version_1_knew_fewer_suffixes() -> None:
 def test_a_run_owns_only_its_own_files(tmp_path: Path) -> None:
     for name in ("a_chunked500.fa", "a_contigs.tsv", "ab_contigs.tsv", "a[b]_chunked300.fa"):
         (tmp_path / name).touch()
-    (tmp_path / ".checkpoints/runs/a/previous").mkdir(parents=True)
     owned = [path.name for path in Layout(tmp_path, "a", 500).owned()]
     assert owned == ["a_chunked500.fa", "a_contigs.tsv"]
     assert [p.name for p in Layout(tmp_path, "a[b]", 500).owned()] == ["a[b]_chunked300.fa"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 import torch
 
+from benchmarks.models import write_dnabert
 from virnucpro.encoders.registry import locate, open_encoder
 
 ESM_LAYERS, ESM_WIDTH, ESM_HEADS = 2, 48, 4
@@ -102,70 +102,7 @@ def save_hub(model, folder: Path, **options) -> Path:
     return folder
 
 
-MERGES = [("A", "A"), ("C", "G"), ("AA", "CG"), ("T", "G"), ("T", "A"), ("TA", "TG")]
-
-
 def make_dnabert(folder: Path) -> Path:
     """A folder with a DNABERT-S of 2 layers, width 48, 6 heads (no power of two)."""
-    folder.mkdir()
-    vocabulary = write_tokenizer(folder)
-    config = {
-        "alibi_starting_size": 512,
-        "num_hidden_layers": 2,
-        "hidden_size": 48,
-        "num_attention_heads": 6,
-        "intermediate_size": 40,
-        "layer_norm_eps": 1e-12,
-        "vocab_size": vocabulary,
-        "type_vocab_size": 2,
-        "pad_token_id": 0,
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    torch.save(dnabert_state(config), folder / "pytorch_model.bin")
+    write_dnabert(folder, "2x48x6", "cpu")
     return folder
-
-
-def write_tokenizer(folder: Path) -> int:
-    """A byte-pair tokenizer as that of DNABERT-S, with a handful of merges."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
-    special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"]
-    tokens = special + list("ACGT") + ["".join(pair) for pair in MERGES]
-    vocabulary = {token: number for number, token in enumerate(tokens)}
-    tokenizer = Tokenizer(models.BPE(vocabulary, MERGES, unk_token="[UNK]"))
-    tokenizer.add_special_tokens(special)
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
-    )
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return len(tokens)
-
-
-def dnabert_state(config) -> dict[str, torch.Tensor]:
-    """Random weights under the released names."""
-    random = torch.Generator().manual_seed(3)
-    width, inner = config["hidden_size"], config["intermediate_size"]
-    shapes = {
-        "embeddings.word_embeddings.weight": (config["vocab_size"], width),
-        "embeddings.token_type_embeddings.weight": (2, width),
-        "embeddings.LayerNorm.weight": (width,),
-        "embeddings.LayerNorm.bias": (width,),
-        "pooler.dense.weight": (width, width),
-    }
-    for i in range(config["num_hidden_layers"]):
-        layer = f"encoder.layer.{i}"
-        shapes |= {
-            f"{layer}.attention.self.Wqkv.weight": (3 * width, width),
-            f"{layer}.attention.self.Wqkv.bias": (3 * width,),
-            f"{layer}.attention.output.dense.weight": (width, width),
-            f"{layer}.attention.output.dense.bias": (width,),
-            f"{layer}.attention.output.LayerNorm.weight": (width,),
-            f"{layer}.attention.output.LayerNorm.bias": (width,),
-            f"{layer}.mlp.gated_layers.weight": (2 * inner, width),
-            f"{layer}.mlp.wo.weight": (width, inner),
-            f"{layer}.mlp.wo.bias": (width,),
-            f"{layer}.mlp.layernorm.weight": (width,),
-            f"{layer}.mlp.layernorm.bias": (width,),
-        }
-    return {name: torch.randn(shape, generator=random) * 0.3 for name, shape in shapes.items()}

@@ -50,16 +50,22 @@ def plainly(state, ids, slopes):
 
 
 def expected(folder):
-    state = torch.load(folder / "pytorch_model.bin", weights_only=True)
-    tokenizer = read_tokenizer(folder / "tokenizer.json", 1000)
+    stored = torch.load(folder / "pytorch_model.bin", weights_only=True)
+    state = {name: value.float() for name, value in stored.items()}
+    tokenizer = read_tokenizer(
+        folder / "tokenizer.json", len(state["embeddings.word_embeddings.weight"])
+    )
     slopes = [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]  # for 6 heads, from the ALiBi paper
     return torch.stack([plainly(state, tokenizer.encode(text).ids, slopes) for text in DNA])
 
 
 def test_equals_the_plain_forward_pass(folder):
-    rows = open_path(folder, "nucleotide").encode(DNA, quiet)
+    encoder, wanted = open_path(folder, "nucleotide"), expected(folder)
+    rows = encoder.encode(DNA, quiet)
     assert rows.dtype == torch.float32
-    assert float((rows - expected(folder)).abs().max()) < 1e-5
+    assert float((rows - wanted).abs().max()) < 1e-5
+    encoder.pack()
+    assert float((encoder.encode(DNA, quiet) - wanted).abs().max()) < 1e-5
 
 
 def test_rows_do_not_depend_on_their_batch(folder):
@@ -78,7 +84,7 @@ def test_report_counts_tokens(folder):
         ["ACGT", "AACG", "NN"], lambda n, t: seen.append((n, t))
     )
     assert sum(n for n, _ in seen) == 3
-    assert sum(t for _, t in seen) == (3 + 2) + (1 + 2) + (2 + 2)  # A CG T, AACG, two [UNK]
+    assert sum(t for _, t in seen) == (1 + 2) + (1 + 2) + (2 + 2)  # ACGT, AACG, two [UNK]
     assert open_path(folder, "nucleotide").encode([], quiet).shape == (0, 48)
 
 
@@ -123,12 +129,16 @@ def _without_special_tokens(content):
         ("config.json", lambda c: c | {"vocab_size": 9}, "shape"),
         ("config.json", lambda c: c | {"hidden_size": "48"}, "hidden_size"),
         ("config.json", lambda c: c | {"num_hidden_layers": 1}, "Unexpected key"),
+        ("config.json", lambda c: c | {"num_hidden_layers": 10_000_000}, "num_hidden_layers"),
         ("tokenizer.json", lambda c: {"version": "1.0"}, "is no tokenizer"),
         ("tokenizer.json", lambda c: c | {"pre_tokenizer": {"type": "Nope"}}, "is no tokenizer"),
         ("tokenizer.json", lambda c: c | {"added_tokens": 5}, "is no tokenizer"),
         ("tokenizer.json", lambda c: _model(c, merges=[["QQ", "ZZ"]]), "is no tokenizer"),
         ("tokenizer.json", lambda c: _model(c, unk_token="[QQ]"), "other tokens"),
         ("tokenizer.json", lambda c: _first_word(c, 10**6), "other tokens"),
+        ("tokenizer.json", lambda c: _first_word(c, -1), "is no tokenizer"),
+        ("tokenizer.json", lambda c: _first_word(c, "7"), "is no tokenizer"),
+        ("tokenizer.json", lambda c: _first_word(c, 2**70), "is no tokenizer"),
         ("tokenizer.json", _without_special_tokens, r"put \[CLS\] and \[SEP\]"),
         ("tokenizer.json", lambda c: c | {"post_processor": None}, r"put \[CLS\] and \[SEP\]"),
         ("tokenizer.json", lambda c: [], "Expected `object`"),

@@ -29,18 +29,6 @@ def _task(layout: Layout, *files: dict[str, list[float]]) -> Task:
     return Task("s", 1, inputs, (layout.predictions,), layout.receipt("s"))
 
 
-def test_rows_of_all_files_follow_each_other(layout: Layout) -> None:
-    files = [
-        {f"f{f}r{n}": [1 / (n + 1), n / (n + 1)] for n in range(c)} for f, c in ((1, 3), (2, 1))
-    ]
-    done = PredictionStage(layout, Disk()).run(_task(layout, *files), lambda n, t: None)
-    _, *rows = [line.split("\t") for line in layout.predictions.read_text().splitlines()]
-    assert done.outputs[0].rows == 4
-    assert [row[0] for row in rows] == ["f1r0", "f1r1", "f1r2", "f2r0"]
-    assert [row[1] for row in rows] == ["others", "others", "virus", "others"]
-    assert [float(row[3]) for row in rows] == pytest.approx([0, 1 / 2, 2 / 3, 0])
-
-
 def test_a_damaged_file_ends_it_and_leaves_nothing(layout: Layout) -> None:
     task = _task(layout, {"a": [0.0, 1.0]}, {"b": [0.0, 1.0]})
     task.inputs[1].write_bytes(task.inputs[1].read_bytes()[:-100])
