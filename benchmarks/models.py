@@ -8,7 +8,6 @@ import math
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -171,42 +170,26 @@ def record_lengths(draw: random.Random) -> Iterator[int]:
 # --- on the disk ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two encoders and a classifier on the disk, and the configuration that names them."""
-
-    esm: Path
-    dnabert: Path
-    classifier: Path
-    config: Path
-
-    @property
-    def options(self) -> list[str]:
-        """The options for ``virnucpro predict``."""
-        custom = ["-m", "custom", "-p", str(self.classifier), "-e", str(CHUNK)]
-        return ["-c", str(self.config), *custom]
-
-
 def write_pair(
     folder: Path, esm: str, dnabert: str, device: str, sequences_per_file: int = 10_000
-) -> Pair:
+) -> list[str]:
     """Write random models of these sizes (a released name, or LAYERSxWIDTHxHEADS).
 
-    The numbers are drawn on ``device``.
+    The numbers are drawn on ``device``. Returns the options of ``predict`` that name the models.
     """
-    names = ("esm2.pt", "dnabert", "mlp.safetensors", "models.yaml")
-    pair = Pair(*(folder / name for name in names))
     folder.mkdir(parents=True)
-    width = write_esm2(pair.esm, esm, device) + write_dnabert(pair.dnabert, dnabert, device)
+    protein, nucleotide = folder / "esm2.pt", folder / "dnabert"
+    width = write_esm2(protein, esm, device) + write_dnabert(nucleotide, dnabert, device)
     if device == "cuda":
         torch.cuda.empty_cache()  # this process may go on beside a worker
-    pair.classifier.write_bytes(classifier(width))
-    pair.config.write_text(
+    last, config = folder / "mlp.safetensors", folder / "models.yaml"
+    last.write_bytes(classifier(width))
+    config.write_text(
         f"prediction:\n  sequences_per_file: {sequences_per_file}\n"
-        f"features:\n  dnabert:\n    model_name: {pair.dnabert}\n"
-        f"  esm:\n    model_name: {pair.esm}\n"
+        f"features:\n  dnabert:\n    model_name: {nucleotide}\n"
+        f"  esm:\n    model_name: {protein}\n"
     )
-    return pair
+    return ["-c", str(config), "-m", "custom", "-p", str(last), "-e", str(CHUNK)]
 
 
 def write_esm2(path: Path, size: str, device: str) -> int:

@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args()
     esm, dnabert = (parse_model(name)[1] for name in (options.esm, options.dnabert))
-    pair = write_pair(options.folder / "models", esm, dnabert, options.device)
+    models = write_pair(options.folder / "models", esm, dnabert, options.device)
     source = write_contigs(options.folder / "contigs.fa", options.frames)
     layout = Layout(options.folder / options.precision, source.stem, CHUNK)
     on_gpu = options.device == "cuda"
@@ -43,7 +43,7 @@ def main() -> int:
     command = [
         *(sys.executable, "-m", "virnucpro", "predict", source, "-o", layout.root),
         # Intermediate files are kept to count frames.
-        *(*pair.options, *where, "--precision", options.precision, "-k", "--no-dedup"),
+        *(*models, *where, "--precision", options.precision, "-k", "--no-dedup"),
         "--no-progress",
     ]
     code = subprocess.run(command, check=False).returncode

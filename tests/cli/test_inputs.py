@@ -243,6 +243,19 @@ def test_an_output_directory_that_is_a_file(
     check_refused(call("predict", source, *TOY, "-l", tmp_path), 6, f"cannot write {tmp_path}")
 
 
+def test_files_of_the_future(call: Callable, source: Path, tmp_path: Path) -> None:
+    """Of a clock that was wrong, here or on a file server."""
+    arguments = ("predict", source, "-o", tmp_path / "out", *TOY)
+    check_accepted(call(*arguments))
+    results = result_bytes(tmp_path / "out")
+    for path in [source, *(tmp_path / "out").rglob("*")]:
+        os.utime(path, (4e9, 4e9))  # 2096: now looks like long before
+    again = call(*arguments)
+    check_accepted(again)
+    assert "Nothing to compute" in again.out
+    assert result_bytes(tmp_path / "out") == results
+
+
 @pytest.mark.parametrize(
     ("folder", "name", "stem"),
     [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.models import Pair, write_pair
+from benchmarks.models import write_pair
 from tests.gpu.reference_embeddings import Models
 from virnucpro.compute.compiled import Stack
 from virnucpro.devices import visible_gpus
@@ -76,8 +76,8 @@ def _rehearsed(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    """Models on the disk that take no time, files of 1,000 sequences."""
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Options that name models which take no time, and ask for files of 1,000 sequences."""
     return write_pair(tmp_path_factory.mktemp("models") / "tiny", "4x128x2", "4x128x4", "cpu", 1000)
 
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from benchmarks.models import Pair, write_contigs
+from benchmarks.models import write_contigs
 from benchmarks.tolerances import TOLERANCES
 from tests.faults.processes import family, running, until
 from virnucpro.cli.demo import SOURCE
@@ -47,22 +47,22 @@ def contents(layout: Layout) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="session")
-def on_cpu(tiny: Pair, tmp_path_factory) -> Layout:
+def on_cpu(tiny: list[str], tmp_path_factory) -> Layout:
     """The example of the repository, classified in fp32 on the CPU."""
     layout = Layout(tmp_path_factory.mktemp("cpu"), SOURCE.stem, 500)
     command = [sys.executable, "-m", "virnucpro", "predict", str(SOURCE), "-o", str(layout.root)]
-    subprocess.run([*command, *tiny.options, "--device", "cpu"], check=True, capture_output=True)
+    subprocess.run([*command, *tiny, "--device", "cpu"], check=True, capture_output=True)
     return layout
 
 
 @pytest.mark.parametrize("compile", ["never", "always"])
 def test_killed_and_resumed_it_is_the_same_to_the_byte(
-    tiny: Pair, device, where, tmp_path, compile
+    tiny: list[str], device, where, tmp_path, compile
 ):
     # Many records: the run is still at work when its first part is there.
     records = 4000 if device == "cuda" else 800
     source = write_contigs(tmp_path / "contigs.fa", records)
-    options = [*tiny.options, *where, "--compile", compile, "-k", "--no-progress"]
+    options = [*tiny, *where, "--compile", compile, "-k", "--no-progress"]
     whole, killed = (Layout(tmp_path / name, "contigs", 500) for name in ("whole", "killed"))
 
     def start(layout: Layout, *more: str) -> subprocess.Popen[bytes]:
@@ -93,9 +93,9 @@ def test_killed_and_resumed_it_is_the_same_to_the_byte(
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("compile", ["never", "always"])
 def test_the_calls_of_the_cpu(
-    tiny: Pair, on_cpu: Layout, device, where, shell, tmp_path, precision, compile
+    tiny: list[str], on_cpu: Layout, device, where, shell, tmp_path, precision, compile
 ):
-    done = shell("predict", SOURCE, "-o", tmp_path, *tiny.options, *where,
+    done = shell("predict", SOURCE, "-o", tmp_path, *tiny, *where,
                  "--precision", precision, "--compile", compile)  # fmt: skip
     assert done.code == 0, done.err
     layout = Layout(tmp_path, SOURCE.stem, 500)

@@ -11,22 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.inputs import bases
-from tests.contract.running import fastas, written
 from tests.faults.processes import files_under, until
 from tests.golden.conftest import reference_options
 from tests.slow.nodes import ADDRESS, ENVIRONMENT, ROOT, LocalCluster, local_nodes
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("ray")
-IDS = [f"a{n}" for n in range(120)]
-SECONDS_PER_BASE = 0.01
 BYTES = ("x_contigs.tsv", "x_chunks.tsv", "x_virus.fna", "x_merged/prediction_results.txt")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    fastas(tmp_path, IDS, 4)
-    return tmp_path
 
 
 @pytest.fixture
@@ -37,91 +28,102 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         until(lambda: not nodes.workers)
 
 
-def _start(folder: Path, seconds_per_base: float = SECONDS_PER_BASE) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.slow.program", folder, str(seconds_per_base), "3"]
-    return subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+class Run:
+    """A run on the cluster, of records of 2,000 bases, and what it would give on one machine."""
+
+    def __init__(self, folder: Path, text: str, *models: str) -> None:
+        self.folder, self.models = folder, models
+        pieces = [text[n : n + 2000] for n in range(0, len(text), 2000)]
+        lines = (f">r{n}\n{piece}\n" for n, piece in enumerate(pieces))
+        (folder / "x.fa").write_text("".join(lines))
+
+    def start(self, out: str = "many", *options: str) -> subprocess.Popen[str]:
+        """Start the command, which computes on the cluster unless ``options`` say otherwise."""
+        command = [sys.executable, "-m", "virnucpro", "predict", self.folder / "x.fa"]
+        where = options or ("--cluster", ADDRESS)
+        return subprocess.Popen(
+            [*command, "-o", self.folder / out, "--no-progress", *self.models, *where],
+            cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    def finish(self, process: subprocess.Popen[str]) -> None:
+        """Wait for its end, and compare the results with those of one machine."""
+        alone = self.start("one", "--device", "cpu", "-t", "1")
+        for each in (process, alone):
+            output, _ = each.communicate()
+            assert each.returncode == 0, output
+        for name in BYTES:
+            assert (self.folder / "many" / name).read_bytes() == (
+                self.folder / "one" / name
+            ).read_bytes()
+
+    @property
+    def done(self) -> int:
+        """The number of split files of an encoder that are proved."""
+        return len(files_under(self.folder / "many", "DNABERT_S.pt.done"))
+
+    @property
+    def log(self) -> str:
+        """What the run on the cluster has noted."""
+        return (self.folder / "many/.checkpoints/runs/x/state/run.log").read_text()
 
 
-def _done(folder: Path) -> int:
-    return len(files_under(folder, ".done"))
+def _open_frames(length: int) -> str:
+    """Random bases without T: there is no stop codon on either strand."""
+    return bases(length).decode().replace("T", "G")
 
 
-def _check(folder: Path) -> None:
-    assert written(folder) == IDS
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A run with some hundred split files, whose features are kept to be counted."""
+    config = tmp_path / "c.yaml"
+    config.write_text("prediction: {sequences_per_file: 25}\n")
+    return Run(tmp_path, _open_frames(800_000), "-m", "toy", "-c", str(config), "-k")
 
 
-def test_a_node_that_is_killed_is_done_without(cluster: LocalCluster, folder: Path) -> None:
-    program = _start(folder)
-    until(lambda: _done(folder) >= 4)
+def test_a_node_that_is_killed_is_done_without(cluster: LocalCluster, run: Run) -> None:
+    process = run.start()
+    until(lambda: run.done >= 4)
     cluster.nodes[2].kill()
-    output, _ = program.communicate()
-    assert program.returncode == 0, output
-    assert "WorkerDied" in output
-    _check(folder)
+    run.finish(process)
+    assert " died: " in run.log
 
 
-def test_a_node_that_is_added_gets_work(cluster: LocalCluster, folder: Path) -> None:
-    program = _start(folder, 0.03)
-    until(lambda: _done(folder) >= 2)
+def test_a_node_that_is_added_gets_work(cluster: LocalCluster, run: Run) -> None:
+    process = run.start()
+    until(lambda: run.done >= 2)
     cluster.add()
-    output, _ = program.communicate()
-    assert program.returncode == 0, output
-    assert "has joined" in output
-    _check(folder)
+    run.finish(process)
+    assert "has joined" in run.log
 
 
 def test_a_driver_that_is_killed_leaves_no_worker_and_is_resumed(
-    cluster: LocalCluster, folder: Path
+    cluster: LocalCluster, run: Run
 ) -> None:
-    program = _start(folder)
-    until(lambda: _done(folder) >= 4)
-    program.kill()
-    program.communicate()
+    process = run.start()
+    until(lambda: run.done >= 4)
+    process.kill()
+    process.communicate()
     until(lambda: not cluster.workers)
-    done = _done(folder)
-    assert done < len(IDS) / 4
-    again = _start(folder)
-    again.communicate()
-    assert again.returncode == 0
-    _check(folder)
+    run.finish(run.start())
 
 
-def test_a_driver_that_is_asked_to_end_leaves_no_worker(
-    cluster: LocalCluster, folder: Path
-) -> None:
-    program = _start(folder)
-    until(lambda: _done(folder) >= 2)
-    program.send_signal(signal.SIGTERM)
-    program.communicate()
-    assert program.returncode == 143
+def test_a_driver_that_is_asked_to_end_leaves_no_worker(cluster: LocalCluster, run: Run) -> None:
+    process = run.start()
+    until(lambda: run.done >= 2)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode == 143
     until(lambda: not cluster.workers)
 
 
-def _compare(folder: Path, text: str, *models: str) -> None:
-    """Check that a cluster computes the same results from records of 2,000 bases."""
-    source = folder / "x.fa"
-    records = [text[n : n + 2000] for n in range(0, len(text), 2000)]
-    source.write_text("".join(f">r{n}\n{record}\n" for n, record in enumerate(records)))
-    for name, options in (
-        ("one", ("--device", "cpu", "-t", "1")),
-        ("many", ("--cluster", ADDRESS)),
-    ):
-        command = [sys.executable, "-m", "virnucpro", "predict", source, "-o", folder / name]
-        subprocess.run([*command, "-q", *models, *options], cwd=ROOT, env=ENVIRONMENT, check=True)
-    for name in BYTES:
-        assert (folder / "many" / name).read_bytes() == (folder / "one" / name).read_bytes()
-
-
-@pytest.mark.parametrize("model", ["toy", "lite"])
-def test_results_are_those_of_one_machine(
-    cluster: LocalCluster, tmp_path: Path, model: str
-) -> None:
-    _compare(tmp_path, bases(400_000).decode(), "-m", model)
+def test_results_of_lite_are_those_of_one_machine(cluster: LocalCluster, tmp_path: Path) -> None:
+    run = Run(tmp_path, bases(400_000).decode(), "-m", "lite")
+    run.finish(run.start())
 
 
 def test_results_of_the_reference_models_are_those_of_one_machine(
     cluster: LocalCluster, tmp_path: Path, reference: Path
 ) -> None:
-    # Without T there is no stop codon on either strand: every frame is open.
-    text = bases(40_000).decode().replace("T", "G")
-    _compare(tmp_path, text, *reference_options(reference, tmp_path))
+    run = Run(tmp_path, _open_frames(40_000), *reference_options(reference, tmp_path))
+    run.finish(run.start())

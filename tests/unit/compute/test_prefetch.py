@@ -27,6 +27,22 @@ def _threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name.startswith(PREFETCH_THREAD)]
 
 
+def test_items_are_made_in_the_thread_and_not_too_far_ahead():
+    made: list[int] = []
+    where: set[str] = set()
+
+    def source() -> Iterator[int]:
+        for n in range(20):
+            made.append(n)
+            where.add(threading.current_thread().name)
+            yield n
+
+    for n in prefetched(source(), 2):
+        assert len(made) <= n + 3
+    assert made == list(range(20))
+    assert where == {f"{PREFETCH_THREAD}_0"}
+
+
 @pytest.mark.parametrize("depth", [0, 2])
 def test_an_exception_comes_where_its_item_would_have(depth):
     def source() -> Iterator[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import closing
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from tests.unit.encoders.small import (
     save_fair,
     sequences,
 )
-from virnucpro.compute.threads import CoreThreads
+from virnucpro.compute.threads import BatchAbandonedError, CoreThreads
 
 THREADS = [1, 2, 3, 8]
 
@@ -55,6 +56,28 @@ def test_an_exception_comes_where_its_result_would_have(threads: int) -> None:
         next(results)
     assert torch.get_num_threads() == threads
     assert list(cores.map(lambda n: n, range(3))) == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_work_that_nobody_waits_for_ends_at_its_next_layer() -> None:
+    torch.set_num_threads(2)
+    cores = CoreThreads()
+    ended: list[int] = []
+
+    def work(n: int) -> int:
+        try:
+            while n:
+                cores.check()
+                time.sleep(0.001)
+        except BatchAbandonedError:
+            ended.append(n)
+            raise
+        return n
+
+    with closing(cores.map(work, range(9))) as results:
+        assert next(results) == (0, 0)
+    assert ended
+    assert len(ended) <= 2  # those at work; the others were never begun
+    cores.check()
 
 
 # Batches of two to three sequences of three tokens: products of six to nine rows are what MKL

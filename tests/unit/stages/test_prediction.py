@@ -47,8 +47,9 @@ def test_the_frames_of_a_chunk_go_together_however_many_rows_are_read_at_a_time(
         "a_chunk_2F1": [0.25, 0.5],
         **{f"b_chunk_1R{n}": [1 - n / 8, n / 8] for n in (1, 2)},
     }
-    task = _task(layout, scores)
-    PredictionStage(layout, Disk()).run(task, lambda n, t: None)
+    task = _task(layout, dict(list(scores.items())[:2]), dict(list(scores.items())[2:]))
+    predicted = PredictionStage(layout, Disk()).run(task, lambda n, t: None)
+    assert predicted.outputs[0].rows == len(scores)
     chunks = Task("s", 1, task.outputs, (layout.consensus,), layout.receipt("s"))
     done = ConsensusStage(layout, Disk()).run(chunks, lambda n, t: None)
     assert done.outputs[0].rows == 3
