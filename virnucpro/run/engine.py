@@ -10,15 +10,25 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
-from virnucpro.contracts import SPLITTING, Task, TaskResult
+from virnucpro.contracts import SPLITTING, ReportProgress, Stage, Task, TaskResult
 from virnucpro.errors import OutputError
-from virnucpro.events import Emit, Notice, StageAhead, StageFinished, StageStarted
-from virnucpro.executors.executor import HOST_THREAD, Executor, timed_run
-from virnucpro.executors.worker import set_torch_threads
+from virnucpro.events import (
+    Emit,
+    Notice,
+    Progressed,
+    StageAhead,
+    StageFinished,
+    StageStarted,
+    TaskFinished,
+    TaskStarted,
+)
+from virnucpro.executors.executor import Executor
+from virnucpro.executors.worker import ProgressReporter, set_torch_threads
 from virnucpro.formatting import byte_size, counted
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.workers import WorkerTable
@@ -31,6 +41,7 @@ from virnucpro.store.legacy import is_new_legacy_run
 # What later stages of the host take of the time that translation took in this run, measured with
 # model type lite on two cores of a shared machine. Embedding takes much longer than all of them.
 SHARES_OF_TRANSLATION = {"merging": 0.05, "prediction": 0.4, "consensus": 0.15, "output": 0.4}
+HOST_THREAD = "host"
 
 
 def execute(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
@@ -75,8 +86,8 @@ def begin(run: Run, executor: Executor, emit: Emit) -> None:
 def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
     """Bring the stages of the workers up to date, and keep what the workers report.
 
-    A split file is scored as soon as all its features are there, in a thread of this process
-    beside the workers. Features that nobody wants to keep are removed then.
+    A split file is merged and scored as soon as all its features are there, in a thread of this
+    process beside the workers. Features that nobody wants to keep are removed then.
     """
     if not runs:
         return
@@ -110,9 +121,8 @@ def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
 
 
 def merging_stage(run: Run) -> MergingStage | None:
-    """Return the stage that scores split files; None for a run that computes features only."""
-    stages = (stage for stage in run.stages if isinstance(stage, MergingStage))
-    return next((stage for stage in stages if stage.classifier), None)
+    """Return the stage that merges the features of split files, and scores them; None without."""
+    return next((stage for stage in run.stages if isinstance(stage, MergingStage)), None)
 
 
 def forgo_scored_features(run: Run) -> None:
@@ -206,7 +216,12 @@ def carry_out_stage(
             ahead=tuple(each for run in runs for each in stages_ahead(run, position)),
         )
     )
-    for result in executor.run(stage, todo, emit):
+    if stage.runs_on == "host":
+        set_torch_threads(executor.host_threads)
+        results = run_on_host(stage, todo, emit)
+    else:
+        results = executor.run(stage, todo, emit)
+    for result in results:
         run, number = owners[result.task.receipt]
         run.ledger.accept(result, durable=stage.durable)
         run.computed[stage.name] += 1
@@ -222,6 +237,24 @@ def carry_out_stage(
         for notice in owners[task.receipt][0].ledger.figures(task.receipt).notices:
             emit(Notice("warning", notice))
     emit(StageFinished(stage.name, position + 1, elapsed))
+
+
+def run_on_host(stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
+    """Carry out the tasks of a stage of the host one after the other. Any error ends the run."""
+    for task in tasks:
+        emit(TaskStarted(0, task))
+        report = ProgressReporter(lambda *counts: emit(Progressed(0, *counts)))
+        result = timed_run(stage, task, report)
+        report.flush()
+        emit(TaskFinished(0, task, result.seconds))
+        yield result
+
+
+def timed_run(stage: Stage, task: Task, report: ReportProgress) -> TaskResult:
+    """Carry out a task of a stage of the host, and note how long that took."""
+    started = time.perf_counter()
+    result = stage.run(task, report)
+    return replace(result, seconds=time.perf_counter() - started)
 
 
 def stages_ahead(run: Run, position: int) -> list[StageAhead]:
