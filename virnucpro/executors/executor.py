@@ -75,7 +75,11 @@ class Executor:
     host_threads: int
     interruption: Interruption = field(default_factory=Interruption)
     limits: TimeLimits = field(default_factory=TimeLimits)
+    devices: Sequence[Device] = field(init=False)  # as they were at the start
     _busy: set[int] = field(default_factory=set)  # workers that an earlier stage has left at work
+
+    def __post_init__(self) -> None:
+        self.devices = tuple(self.pool.devices)
 
     def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
         """Carry out ``tasks``; results come in the order of completion.
@@ -106,9 +110,8 @@ class Executor:
         Raises:
             RunInterruptedError: a signal arrived.
         """
-        if isinstance(self.pool, ProcessPool):
-            with self.interruption.held():
-                self.pool.warm_up(work, most)
+        with self.interruption.held():
+            self.pool.warm_up(work, most)
 
     def close(self) -> None:
         """End the workers; those that are at work are not waited for."""
