@@ -6,11 +6,10 @@ back what had been counted of it, so the figures never exceed what there is to d
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from virnucpro.contracts import Device, Task
@@ -25,7 +24,7 @@ from virnucpro.events import (
     WorkerDied,
     WorkerReady,
 )
-from virnucpro.formatting import clock_time, percent
+from virnucpro.formatting import clock_time
 from virnucpro.ui.log import worker_name
 
 EARLY_SHARE, EARLY_SECONDS = 0.02, 10.0  # of a stage; before both, no time is forecast
@@ -73,10 +72,7 @@ class WorkerProgress:
     tasks: int = 0
     done: Work = NOTHING
     kept: Work = NOTHING  # what it had done when its latest task ended
-    task_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=20))  # the latest
-    stalled: bool = False
-    slow_since: float | None = None
-    slow: bool = False  # and people were warned
+    stalled: bool = False  # and people were warned
 
     @property
     def sequences(self) -> int:
@@ -87,11 +83,6 @@ class WorkerProgress:
     def weight(self) -> float:
         """The weight that is done of the current task."""
         return self.done.weight - self.kept.weight
-
-    @property
-    def usual_seconds(self) -> float | None:
-        """Median duration of this worker's tasks; None before its first one has ended."""
-        return statistics.median(self.task_seconds) if self.task_seconds else None
 
     def state_shown(self, now: float) -> WorkerState:
         """Return the state for people, who need not see the moment between two tasks."""
@@ -163,12 +154,11 @@ class StageProgress:
                 worker.enter("idle", now)
             case TaskStarted(number, task):
                 self._worker(number).enter("busy", now, task)
-            case TaskFinished(number, task, seconds):
+            case TaskFinished(number, task):
                 worker = self._worker(number)
                 worker.count(Work(0, 0, task.weight - worker.weight), now)
                 worker.kept = worker.done
                 worker.tasks += 1
-                worker.task_seconds.append(seconds)
                 self.tasks_done += 1
                 worker.enter("idle", now)
             case StageFinished(stage):
@@ -252,53 +242,21 @@ class StageProgress:
         return seconds, complete
 
 
-STALL_FACTOR = 5  # times the usual duration of the worker's tasks, without any progress
-STALL_SECONDS = 60.0  # at least
-STALL_UNKNOWN = 600.0  # before the first task has ended, and while a model is loaded
-SLOW_SHARE = 0.5  # of the median speed of the other devices of the same kind
-SLOW_SECONDS = 180.0  # without a break
+STALL_SECONDS = 600.0  # the first task of a CPU may rightly take hours, and is not warned of
 
 
 def worker_warnings(workers: Sequence[WorkerProgress], now: float) -> list[str]:
-    """Return the warnings that are due.
+    """Return a warning for each GPU that has been silent for too long, once until it moves again.
 
-    They are about a worker that has been silent for too long, until it moves again, and once per
-    stage about one that is much slower than the others with the same device. The first task of a
-    CPU may rightly take hours.
+    The model may be loading, or a task be computed.
     """
     warnings = []
     for worker in workers:
-        alike = [w for w in workers if w.device.name == worker.device.name]
-        known = [w.usual_seconds for w in alike if w.usual_seconds and worker.state == "busy"]
-        usual = worker.usual_seconds or (statistics.median(known) if known else None)
-        limit = STALL_UNKNOWN if worker.device.kind == "cuda" else float("inf")
-        if usual is not None:
-            limit = max(STALL_SECONDS, STALL_FACTOR * usual)
         silence, before = now - worker.last_report, worker.stalled
-        worker.stalled = worker.state in ("busy", "loading") and silence >= limit
+        at_work = worker.device.kind == "cuda" and worker.state in ("busy", "loading")
+        worker.stalled = at_work and silence >= STALL_SECONDS
         if worker.stalled and not before:
             work = worker.task.name if worker.task else "loading the model"
-            habit = "" if usual is None else f"; its tasks usually take {usual:.0f} s"
             name = worker_name(worker.number, worker.device)
-            warnings.append(
-                f"{name} has made no progress for {clock_time(silence)} on {work}{habit}"
-            )
-    moving = [worker for worker in workers if worker.state == "busy" and not worker.stalled]
-    speeds = [(w, rate.weight) for w in moving if (rate := w.per_second(now)) is not None]
-    for worker, speed in speeds:
-        others = [s for w, s in speeds if w is not worker and w.device.name == worker.device.name]
-        median = statistics.median(others) if others else 0.0
-        if speed >= SLOW_SHARE * median:
-            worker.slow_since = None
-            continue
-        worker.slow_since = worker.slow_since or now
-        lasted = now - worker.slow_since
-        if lasted >= SLOW_SECONDS and not worker.slow:
-            worker.slow = True
-            warnings.append(
-                f"{worker_name(worker.number, worker.device)} has been slow for "
-                f"{clock_time(lasted)}: {percent(speed / median)} of the median speed of the "
-                f"others; it may be shared with another program, hot or throttled (see "
-                f"nvidia-smi), or short of cores"
-            )
+            warnings.append(f"{name} has made no progress for {clock_time(silence)} on {work}")
     return warnings

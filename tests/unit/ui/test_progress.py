@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.ui.simulated import STAGE, Worked, begin, file_task, gpu, host_stage, screen_of
-from virnucpro.contracts import FailedSequences
+from virnucpro.contracts import Device, FailedSequences
 from virnucpro.events import (
     Progressed,
     SequencesFailed,
@@ -19,7 +19,7 @@ from virnucpro.events import (
     WorkerDied,
     WorkerReady,
 )
-from virnucpro.ui.progress import NOTHING, WINDOW, Work, WorkerProgress
+from virnucpro.ui.progress import NOTHING, WINDOW, Work, WorkerProgress, worker_warnings
 
 
 def test_a_worker_has_its_part_of_what_is_done() -> None:
@@ -31,7 +31,6 @@ def test_a_worker_has_its_part_of_what_is_done() -> None:
     assert (first.tasks, first.sequences, first.done.tokens) == (3, 300, 21_000)
     assert second.sequences == 100
     assert (progress.sequences, progress.tasks_done, progress.share) == (400, 4, 0.4)
-    assert first.usual_seconds == 5
 
 
 def test_remaining_time_goes_by_weight_not_by_tokens_as_counted() -> None:
@@ -131,3 +130,20 @@ def test_the_time_left_is_that_of_the_whole_command() -> None:
     stage.work(0, 0, 20)
     assert progress.run_remaining == (pytest.approx(180 + 50 + 7), True)
     assert "3:57 left" in screen_of(progress).heading
+
+
+def test_a_gpu_without_a_sign_of_life_is_told_once_until_it_moves_again() -> None:
+    stage = Worked(gpu(0), Device("cpu"), gpu(2))
+    stage.update(TaskStarted(0, file_task(0)), TaskStarted(1, file_task(1)))
+
+    def said_after(seconds: float) -> list[str]:
+        stage.hand.now += seconds
+        return worker_warnings(stage.progress.workers, stage.hand.now)
+
+    assert said_after(599) == []
+    (said,) = said_after(1)
+    assert said.startswith("GPU 0 NVIDIA H200 has made no progress for 10:00 on output_0_ESM.pt")
+    assert said_after(700) == []
+    stage.update(Progressed(0, 1, 1))
+    assert said_after(0) == []
+    assert len(said_after(700)) == 1
