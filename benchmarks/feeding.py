@@ -127,7 +127,7 @@ def main() -> int:
     print(
         f"{len(frames) / seconds * options.slower:,.0f} sequences/s, "
         f"{waited / seconds:.1%} of the time without tokens, "
-        f"{report.figures.compiled_calls} batches, {len(results)} files"
+        f"{report.measured.compiled_calls} batches, {len(results)} files"
     )
     return 0
 

@@ -200,7 +200,7 @@ class Session:
         """
         return False
 
-    def figures(self) -> Measurements:
+    def measured(self) -> Measurements:
         """Return what it has measured so far; asked for after every task."""
         return Measurements()
 

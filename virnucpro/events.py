@@ -132,7 +132,7 @@ class WorkerReport(Event):
     busy: float
     idle: float
     tasks: int
-    figures: Measurements = field(default_factory=Measurements)
+    measured: Measurements = field(default_factory=Measurements)
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ class CountingSession(Session):
         self._batch //= 2
         return True
 
-    def figures(self) -> Measurements:
+    def measured(self) -> Measurements:
         return Measurements(1000 * self._batch)
 
     def check(self) -> None:

@@ -50,7 +50,7 @@ def test_every_sequence_exactly_once_in_file_order(executor: Executor, tmp_path:
     assert sum(e.sequences for e in events if isinstance(e, Progressed)) == 43
     reports = [e for e in events if isinstance(e, WorkerReport)]
     assert sum(report.tasks for report in reports) == len(outcomes)
-    assert max(report.figures.peak_memory for report in reports) == 8000
+    assert max(report.measured.peak_memory for report in reports) == 8000
     assert run_stage(Counting(files, tmp_path), executor, tmp_path)[0] == []
 
 

@@ -79,7 +79,7 @@ def test_work_is_done_in_the_order_in_which_it_was_given(pool: WorkerPool, tmp_p
     assert events[0].facts == {"budget": 8, "unit": "sequences"}
     ended = [event for event in events if isinstance(event, WorkEnded)]
     assert [event.task for event in ended] == tasks
-    assert {event.figures.peak_memory for event in ended} == {8000}
+    assert {event.measured.peak_memory for event in ended} == {8000}
     assert sum(e.sequences for e in events if isinstance(e, Progressed)) == 4
     assert {event.worker for event in events} == {worker}
 

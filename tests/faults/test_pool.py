@@ -105,7 +105,7 @@ def test_with_smaller_batches_everything_fits(pool: Make, tmp_path: Path) -> Non
     outcomes, events = run_stage(stage, pool(1), tmp_path)
     _check(ids, [], outcomes, tmp_path)
     assert "batches are 8 times smaller" in _warnings(events)
-    assert [event.figures.peak_memory for event in _of(events, WorkerReport)] == [
+    assert [event.measured.peak_memory for event in _of(events, WorkerReport)] == [
         1000
     ]  # and stay so
     assert sum(event.sequences for event in _of(events, Progressed)) == 20
@@ -116,7 +116,7 @@ def test_batches_made_smaller_in_vain_grow_again(pool: Make, tmp_path: Path) -> 
     stage = Counting(fastas(tmp_path, ids, 4), tmp_path)
     outcomes, events = run_stage(stage, pool(1), tmp_path)
     _check(ids, ["obese0"], outcomes, tmp_path)
-    assert [event.figures.peak_memory for event in _of(events, WorkerReport)] == [8000]
+    assert [event.measured.peak_memory for event in _of(events, WorkerReport)] == [8000]
 
 
 def test_a_device_that_never_opens_does_not_hold_up_the_others(pool: Make, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class WorkEnded:
     """A worker is through with its oldest task; or could not open the stage, if ``task`` is None.
 
     Time in which it computed the next task meanwhile is not part of ``seconds``. ``halvings`` is
-    how often the batches had to be halved for this task; ``figures`` is what the session has
+    how often the batches had to be halved for this task; ``measured`` is what the session has
     measured so far.
     """
 
@@ -57,7 +57,7 @@ class WorkEnded:
     outcome: TaskResult | WorkFailure
     seconds: float
     halvings: int = 0
-    figures: Measurements = field(default_factory=Measurements)
+    measured: Measurements = field(default_factory=Measurements)
 
 
 PoolEvent = WorkerReady | Progressed | WorkEnded | WorkerDied

@@ -75,7 +75,7 @@ class WorkerState:
     silence: float = 0.0
     busy_seconds: float = 0.0
     finished_tasks: int = 0
-    figures: Measurements = field(default_factory=Measurements)
+    measured: Measurements = field(default_factory=Measurements)
 
     @property
     def title(self) -> str:
@@ -144,7 +144,7 @@ class Scheduler:
             elapsed = self._clock() - self._first_task_began
             for worker in self._workers.values():
                 who, worked = (worker.number, worker.device, self._stage.name), worker.busy_seconds
-                counts = max(0.0, elapsed - worked), worker.finished_tasks, worker.figures
+                counts = max(0.0, elapsed - worked), worker.finished_tasks, worker.measured
                 self._emit(WorkerReport(*who, worked, *counts))
         if self._final_error is not None:
             raise self._final_error
@@ -227,7 +227,7 @@ class Scheduler:
             self._searches.pop(task.receipt, None)
             self._judge_exits(task)
             worker.finished_tasks += 1
-            worker.figures = event.figures
+            worker.measured = event.measured
             if failures := result.figures.failures:
                 self._emit(SequencesFailed(worker.number, task, failures))
             self._emit(TaskFinished(worker.number, task, event.seconds))

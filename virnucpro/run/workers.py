@@ -121,17 +121,17 @@ class WorkerTable:
                     text = f"{stage} could not be compiled on {device.name} and is slower for it"
                     self._warn(f"{text}: {reason}")
             case WorkerReport(worker, device, stage):
-                row, figures = self._row(worker, device, stage), asdict(event.figures)
-                if figures["uncompiled_calls"]:
+                row, measured = self._row(worker, device, stage), asdict(event.measured)
+                if measured["uncompiled_calls"]:
                     self._warn(
                         f"{stage} did not use its compiled blocks in all calls, which is slower. "
                         f"Results are valid, but may differ in their last digits; use --compile "
                         f"never if it comes again"
                     )
-                counts = {"busy": event.busy, "idle": event.idle, "tasks": event.tasks, **figures}
+                counts = {"busy": event.busy, "idle": event.idle, "tasks": event.tasks, **measured}
                 for name in ("busy", "idle", "tasks", "compiled_calls", "uncompiled_calls"):
                     row[name] = row.get(name, 0) + counts[name]
-                row["peak_memory"] = max(row.get("peak_memory", 0), figures["peak_memory"])
+                row["peak_memory"] = max(row.get("peak_memory", 0), measured["peak_memory"])
         self._emit(event)
 
     def _row(self, worker: int, device: Device, stage: str) -> dict[str, Json]:

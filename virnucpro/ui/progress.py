@@ -34,28 +34,28 @@ FEWEST_REPORTS = 10  # kept at any age: on a CPU one batch may take longer than 
 EARLIEST = 1.0  # seconds; before that, a rate is noise
 
 Clock = Callable[[], float]
-WorkerState = Literal["loading", "idle", "busy", "dead"]
+Activity = Literal["loading", "idle", "busy", "dead"]
 
 
-class Work(NamedTuple):
+class Amount(NamedTuple):
     """An amount of work: sequences, tokens, and weight as planned (see :class:`Task`)."""
 
     sequences: float = 0
     tokens: float = 0
     weight: float = 0
 
-    def plus(self, other: Work, factor: float = 1) -> Work:
+    def plus(self, other: Amount, factor: float = 1) -> Amount:
         """Return this amount and ``factor`` times ``other``."""
-        return Work(*(own + factor * more for own, more in zip(self, other, strict=True)))
+        return Amount(*(own + factor * more for own, more in zip(self, other, strict=True)))
 
 
-NOTHING = Work()
+NOTHING = Amount()
 
 
-def added(works: Iterable[Work | None]) -> Work | None:
-    """Return the sum of works; None where none is known."""
-    known = [work for work in works if work is not None]
-    return Work(*map(sum, zip(*known, strict=True))) if known else None
+def added(amounts: Iterable[Amount | None]) -> Amount | None:
+    """Return the sum of amounts; None where none is known."""
+    known = [work for work in amounts if work is not None]
+    return Amount(*map(sum, zip(*known, strict=True))) if known else None
 
 
 @dataclass
@@ -66,12 +66,12 @@ class WorkerProgress:
     device: Device
     since: float  # when its state or its task began
     last_report: float  # when it last reported anything
-    reports: deque[tuple[float, Work]]  # of the last half minute, each with all work until then
-    state: WorkerState = "loading"
+    reports: deque[tuple[float, Amount]]  # of the last half minute, each with all work until then
+    state: Activity = "loading"
     task: Task | None = None
     tasks: int = 0
-    done: Work = NOTHING
-    kept: Work = NOTHING  # what it had done when its latest task ended
+    done: Amount = NOTHING
+    kept: Amount = NOTHING  # what it had done when its latest task ended
     stalled: bool = False  # and people were warned
 
     @property
@@ -84,18 +84,18 @@ class WorkerProgress:
         """The weight that is done of the current task."""
         return self.done.weight - self.kept.weight
 
-    def state_shown(self, now: float) -> WorkerState:
+    def state_shown(self, now: float) -> Activity:
         """Return the state for people, who need not see the moment between two tasks."""
         if self.state == "idle" and self.tasks and now - self.since < IDLE_AFTER:
             return "busy"
         return self.state
 
-    def enter(self, state: WorkerState, now: float, task: Task | None = None) -> None:
+    def enter(self, state: Activity, now: float, task: Task | None = None) -> None:
         """Enter a state; what was done of an unfinished task is taken back."""
         self.state, self.task, self.since, self.last_report = state, task, now, now
         self.done = self.kept
 
-    def count(self, work: Work, now: float) -> None:
+    def count(self, work: Amount, now: float) -> None:
         """Take work on the current task into account."""
         self.done = self.done.plus(work)
         self.last_report = now
@@ -103,7 +103,7 @@ class WorkerProgress:
         while len(self.reports) > FEWEST_REPORTS and self.reports[0][0] < now - WINDOW:
             self.reports.popleft()
 
-    def per_second(self, now: float) -> Work | None:
+    def per_second(self, now: float) -> Amount | None:
         """Return the work per second of late; None while it is too early to tell."""
         begin, before = self.reports[0]
         if now - begin < EARLIEST or len(self.reports) == 1:
@@ -141,7 +141,7 @@ class StageProgress:
                 if (current := worker.task) is not None and current.count:
                     weight = current.weight * sequences / current.count
                     weight = min(current.weight - worker.weight, weight)
-                worker.count(Work(sequences, tokens, weight), now)
+                worker.count(Amount(sequences, tokens, weight), now)
             case StageStarted():
                 self._begin(event)
             case WorkerReady(number, device):
@@ -156,7 +156,7 @@ class StageProgress:
                 self._worker(number).enter("busy", now, task)
             case TaskFinished(number, task):
                 worker = self._worker(number)
-                worker.count(Work(0, 0, task.weight - worker.weight), now)
+                worker.count(Amount(0, 0, task.weight - worker.weight), now)
                 worker.kept = worker.done
                 worker.tasks += 1
                 self.tasks_done += 1
@@ -205,8 +205,8 @@ class StageProgress:
         return min(1.0, self.tasks_done / stage.todo) if stage.todo > 1 else None
 
     @property
-    def per_second(self) -> Work | None:
-        """Work per second of all workers; None while it is too early to tell."""
+    def per_second(self) -> Amount | None:
+        """Amount per second of all workers; None while it is too early to tell."""
         return added(worker.per_second(self.clock()) for worker in self._workers.values())
 
     @property

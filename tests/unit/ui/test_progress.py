@@ -19,7 +19,7 @@ from virnucpro.events import (
     WorkerDied,
     WorkerReady,
 )
-from virnucpro.ui.progress import NOTHING, WINDOW, Work, WorkerProgress, worker_warnings
+from virnucpro.ui.progress import NOTHING, WINDOW, Amount, WorkerProgress, worker_warnings
 
 
 def test_a_worker_has_its_part_of_what_is_done() -> None:
@@ -100,12 +100,12 @@ def test_the_next_stage_knows_the_workers_but_not_the_dead() -> None:
 def test_a_rate_is_of_the_last_half_minute_or_of_rare_reports() -> None:
     worker = WorkerProgress(0, gpu(0), 0.0, 0.0, deque([(0.0, NOTHING)]))
     for second in range(1, 161):
-        worker.count(Work(100, 1000) if second <= 100 else Work(10, 100), second)
+        worker.count(Amount(100, 1000) if second <= 100 else Amount(10, 100), second)
     assert worker.per_second(160) == pytest.approx((10, 100, 0), rel=0.01)
     assert worker.per_second(160 + WINDOW) == pytest.approx((5, 50, 0), rel=0.1)
     rare = WorkerProgress(0, gpu(0), 0.0, 0.0, deque([(0.0, NOTHING)]))
     for minute in range(1, 30):
-        rare.count(Work(600), 60.0 * minute)
+        rare.count(Amount(600), 60.0 * minute)
         assert rare.per_second(60.0 * minute) == pytest.approx((10, 0, 0))
 
 
