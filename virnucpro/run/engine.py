@@ -21,7 +21,6 @@ from virnucpro.events import (
     Emit,
     Notice,
     Progressed,
-    StageAhead,
     StageFinished,
     StageStarted,
     TaskFinished,
@@ -38,9 +37,6 @@ from virnucpro.store.documents import sealed
 from virnucpro.store.ledger import UNFINISHED
 from virnucpro.store.legacy import is_new_legacy_run
 
-# What later stages of the host take of the time that translation took in this run, measured with
-# model type lite on two cores of a shared machine. Embedding takes much longer than all of them.
-SHARES_OF_TRANSLATION = {"merging": 0.05, "prediction": 0.4, "consensus": 0.15, "output": 0.4}
 HOST_THREAD = "host"
 
 
@@ -213,7 +209,7 @@ def carry_out_stage(
             title=stage.title,
             stages=len(runs[0].stages),
             on_workers=stage.runs_on == "worker",
-            ahead=tuple(each for run in runs for each in stages_ahead(run, position)),
+            ahead=embeddings_ahead(runs, position),
         )
     )
     if stage.runs_on == "host":
@@ -257,26 +253,20 @@ def timed_run(stage: Stage, task: Task, report: ReportProgress) -> TaskResult:
     return replace(result, seconds=time.perf_counter() - started)
 
 
-def stages_ahead(run: Run, position: int) -> list[StageAhead]:
-    """Return what is to do behind the stage at ``position``.
-
-    Of an embedding stage that is the number of sequences, of a stage of the host the seconds.
-    Before the frames are counted, nothing is known.
-    """
-    seconds = {receipt.stage: receipt.seconds for receipt in run.ledger.receipts.values()}
-    ahead = []
-    for stage in run.stages[position + 1 :]:
-        if SPLITTING not in seconds:
-            ahead.append(StageAhead(stage.name))
-        elif stage.runs_on == "worker":
-            tasks = (task for task in stage.plan(run.ledger) if not task.receipt.exists())
-            ahead.append(StageAhead(stage.name, sum(task.count for task in tasks)))
-        else:
-            share = SHARES_OF_TRANSLATION.get(stage.name)  # only a prediction has translation
-            ahead.append(
-                StageAhead(stage.name, seconds=share and share * seconds.get("translation", 0.0))
-            )
-    return [*ahead, *run.others_ahead]
+def embeddings_ahead(runs: Sequence[Run], position: int) -> dict[str, int | None]:
+    """Return the sequences still to do in each embedding stage behind the one at ``position``."""
+    ahead: dict[str, int | None] = {}
+    for run in runs:
+        is_split = run.layout.receipt(SPLITTING) in run.ledger.receipts
+        for stage in run.stages[position + 1 :]:
+            if stage.runs_on == "worker" and not is_split:
+                ahead[stage.name] = None
+            elif stage.runs_on == "worker":
+                tasks = (task for task in stage.plan(run.ledger) if not task.receipt.exists())
+                ahead[stage.name] = (ahead.get(stage.name) or 0) + sum(t.count for t in tasks)
+        if run.others_ahead:
+            ahead["other samples"] = None
+    return ahead
 
 
 def missing_bytes(run: Run) -> int:

@@ -23,7 +23,7 @@ from virnucpro.errors import (
     RunInterruptedError,
     VirNucProError,
 )
-from virnucpro.events import Emit, Event, Notice, StageAhead
+from virnucpro.events import Emit, Event, Notice
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import SamplesFolder
@@ -108,8 +108,7 @@ def _carry_out(
                 with _failing(sample, emit), ExitStack() as lock:
                     disk = Disk(own.layout.root)
                     run = lock.enter_context(opened_run(own, models, disk, named))
-                    # How long the other samples take is not known, but that they do.
-                    run.others_ahead = (StageAhead("other samples"),) * (len(samples) > 1)
+                    run.others_ahead = len(samples) > 1
                     begin(run, executor, named)
                     group.append((sample, own, run))
                     room -= sum(run.frames) * run.bytes_per_frame

@@ -224,21 +224,19 @@ class StageProgress:
 
     @property
     def run_remaining(self) -> tuple[float | None, bool]:
-        """Seconds to the end of the command, and whether they count all of its stages.
+        """Seconds to the end of the command, and whether they count all of its embedding stages.
 
-        An embedding stage that is still to come counts at the speed that a stage of that name had
-        before in this command; where there was none, the seconds leave it out.
+        One that is still to come counts at the speed that a stage of that name had before in this
+        command; where there was none, the seconds leave it out.
         """
         seconds, complete = self.remaining, True
         if seconds is None:
             return None, True
-        for stage in self.stage.ahead:
-            if stage.seconds is not None:
-                seconds += stage.seconds
-            elif stage.sequences is not None and stage.stage in self._rates:
-                seconds += stage.sequences / self._rates[stage.stage]
+        for stage, sequences in self.stage.ahead.items():
+            if sequences is not None and stage in self._rates:
+                seconds += sequences / self._rates[stage]
             else:
-                complete = complete and stage.sequences == 0
+                complete = complete and sequences == 0
         return seconds, complete
 
 
