@@ -33,9 +33,9 @@ from virnucpro.run.run import Run, sweep
 from virnucpro.run.workers import WorkerTable
 from virnucpro.stages.prediction import MergingStage
 from virnucpro.store.disk import AGAIN
-from virnucpro.store.documents import sealed
 from virnucpro.store.ledger import UNFINISHED
 from virnucpro.store.legacy import is_new_legacy_run
+from virnucpro.store.work import write_state
 
 HOST_THREAD = "host"
 
@@ -50,7 +50,7 @@ def execute(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
 
 
 def begin(run: Run, executor: Executor, emit: Emit) -> None:
-    """Bring the stages before the embedding up to date."""
+    """Write the state of a run, and bring its stages before the embedding up to date."""
     sweep(run)
     layout, ledger = run.layout, run.ledger
     patterns = [stage.pattern for stage in run.stages]
@@ -64,8 +64,8 @@ def begin(run: Run, executor: Executor, emit: Emit) -> None:
         }
         for stage, pattern in zip(run.stages, patterns, strict=True)
     ]
-    listed = sealed({"command": run.command, "stages": rows})  # for ``virnucpro status``
-    run.disk.save(layout.stage_list, listed, durable=False)
+    run.state = replace(run.state, command=run.command, stages=rows)
+    write_state(layout, run.disk, run.state)
     if is_new_legacy_run(layout):
         for stage in run.stages:
             for text in stage.take_over():
