@@ -1,8 +1,9 @@
 """The engine: takes runs through their stages, and decides what of each stage is still to do.
 
 Of each stage it plans the tasks, asks the ledger which have no valid receipt, has the executor
-carry those out, and accepts each result. An interrupted run continues exactly where it stopped.
-Several runs with the same models share the stages of the workers: each model is loaded once.
+carry those out on the workers, or does so itself, and accepts each result. An interrupted run
+continues exactly where it stopped. Several runs with the same models share the stages of the
+workers: each model is loaded once.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def execute(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
     """Bring every stage of runs with the same models up to date."""
     for run in runs:
         begin(run, executor, emit)
-    embed(runs, executor, emit)
+    embed_runs(runs, executor, emit)
     for run in runs:
         conclude(run, executor, emit)
 
@@ -64,7 +65,7 @@ def begin(run: Run, executor: Executor, emit: Emit) -> None:
         }
         for stage, pattern in zip(run.stages, patterns, strict=True)
     ]
-    run.state = replace(run.state, command=run.command, stages=rows)
+    run.state = replace(run.state, stages=rows)
     write_state(layout, run.disk, run.state)
     if is_new_legacy_run(layout):
         for stage in run.stages:
@@ -79,7 +80,7 @@ def begin(run: Run, executor: Executor, emit: Emit) -> None:
         carry_out_stage([run], position, executor, emit)
 
 
-def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
+def embed_runs(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
     """Bring the stages of the workers up to date, and keep what the workers report.
 
     A split file is merged and scored as soon as all its features are there, in a thread of this

@@ -23,7 +23,6 @@ class Run:
         stages: all stages, in order.
         state: what the results depend on, and the batch budgets that are known.
         inputs: the files that are read and that no stage writes, as they were hashed.
-        command: what continues the run when it is interrupted.
         keeps_features: whether they stay when they are scored.
         others_ahead: whether the same command has other runs to do, of which less is known.
         host_wait: seconds per stage, summed over workers, in which a device waited for tokens.
@@ -38,7 +37,6 @@ class Run:
     stages: Sequence[Stage]
     state: RunState
     inputs: Sequence[HashedFile] = ()
-    command: str = "predict"
     keeps_features: bool = True
     bytes_per_frame: int = 0
     others_ahead: bool = False

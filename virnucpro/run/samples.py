@@ -27,7 +27,7 @@ from virnucpro.events import Emit, Event, Notice
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import SamplesFolder
-from virnucpro.run.engine import begin, conclude, embed
+from virnucpro.run.engine import begin, conclude, embed_runs
 from virnucpro.run.predict import finish, opened_run
 from virnucpro.run.prepare import find_models
 from virnucpro.run.request import PredictionRequest, check_input
@@ -113,7 +113,7 @@ def _carry_out(
                     group.append((sample, own, run))
                     room -= sum(run.frames) * run.bytes_per_frame
                     locks.push(lock.pop_all())
-            embed([run for _, _, run in group], executor, emit)
+            embed_runs([run for _, _, run in group], executor, emit)
             for sample, own, run in group:
                 named = partial(_emit_named, sample, emit)
                 with _failing(sample, emit):
