@@ -15,7 +15,7 @@ class Event:
 
 @dataclass(frozen=True)
 class StageStarted(Event):
-    """A stage begins: ``todo`` of ``total`` tasks are stale, with their summed weight and count.
+    """A stage begins: ``todo`` tasks are stale, with so many ``sequences`` in all.
 
     ``reasons`` says why, in words, the most frequent first. ``stages`` is the number of stages of
     the run; ``number`` counts them from 1. ``title`` names the stage for people. ``on_workers``
@@ -25,10 +25,8 @@ class StageStarted(Event):
 
     stage: str
     number: int
-    total: int
     todo: int
     sequences: int
-    tokens: int
     reasons: tuple[str, ...] = ()
     title: str = field(kw_only=True)
     stages: int = field(kw_only=True)

@@ -88,9 +88,12 @@ def embed_runs(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
     """
     if not runs:
         return
-    for run in runs:
-        if not run.keeps_features:
-            forgo_scored_features(run)
+    stages = ((run, stage) for run in runs for stage in run.stages)
+    merging = {run: stage for run, stage in stages if isinstance(stage, MergingStage)}
+    for run, stage in merging.items():
+        for task in [] if run.keeps_features else stage.plan(run.ledger):
+            if not run.ledger.check(task):  # its features may be gone
+                run.ledger.forgo(task.reads)
     workers, last = WorkerTable(runs, emit), runs[0].embedding[-1]
     for position in runs[0].embedding[:-1]:
         carry_out_stage(runs, position, executor, workers.show)
@@ -99,11 +102,11 @@ def embed_runs(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
 
         def score(run: Run, number: int) -> None:
             """Begin to score a split file, and accept what has come of others."""
-            if merging := merging_stage(run):
-                task = merging.task(run.ledger, number)
+            if stage := merging.get(run):
+                task = stage.task(run.ledger, number)
                 if run.ledger.check(task):
                     run.ledger.reopen(task)
-                    scored.append((run, thread.submit(timed_run, merging, task, lambda *_: None)))
+                    scored.append((run, thread.submit(timed_run, stage, task, lambda *_: None)))
             while scored and scored[0][1].done():
                 accept_scores(*scored.popleft())
 
@@ -115,19 +118,6 @@ def embed_runs(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
             thread.shutdown(cancel_futures=True)
     for run in runs:
         run.workers = list(workers.rows.values())
-
-
-def merging_stage(run: Run) -> MergingStage | None:
-    """Return the stage that merges the features of split files, and scores them; None without."""
-    return next((stage for stage in run.stages if isinstance(stage, MergingStage)), None)
-
-
-def forgo_scored_features(run: Run) -> None:
-    """Count the features of split files with scores as present where they are gone."""
-    if merging := merging_stage(run):
-        for task in merging.plan(run.ledger):
-            if not run.ledger.check(task):
-                run.ledger.forgo(task.reads)
 
 
 def accept_scores(run: Run, future: Future[TaskResult]) -> None:
@@ -202,10 +192,8 @@ def carry_out_stage(
         StageStarted(
             stage.name,
             position + 1,
-            len(planned),
             len(todo),
             sum(task.count for task in todo),
-            sum(task.weight for task in todo),
             tuple(f"{reason} ({count}x)" for reason, count in reasons.most_common(3)),
             title=stage.title,
             stages=len(runs[0].stages),

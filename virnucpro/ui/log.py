@@ -95,7 +95,7 @@ def describe(event: Event, workers: Mapping[int, str]) -> str | None:
     """
     name = workers.get(getattr(event, "worker", -1), "host")
     match event:
-        case StageStarted(stage, number, _, todo):
+        case StageStarted(stage, number, todo):
             reasons = f" because {'; '.join(event.reasons)}" if event.reasons else ""
             return f"stage {number} {stage}: {counted(todo, 'task')} to do{reasons}"
         case StageFinished(stage, number, seconds):

@@ -38,11 +38,10 @@ Activity = Literal["loading", "idle", "busy", "dead"]
 
 
 class Amount(NamedTuple):
-    """An amount of work: sequences, tokens, and weight as planned (see :class:`Task`)."""
+    """An amount of work."""
 
     sequences: float = 0
     tokens: float = 0
-    weight: float = 0
 
     def plus(self, other: Amount, factor: float = 1) -> Amount:
         """Return this amount and ``factor`` times ``other``."""
@@ -78,11 +77,6 @@ class WorkerProgress:
     def sequences(self) -> int:
         """Number of sequences done in this stage."""
         return round(self.done.sequences)
-
-    @property
-    def weight(self) -> float:
-        """The weight that is done of the current task."""
-        return self.done.weight - self.kept.weight
 
     def state_shown(self, now: float) -> Activity:
         """Return the state for people, who need not see the moment between two tasks."""
@@ -121,7 +115,7 @@ class StageProgress:
         self.clock = clock
         self._devices: dict[int, Device] = {}
         self._rates: dict[str, float] = {}  # sequences per second of stages that have ended
-        self._begin(StageStarted("", 0, 0, 0, 0, 0, title="", stages=0, on_workers=False))
+        self._begin(StageStarted("", 0, 0, 0, title="", stages=0, on_workers=False))
 
     def _begin(self, event: StageStarted) -> None:
         now, self.stage = self.clock(), event
@@ -137,11 +131,7 @@ class StageProgress:
         now = self.clock()
         match event:
             case Progressed(number, sequences, tokens):
-                worker, weight = self._worker(number), 0.0
-                if (current := worker.task) is not None and current.count:
-                    weight = current.weight * sequences / current.count
-                    weight = min(current.weight - worker.weight, weight)
-                worker.count(Amount(sequences, tokens, weight), now)
+                self._worker(number).count(Amount(sequences, tokens), now)
             case StageStarted():
                 self._begin(event)
             case WorkerReady(number, device):
@@ -154,9 +144,8 @@ class StageProgress:
                 worker.enter("idle", now)
             case TaskStarted(number, task):
                 self._worker(number).enter("busy", now, task)
-            case TaskFinished(number, task):
+            case TaskFinished(number):
                 worker = self._worker(number)
-                worker.count(Amount(0, 0, task.weight - worker.weight), now)
                 worker.kept = worker.done
                 worker.tasks += 1
                 self.tasks_done += 1
@@ -195,11 +184,8 @@ class StageProgress:
 
     @property
     def share(self) -> float | None:
-        """Share of the stage that is done, 0 to 1, by weight, sequences or tasks, as known."""
+        """Share of the stage that is done, 0 to 1, by sequences or tasks, as known."""
         stage = self.stage
-        if stage.tokens and stage.sequences:
-            done = sum(worker.done.weight for worker in self._workers.values())
-            return min(1.0, done / stage.tokens)
         if stage.sequences:
             return min(1.0, self.sequences / stage.sequences)
         return min(1.0, self.tasks_done / stage.todo) if stage.todo > 1 else None
@@ -217,9 +203,7 @@ class StageProgress:
             return None
         whole, speed = 1.0, share / max(worked, EARLIEST)
         if self.stage.sequences:
-            work, by_weight = self.per_second or NOTHING, self.stage.tokens > 0
-            whole = self.stage.tokens if by_weight else self.stage.sequences
-            speed = work.weight if by_weight else work.sequences
+            whole, speed = self.stage.sequences, (self.per_second or NOTHING).sequences
         return (1 - share) * whole / speed if speed > 0 else None
 
     @property

@@ -32,13 +32,10 @@ def test_a_worker_has_its_part_of_what_is_done() -> None:
     assert (progress.sequences, progress.tasks_done, progress.share) == (400, 4, 0.4)
 
 
-def test_remaining_time_goes_by_weight_not_by_tokens_as_counted() -> None:
+def test_remaining_time_goes_by_sequences() -> None:
     stage = Worked(gpu(0))
-    stage.work(0, 0, 20)  # 100 of 1,000 sequences; the tokens differ from the weight
+    stage.work(0, 0, 20)  # 100 of 1,000 sequences
     assert stage.progress.remaining == pytest.approx(180)
-    heavy = file_task(1, weight=50_000)
-    stage.update(TaskStarted(0, heavy), TaskFinished(0, heavy, 1.0))
-    assert stage.progress.share == 0.6
 
 
 @pytest.mark.parametrize(
@@ -100,12 +97,12 @@ def test_a_rate_is_of_the_last_half_minute_or_of_rare_reports() -> None:
     worker = WorkerProgress(0, gpu(0), 0.0, 0.0, deque([(0.0, NOTHING)]))
     for second in range(1, 161):
         worker.count(Amount(100, 1000) if second <= 100 else Amount(10, 100), second)
-    assert worker.per_second(160) == pytest.approx((10, 100, 0), rel=0.01)
-    assert worker.per_second(160 + WINDOW) == pytest.approx((5, 50, 0), rel=0.1)
+    assert worker.per_second(160) == pytest.approx((10, 100), rel=0.01)
+    assert worker.per_second(160 + WINDOW) == pytest.approx((5, 50), rel=0.1)
     rare = WorkerProgress(0, gpu(0), 0.0, 0.0, deque([(0.0, NOTHING)]))
     for minute in range(1, 30):
         rare.count(Amount(600), 60.0 * minute)
-        assert rare.per_second(60.0 * minute) == pytest.approx((10, 0, 0))
+        assert rare.per_second(60.0 * minute) == pytest.approx((10, 0))
 
 
 def test_the_time_left_is_that_of_the_whole_command() -> None:
