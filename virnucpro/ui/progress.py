@@ -37,24 +37,17 @@ Clock = Callable[[], float]
 Activity = Literal["loading", "idle", "busy", "dead"]
 
 
-class Amount(NamedTuple):
-    """An amount of work."""
+class Speed(NamedTuple):
+    """Work per second."""
 
-    sequences: float = 0
-    tokens: float = 0
-
-    def plus(self, other: Amount, factor: float = 1) -> Amount:
-        """Return this amount and ``factor`` times ``other``."""
-        return Amount(*(own + factor * more for own, more in zip(self, other, strict=True)))
+    sequences: float
+    tokens: float
 
 
-NOTHING = Amount()
-
-
-def added(amounts: Iterable[Amount | None]) -> Amount | None:
-    """Return the sum of amounts; None where none is known."""
-    known = [work for work in amounts if work is not None]
-    return Amount(*map(sum, zip(*known, strict=True))) if known else None
+def added(speeds: Iterable[Speed | None]) -> Speed | None:
+    """Return the sum of speeds; None where none is known."""
+    known = [speed for speed in speeds if speed is not None]
+    return Speed(*map(sum, zip(*known, strict=True))) if known else None
 
 
 @dataclass
@@ -65,18 +58,14 @@ class WorkerProgress:
     device: Device
     since: float  # when its state or its task began
     last_report: float  # when it last reported anything
-    reports: deque[tuple[float, Amount]]  # of the last half minute, each with all work until then
+    # Of the last half minute, each with the time, and all sequences and tokens until then.
+    reports: deque[tuple[float, int, int]]
     state: Activity = "loading"
     task: Task | None = None
     tasks: int = 0
-    done: Amount = NOTHING
-    kept: Amount = NOTHING  # what it had done when its latest task ended
+    sequences: int = 0
+    kept: int = 0  # the sequences that it had done when its latest task ended
     stalled: bool = False  # and people were warned
-
-    @property
-    def sequences(self) -> int:
-        """Number of sequences done in this stage."""
-        return round(self.done.sequences)
 
     def state_shown(self, now: float) -> Activity:
         """Return the state for people, who need not see the moment between two tasks."""
@@ -87,22 +76,23 @@ class WorkerProgress:
     def enter(self, state: Activity, now: float, task: Task | None = None) -> None:
         """Enter a state; what was done of an unfinished task is taken back."""
         self.state, self.task, self.since, self.last_report = state, task, now, now
-        self.done = self.kept
+        self.sequences = self.kept
 
-    def count(self, work: Amount, now: float) -> None:
+    def count(self, sequences: int, tokens: int, now: float) -> None:
         """Take work on the current task into account."""
-        self.done = self.done.plus(work)
+        self.sequences += sequences
         self.last_report = now
-        self.reports.append((now, self.reports[-1][1].plus(work)))
+        self.reports.append((now, self.reports[-1][1] + sequences, self.reports[-1][2] + tokens))
         while len(self.reports) > FEWEST_REPORTS and self.reports[0][0] < now - WINDOW:
             self.reports.popleft()
 
-    def per_second(self, now: float) -> Amount | None:
+    def per_second(self, now: float) -> Speed | None:
         """Return the work per second of late; None while it is too early to tell."""
-        begin, before = self.reports[0]
+        begin, *before = self.reports[0]
         if now - begin < EARLIEST or len(self.reports) == 1:
             return None
-        return NOTHING.plus(self.reports[-1][1].plus(before, -1), 1 / (now - begin))
+        _, *after = self.reports[-1]
+        return Speed(*((n - old) / (now - begin) for n, old in zip(after, before, strict=True)))
 
 
 class StageProgress:
@@ -131,7 +121,7 @@ class StageProgress:
         now = self.clock()
         match event:
             case Progressed(number, sequences, tokens):
-                self._worker(number).count(Amount(sequences, tokens), now)
+                self._worker(number).count(sequences, tokens, now)
             case StageStarted():
                 self._begin(event)
             case WorkerReady(number, device):
@@ -140,13 +130,13 @@ class StageProgress:
                     self._working_since = now
                 self._devices[number], self.encoding = device, True
                 worker = self._worker(number)
-                worker.device, worker.reports = device, deque([(now, NOTHING)])
+                worker.device, worker.reports = device, deque([(now, 0, 0)])
                 worker.enter("idle", now)
             case TaskStarted(number, task):
                 self._worker(number).enter("busy", now, task)
             case TaskFinished(number):
                 worker = self._worker(number)
-                worker.kept = worker.done
+                worker.kept = worker.sequences
                 worker.tasks += 1
                 self.tasks_done += 1
                 worker.enter("idle", now)
@@ -163,7 +153,7 @@ class StageProgress:
         """Return a worker; the host comes without a :class:`WorkerReady`."""
         if number not in self._workers:
             device, now = self._devices.get(number, Device("cpu")), self.clock()
-            reports = deque([(now, NOTHING)])
+            reports = deque([(now, 0, 0)])
             self._workers[number] = WorkerProgress(number, device, now, now, reports)
         return self._workers[number]
 
@@ -191,8 +181,8 @@ class StageProgress:
         return min(1.0, self.tasks_done / stage.todo) if stage.todo > 1 else None
 
     @property
-    def per_second(self) -> Amount | None:
-        """Amount per second of all workers; None while it is too early to tell."""
+    def per_second(self) -> Speed | None:
+        """Work per second of all workers; None while it is too early to tell."""
         return added(worker.per_second(self.clock()) for worker in self._workers.values())
 
     @property
@@ -203,7 +193,8 @@ class StageProgress:
             return None
         whole, speed = 1.0, share / max(worked, EARLIEST)
         if self.stage.sequences:
-            whole, speed = self.stage.sequences, (self.per_second or NOTHING).sequences
+            rate = self.per_second
+            whole, speed = self.stage.sequences, rate.sequences if rate else 0.0
         return (1 - share) * whole / speed if speed > 0 else None
 
     @property

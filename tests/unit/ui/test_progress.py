@@ -18,7 +18,7 @@ from virnucpro.events import (
     WorkerDied,
     WorkerReady,
 )
-from virnucpro.ui.progress import NOTHING, WINDOW, Amount, WorkerProgress, worker_warnings
+from virnucpro.ui.progress import WINDOW, WorkerProgress, worker_warnings
 
 
 def test_a_worker_has_its_part_of_what_is_done() -> None:
@@ -27,7 +27,7 @@ def test_a_worker_has_its_part_of_what_is_done() -> None:
         stage.work(worker, number, 5)
     progress = stage.progress
     first, second = progress.workers
-    assert (first.tasks, first.sequences, first.done.tokens) == (3, 300, 21_000)
+    assert (first.tasks, first.sequences) == (3, 300)
     assert second.sequences == 100
     assert (progress.sequences, progress.tasks_done, progress.share) == (400, 4, 0.4)
 
@@ -94,14 +94,14 @@ def test_the_next_stage_knows_the_workers_but_not_the_dead() -> None:
 
 
 def test_a_rate_is_of_the_last_half_minute_or_of_rare_reports() -> None:
-    worker = WorkerProgress(0, gpu(0), 0.0, 0.0, deque([(0.0, NOTHING)]))
+    worker = WorkerProgress(0, gpu(0), 0.0, 0.0, deque([(0.0, 0, 0)]))
     for second in range(1, 161):
-        worker.count(Amount(100, 1000) if second <= 100 else Amount(10, 100), second)
+        worker.count(*((100, 1000) if second <= 100 else (10, 100)), second)
     assert worker.per_second(160) == pytest.approx((10, 100), rel=0.01)
     assert worker.per_second(160 + WINDOW) == pytest.approx((5, 50), rel=0.1)
-    rare = WorkerProgress(0, gpu(0), 0.0, 0.0, deque([(0.0, NOTHING)]))
+    rare = WorkerProgress(0, gpu(0), 0.0, 0.0, deque([(0.0, 0, 0)]))
     for minute in range(1, 30):
-        rare.count(Amount(600), 60.0 * minute)
+        rare.count(600, 0, 60.0 * minute)
         assert rare.per_second(60.0 * minute) == pytest.approx((10, 0))
 
 
