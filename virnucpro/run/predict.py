@@ -20,7 +20,7 @@ from virnucpro.run.prepare import DEDUP, Models, find_models, identity, predicti
 from virnucpro.run.record import update_failure_table, write_failed_records, write_record
 from virnucpro.run.request import PredictionRequest, refuse_own_files
 from virnucpro.run.run import Run, tidy_up
-from virnucpro.run.workers import model_files, opened_executor, warm_up_workers
+from virnucpro.run.workers import opened_executor
 from virnucpro.settings import SHIPPED_MODELS, recorded_thresholds
 from virnucpro.stages.output import OutputFigures, result_counts
 from virnucpro.store.disk import Disk, telling
@@ -62,9 +62,7 @@ def run_prediction(
             probe, machine = request.layout.probe, request.machine
             opened = opened_executor(machine, probe, emit, interruption, disk)
             executor = stack.enter_context(opened)
-            warm_up_workers(executor, [request])
-        models = find_models([request], executor.devices, emit)
-        executor.pool.require(model_files(models))
+        models = find_models([request], executor, emit)
         with opened_run(request, models, disk, emit) as run:
             execute([run], executor, emit)
             return finish(request, models, run, executor.devices, emit)

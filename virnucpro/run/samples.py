@@ -33,7 +33,7 @@ from virnucpro.run.prepare import find_models
 from virnucpro.run.request import PredictionRequest, check_input
 from virnucpro.run.run import Run
 from virnucpro.run.sample_list import Sample, refuse_other_file, write_table
-from virnucpro.run.workers import model_files, opened_executor, warm_up_workers
+from virnucpro.run.workers import opened_executor
 from virnucpro.store.disk import Disk, telling
 from virnucpro.store.lock import locked
 
@@ -92,9 +92,7 @@ def _carry_out(
     if not usable:
         return
     requests = [own for _, own in usable]
-    warm_up_workers(executor, requests)
-    models = find_models(requests, executor.devices, emit)
-    executor.pool.require(model_files(models))
+    models = find_models(requests, executor, emit)
     waiting = deque(usable)
     while waiting:
         with ExitStack() as locks:

@@ -26,7 +26,6 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.work import write_state
 
 if TYPE_CHECKING:
-    from virnucpro.run.prepare import Models
     from virnucpro.run.request import PredictionRequest
 
 # Fewer are not compiled with ``--compile auto``: ``compile_from_flops`` of ESM-2 3B.
@@ -51,12 +50,6 @@ def warm_up_workers(executor: Executor, requests: Sequence[PredictionRequest]) -
         compiles = False
     if unfinished:
         executor.warm_up(partial(warm_up, compile=compiles), 1 + frames // LEAST_FRAMES)
-
-
-def model_files(models: Models) -> dict[Path, int]:
-    """Return the files that each worker has to see, with their sizes in bytes."""
-    files = [file for each in models.encoders.sources.values() for file in each.files]
-    return {file.path: file.path.stat().st_size for file in files}
 
 
 @contextmanager
