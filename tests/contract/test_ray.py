@@ -17,10 +17,9 @@ from tests.contract.test_pools import (  # noqa: F401 - run here over the pool o
     _is,
     _stage,
     _until,
-    test_a_restarted_worker_has_nothing_to_do_and_a_removed_one_is_gone,
     test_failures_are_described,
+    test_work_before_a_restart_is_never_reported_and_a_removed_worker_is_gone,
     test_work_is_done_in_the_order_in_which_it_was_given,
-    test_work_of_an_abandoned_stage_is_never_reported,
     test_workers_are_started_while_there_are_devices,
 )
 from virnucpro.errors import UsageError
