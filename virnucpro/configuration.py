@@ -7,7 +7,6 @@ checking and ``virnucpro utils generate-config``.
 from __future__ import annotations
 
 import difflib
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -87,8 +86,6 @@ def load_configuration(path: Path) -> Configuration:
     obsolete = []
     for name, value in _flatten(parse_yaml(path)):
         if name in KEYS:
-            if KEYS[name].name in values:  # once in its section, and once with dots
-                raise UsageError(f"{path}: {name} is given twice: leave one out")
             values[KEYS[name].name] = checked_value(f"{path}: {name}", KEYS[name], value)
         elif any(name == key or name.startswith(key + ".") for key in OBSOLETE_KEYS):
             obsolete.append(name)
@@ -130,31 +127,14 @@ def _yaml_lines(group: Mapping[str, Any]) -> Iterator[str]:
         yield f"{label}: {written}  # {entry.description}{note}"
 
 
-class _PlainLoader(yaml.SafeLoader):
-    """Reads YAML in which no value stands for others, and no key is given twice.
-
-    Through aliases, a value may hold itself, or a small file be too large for the memory.
-    """
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.current_event.start_mark
-            raise yaml.MarkedYAMLError(problem="aliases are not accepted", problem_mark=mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        mapping = super().construct_mapping(node, deep)
-        keys = Counter(self.construct_object(key) for key, _ in node.value)
-        if repeated := [key for key, count in keys.items() if count > 1]:
-            problem = f"the key {repeated[0]} is given twice"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-        return mapping
-
-
 def parse_yaml(path: Path) -> Mapping[str, Any]:
     """Return the content of a YAML file with sections. UsageError: it is not such a file."""
     try:
-        document = _PlainLoader(path.read_text(encoding="utf-8-sig")).get_single_data()
+        text = path.read_text(encoding="utf-8-sig")
+        document = yaml.safe_load(text)
+        # Through aliases, a value may hold itself, or a small file be too large for the memory.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise UsageError(f"{path}: aliases are not accepted: repeat the value")
     except FileNotFoundError:
         raise UsageError(
             f"configuration {path} not found; make one: virnucpro utils generate-config -o {path}"

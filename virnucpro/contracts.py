@@ -200,7 +200,7 @@ class Session:
         """
         return False
 
-    def figures(self) -> Measurements:
+    def measured(self) -> Measurements:
         """Return what it has measured so far; asked for after every task."""
         return Measurements()
 
@@ -231,7 +231,7 @@ class Stage(ABC):
     # Part of every fingerprint. Raise it when the same inputs give another output, so that finished
     # runs are brought up to date.
     version: ClassVar[int] = 1
-    # The parent process carries out the tasks of the host, several at once in threads.
+    # The parent process carries out the tasks of the host.
     runs_on: ClassVar[Literal["host", "worker"]] = "host"
     # Whether its files are flushed to the disk. Where a power cut has torn others, which their
     # digests tell, a stage that takes seconds is done again.

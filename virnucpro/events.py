@@ -14,38 +14,24 @@ class Event:
 
 
 @dataclass(frozen=True)
-class StageAhead:
-    """A stage that is still to come: its sequences to do, or the seconds it is expected to take.
-
-    Both are None where nothing is known yet.
-    """
-
-    stage: str
-    sequences: int | None = None
-    seconds: float | None = None
-
-
-@dataclass(frozen=True)
 class StageStarted(Event):
-    """A stage begins: ``todo`` of ``total`` tasks are stale, with their summed weight and count.
+    """A stage begins: ``todo`` tasks are stale, with so many ``sequences`` in all.
 
     ``reasons`` says why, in words, the most frequent first. ``stages`` is the number of stages of
     the run; ``number`` counts them from 1. ``title`` names the stage for people. ``on_workers``
-    says where it runs: there, a task is a split file. ``ahead`` are the stages that the command has
-    still to do after this one.
+    says where it runs: there, a task is a split file. ``ahead`` has the sequences of each embedding
+    stage that the command has still to do after this one; None where they are not counted yet.
     """
 
     stage: str
     number: int
-    total: int
     todo: int
     sequences: int
-    tokens: int
     reasons: tuple[str, ...] = ()
     title: str = field(kw_only=True)
     stages: int = field(kw_only=True)
     on_workers: bool = field(kw_only=True)
-    ahead: tuple[StageAhead, ...] = field(default=(), kw_only=True)
+    ahead: Mapping[str, int | None] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -132,7 +118,7 @@ class WorkerReport(Event):
     busy: float
     idle: float
     tasks: int
-    figures: Measurements = field(default_factory=Measurements)
+    measured: Measurements = field(default_factory=Measurements)
 
 
 @dataclass(frozen=True)

@@ -168,8 +168,7 @@ class Layout(OutputFolder):
         self.spooled = self.home / "input"  # standard input, so that it can be read twice
         self.incoming = self.home / "input.new"  # until it is known to be the input of the run
         self.probe = self.home / "cluster.probe"  # proves a shared folder
-        self.run_state = self.state / "run.json"  # everything that decides the results
-        self.stage_list = self.state / "stages.json"  # for ``status``
+        self.run_state = self.state / "run.json"  # what decides the results, and the stages
         self.log = self.state / "run.log"
         self.records_table = root / tables.RECORDS.path.format(stem=stem)
         self.frames_table = root / tables.FRAMES.path.format(stem=stem)

@@ -139,7 +139,7 @@ class RunResults:
             )
 
 
-Run = TypeVar("Run", bound=RunResults)
+AnyRun = TypeVar("AnyRun", bound=RunResults)
 
 
 class PredictionRun(RunResults):
@@ -242,7 +242,7 @@ def open_rcl_run(folder: str | PathLike[str], stem: str | None = None) -> RclRun
     return _chosen(_runs(RclRun, folder), stem)
 
 
-def _runs(kind: type[Run], place: str | PathLike[str]) -> list[Run]:
+def _runs(kind: type[AnyRun], place: str | PathLike[str]) -> list[AnyRun]:
     """Return the runs in an output directory by name."""
     folder = Path(place)
     if not folder.is_dir():
@@ -263,7 +263,7 @@ def _runs(kind: type[Run], place: str | PathLike[str]) -> list[Run]:
     return found
 
 
-def _chosen(runs: list[Run], stem: str | None) -> Run:
+def _chosen(runs: list[AnyRun], stem: str | None) -> AnyRun:
     """Return the run that is meant."""
     names, folder = ", ".join(run.stem for run in runs), runs[0].folder
     if stem is None and len(runs) > 1:

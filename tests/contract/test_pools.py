@@ -79,7 +79,7 @@ def test_work_is_done_in_the_order_in_which_it_was_given(pool: WorkerPool, tmp_p
     assert events[0].facts == {"budget": 8, "unit": "sequences"}
     ended = [event for event in events if isinstance(event, WorkEnded)]
     assert [event.task for event in ended] == tasks
-    assert {event.figures.peak_memory for event in ended} == {8000}
+    assert {event.measured.peak_memory for event in ended} == {8000}
     assert sum(e.sequences for e in events if isinstance(e, Progressed)) == 4
     assert {event.worker for event in events} == {worker}
 
@@ -99,7 +99,9 @@ def test_failures_are_described(pool: WorkerPool, tmp_path: Path) -> None:
     _until(pool, _is(WorkEnded))
 
 
-def test_work_of_an_abandoned_stage_is_never_reported(pool: WorkerPool, tmp_path: Path) -> None:
+def test_work_before_a_restart_is_never_reported_and_a_removed_worker_is_gone(
+    pool: WorkerPool, tmp_path: Path
+) -> None:
     stage, tasks = _stage(tmp_path, ["a", "b", "c", "d"], seconds_per_base=0.02)
     worker = pool.start()
     assert worker is not None
@@ -113,20 +115,6 @@ def test_work_of_an_abandoned_stage_is_never_reported(pool: WorkerPool, tmp_path
     events = _until(pool, _is(WorkEnded))
     assert [type(event) for event in events[:1]] == [WorkerReady]
     assert [e.task for e in events if isinstance(e, WorkEnded)] == [tasks[1]]
-
-
-def test_a_restarted_worker_has_nothing_to_do_and_a_removed_one_is_gone(
-    pool: WorkerPool, tmp_path: Path
-) -> None:
-    stage, tasks = _stage(tmp_path, ["a", "b"])
-    worker = pool.start()
-    assert worker is not None
-    pool.submit(worker, stage)
-    _until(pool, _is(WorkerReady))
-    pool.submit(worker, tasks[0])
-    pool.restart(worker)
-    pool.submit(worker, stage)
-    assert [type(event) for event in _until(pool, _is(WorkerReady))] == [WorkerReady]
     pool.remove(worker)
     assert worker not in pool.workers
     assert pool.start() != worker

@@ -17,12 +17,12 @@ from tests.contract.test_pools import (  # noqa: F401 - run here over the pool o
     _is,
     _stage,
     _until,
-    test_a_restarted_worker_has_nothing_to_do_and_a_removed_one_is_gone,
     test_failures_are_described,
+    test_work_before_a_restart_is_never_reported_and_a_removed_worker_is_gone,
     test_work_is_done_in_the_order_in_which_it_was_given,
-    test_work_of_an_abandoned_stage_is_never_reported,
     test_workers_are_started_while_there_are_devices,
 )
+from virnucpro.errors import UsageError
 from virnucpro.events import Event, Notice, WorkerDied
 from virnucpro.executors.pool import WorkEnded, WorkerPool
 from virnucpro.executors.ray_pool import RayPool, cpu_places
@@ -87,7 +87,8 @@ def test_a_node_without_a_model_file_is_left_out_and_named(
     events: list[Event] = []
     pool = RayPool(lambda: [place], 1, {tmp_path / "here": 4}, events.append).gather()
     assert len(pool.devices) == 1
-    pool.require({tmp_path / "none": 4})
+    with pytest.raises(UsageError, match="no node of the cluster can be used"):
+        pool.require({tmp_path / "none": 4})
     pool.close()
     assert pool.start() is None
     (refusal,) = pool.refusals.values()

@@ -111,4 +111,4 @@ def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tm
     said = " ".join(event.message for event in events if isinstance(event, Notice))
     if device == "cuda":
         assert "times smaller" in said, said
-        assert 0 < report.figures.peak_memory < 200 * MIB
+        assert 0 < report.measured.peak_memory < 200 * MIB

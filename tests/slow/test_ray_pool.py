@@ -10,16 +10,11 @@ from tests.contract.ray_cluster import local_cluster, ray_pool
 from tests.contract.test_executors import (  # noqa: F401 - run here over the pool of this file
     test_a_model_that_cannot_be_opened_is_no_data_error,
     test_every_sequence_exactly_once_in_file_order,
-    test_only_the_task_that_kills_its_worker_is_charged,
     test_only_the_wrong_sequence_is_lost,
-    test_what_failed_is_tried_again_and_nothing_else,
 )
 from tests.faults.test_pool import (  # noqa: F401
     Make,
     maker,
-    test_a_death_that_does_not_come_again_costs_nothing,
-    test_a_device_on_which_everything_dies_is_given_up,
-    test_a_device_on_which_no_model_opens_is_given_up,
     test_a_device_that_never_opens_does_not_hold_up_the_others,
     test_a_full_disk_lets_the_others_finish,
     test_a_sequence_that_never_ends_is_found,
@@ -52,10 +47,4 @@ def pool() -> Iterator[Make]:
 @pytest.fixture
 def executor(pool: Make) -> Executor:
     """An executor with two workers."""
-    return pool(2)
-
-
-@pytest.fixture
-def surviving_executor(pool: Make) -> Executor:
-    """The same: its workers may die."""
     return pool(2)

@@ -21,7 +21,7 @@ FOLDERS = click.Argument(["folders"], type=FOLDER, nargs=-1, required=True, meta
     FOLDERS,
     option("--stem NAME stems", str, "Only the run of this name; repeatable.", multiple=True),
     option("--input --input2 inputs", FILE, "A moved input of a run; repeatable.", multiple=True),
-    common=shared.CUTS,
+    common=shared.THRESHOLDS,
 )
 def call(folders: tuple[Path, ...], **options: Any) -> int:
     """Write the tables of finished runs with other thresholds.

@@ -162,7 +162,7 @@ COMMON = {
     "no_progress": option("--no-progress", bool, "Print a line every 10 seconds instead."),
     "json": option("--json as_json", bool, "Print JSON, for programs."),
 }
-CUTS = "min_score max_fdr min_length genes"
+THRESHOLDS = "min_score max_fdr min_length genes"
 PREDICT = " ".join(name for name, declared in SETTINGS.items() if declared.options)
 
 

@@ -1,20 +1,18 @@
-"""The executor of a run: host stages in threads of this process, all others on a worker pool."""
+"""The executor of a run: it carries out the stages of the workers on a worker pool."""
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from virnucpro.contracts import Device, ReportProgress, Stage, Task, TaskResult
-from virnucpro.events import Emit, Progressed, TaskFinished, TaskStarted
+from virnucpro.contracts import Device, Stage, Task, TaskResult
+from virnucpro.events import Emit
 from virnucpro.executors.pool import HandleEvent, WarmUp, Work, WorkerPool
 from virnucpro.executors.processes import ProcessPool
 from virnucpro.executors.scheduler import Scheduler, TimeLimits
 from virnucpro.executors.signals import Interruption
-from virnucpro.executors.worker import ProgressReporter, TaskRunner, set_torch_threads
+from virnucpro.executors.worker import TaskRunner
 from virnucpro.settings import MachineSettings
 
 
@@ -48,10 +46,6 @@ class LocalPool(WorkerPool):
         del self._runner
 
 
-HOST_TASKS = 8  # tasks of a host stage at a time: merging 10,000 frames takes 0.13 GB
-HOST_THREAD = "host"
-
-
 def open_executor(
     devices: Sequence[Device], machine: MachineSettings, interruption: Interruption | None
 ) -> Executor:
@@ -68,7 +62,9 @@ def open_executor(
 
 @dataclass
 class Executor:
-    """Carries out the tasks of one stage after the other; ``host_threads`` are for host stages.
+    """Carries out the tasks of one stage of the workers after the other.
+
+    ``host_threads`` is on how many threads torch computes in a stage of the host.
 
     With an ``interruption`` that catches signals, tasks in flight may finish after one. Without,
     which is right for a pool in this process, a signal that is caught elsewhere raises its error
@@ -79,10 +75,14 @@ class Executor:
     host_threads: int
     interruption: Interruption = field(default_factory=Interruption)
     limits: TimeLimits = field(default_factory=TimeLimits)
+    devices: Sequence[Device] = field(init=False)  # as they were at the start
     _busy: set[int] = field(default_factory=set)  # workers that an earlier stage has left at work
 
+    def __post_init__(self) -> None:
+        self.devices = tuple(self.pool.devices)
+
     def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
-        """Carry out ``tasks``; results of a worker stage come in the order of completion.
+        """Carry out ``tasks``; results come in the order of completion.
 
         Before an error is raised, the results of all finished tasks are yielded.
 
@@ -91,9 +91,6 @@ class Executor:
             DeviceError: no device is left, or too many attempts in a row failed.
             VirNucProError: an error that concerns the whole run.
         """
-        if stage.runs_on == "host":
-            yield from run_host_stage(stage, tasks, emit, self.host_threads)
-            return
         stale_tasks = list(tasks)
         if stale_tasks:
             scheduler = Scheduler(
@@ -113,56 +110,10 @@ class Executor:
         Raises:
             RunInterruptedError: a signal arrived.
         """
-        if isinstance(self.pool, ProcessPool):
-            with self.interruption.held():
-                self.pool.warm_up(work, most)
+        with self.interruption.held():
+            self.pool.warm_up(work, most)
 
     def close(self) -> None:
         """End the workers; those that are at work are not waited for."""
         with self.interruption.held():
             self.pool.close()
-
-
-def timed_run(stage: Stage, task: Task, report: ReportProgress) -> TaskResult:
-    """Carry out a task of a host stage, and note how long that took."""
-    started = time.perf_counter()
-    result = stage.run(task, report)
-    return replace(result, seconds=time.perf_counter() - started)
-
-
-def run_host_stage(
-    stage: Stage, tasks: Iterable[Task], emit: Emit, threads: int
-) -> Iterator[TaskResult]:
-    """Carry out the tasks of a host stage on ``threads`` threads of this process, in order.
-
-    Any error ends the run. Events are emitted only in the thread that asks for the results.
-    """
-    set_torch_threads(threads)
-    todo = list(tasks)
-
-    if threads == 1 or len(todo) == 1:
-        for task in todo:
-            emit(TaskStarted(0, task))
-            reporter = ProgressReporter(lambda *counts: emit(Progressed(0, *counts)))
-            result = timed_run(stage, task, reporter)
-            reporter.flush()
-            emit(TaskFinished(0, task, result.seconds))
-            yield result
-        return
-
-    def noted(task: Task) -> tuple[TaskResult, list[tuple[int, int]]]:
-        reports: list[tuple[int, int]] = []
-        return timed_run(stage, task, lambda *counts: reports.append(counts)), reports
-
-    workers = min(threads, HOST_TASKS)
-    with ThreadPoolExecutor(workers, HOST_THREAD, set_torch_threads, (1,)) as pool:
-        try:
-            for task, future in [(task, pool.submit(noted, task)) for task in todo]:
-                emit(TaskStarted(0, task))
-                result, reports = future.result()
-                for counts in reports:
-                    emit(Progressed(0, *counts))
-                emit(TaskFinished(0, task, result.seconds))
-                yield result
-        finally:
-            pool.shutdown(cancel_futures=True)  # what is at work ends: its writes are atomic

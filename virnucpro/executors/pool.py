@@ -9,8 +9,9 @@ runs on its side of the transport and which creates most of the events below.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from virnucpro.contracts import Device, Measurements, Stage, Task, TaskResult
@@ -47,7 +48,7 @@ class WorkEnded:
     """A worker is through with its oldest task; or could not open the stage, if ``task`` is None.
 
     Time in which it computed the next task meanwhile is not part of ``seconds``. ``halvings`` is
-    how often the batches had to be halved for this task; ``figures`` is what the session has
+    how often the batches had to be halved for this task; ``measured`` is what the session has
     measured so far.
     """
 
@@ -56,7 +57,7 @@ class WorkEnded:
     outcome: TaskResult | WorkFailure
     seconds: float
     halvings: int = 0
-    figures: Measurements = field(default_factory=Measurements)
+    measured: Measurements = field(default_factory=Measurements)
 
 
 PoolEvent = WorkerReady | Progressed | WorkEnded | WorkerDied
@@ -76,7 +77,19 @@ class WorkerPool(ABC):
 
     def __init__(self, devices: Sequence[Device] = ()) -> None:
         self.workers: dict[int, Device] = {}
+        self._devices = devices
         self._unused = list(enumerate(devices))[::-1]
+
+    @property
+    def devices(self) -> Sequence[Device]:
+        """The devices that workers were, or can be, started on."""
+        return self._devices
+
+    def require(self, files: Mapping[Path, int]) -> None:  # noqa: B027 - of a cluster only
+        """Do without nodes that lack a file, or have it with another size; UsageError for all."""
+
+    def warm_up(self, work: WarmUp, most: int) -> None:  # noqa: B027 - of processes only
+        """Have as many workers begin with ``work`` where that can be done beside this process."""
 
     def start(self) -> int | None:
         """Start a worker on a device that has not been used yet.

@@ -257,11 +257,15 @@ class RayPool(WorkerPool):
         """Wait for the workers of all nodes, but no longer than needed for one; return the pool.
 
         Workers that come later, because a GPU is still in use, are added when they come.
+
+        Raises:
+            UsageError: no node can be used.
         """
         deadline = time.monotonic() + JOIN_SECONDS
         self._look_at_nodes()
         while self._coming and (not self._waiting or time.monotonic() < deadline):
             self._admit(self._ready(0.5))
+        self._refuse_without_workers()
         self._gathered = True
         return self
 
@@ -269,15 +273,23 @@ class RayPool(WorkerPool):
     def devices(self) -> list[Device]:
         """The devices of all workers that have joined."""
         joined = [actor.device for actor in self._waiting.values() if actor.device is not None]
-        return [*self.workers.values(), *joined]
+        return [replace(d, index=n) for n, d in enumerate([*self.workers.values(), *joined])]
+
+    def _refuse_without_workers(self) -> None:
+        if not self.devices:
+            reasons = "; ".join(self.refusals.values()) or "no node has a free GPU or processor"
+            raise UsageError(
+                f"no node of the cluster can be used: {reasons}. All nodes need the models and the "
+                f"output directory under the same paths, and the same versions"
+            )
 
     def require(self, files: Mapping[Path, int]) -> None:
-        """Do without the nodes on which one of the files is missing or has another size."""
         self._files |= files
         for actor in (*self._waiting.values(), *self._coming.values()):
             self._ask(actor)
         for number, actor in list(self._waiting.items()):
             self._decide(number, actor)
+        self._refuse_without_workers()
 
     def _ask(self, actor: Actor) -> None:
         actor.reply = actor.handle.join.remote(software(), self._files)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -75,7 +75,7 @@ class WorkerState:
     silence: float = 0.0
     busy_seconds: float = 0.0
     finished_tasks: int = 0
-    figures: Measurements = field(default_factory=Measurements)
+    measured: Measurements = field(default_factory=Measurements)
 
     @property
     def title(self) -> str:
@@ -99,9 +99,7 @@ class Scheduler:
     _interruption: Interruption
     _limits: TimeLimits
     _clock: Callable[[], float] = time.monotonic  # returns seconds
-    # Of unfinished tasks that failed, by receipt: workers that exited over it, and what to try.
-    _exits: dict[Path, list[int]] = field(default_factory=dict)
-    _retries: dict[Path, Generator[Task, WorkFailure | None, None]] = field(default_factory=dict)
+    _searches: dict[Path, Search] = field(default_factory=dict)  # of failed tasks, by receipt
     _failures_in_a_row: int = 0
     _workers: dict[int, WorkerState] = field(default_factory=dict)
     _outcomes: deque[TaskResult] = field(default_factory=deque)
@@ -146,7 +144,7 @@ class Scheduler:
             elapsed = self._clock() - self._first_task_began
             for worker in self._workers.values():
                 who, worked = (worker.number, worker.device, self._stage.name), worker.busy_seconds
-                counts = max(0.0, elapsed - worked), worker.finished_tasks, worker.figures
+                counts = max(0.0, elapsed - worked), worker.finished_tasks, worker.measured
                 self._emit(WorkerReport(*who, worked, *counts))
         if self._final_error is not None:
             raise self._final_error
@@ -177,14 +175,14 @@ class Scheduler:
                     continue
                 if len(self._queue) <= reserve:
                     continue
-                if any(task.receipt in self._exits for task in worker.tasks):
+                if any(task.receipt in self._searches for task in worker.tasks):
                     continue
                 for position in reversed(range(len(self._queue))):
-                    receipt = self._queue[position].receipt
-                    exits = self._exits.get(receipt, ())
+                    search = self._searches.get(self._queue[position].receipt)
+                    exits = search.exits if search else []
                     if worker.number in exits and any(w.number not in exits for w in trusted):
                         continue
-                    if not (worker.tasks and receipt in self._exits):
+                    if not (worker.tasks and search):
                         worker.tasks.append(self._queue.pop(position))
                         self._pool.submit(worker.number, worker.tasks[-1])
                         if not submitted:
@@ -226,11 +224,10 @@ class Scheduler:
         if task.trial is not None:
             self._queue.append(self._retry(task, None))
         else:
-            self._exits.pop(task.receipt, None)
-            self._retries.pop(task.receipt, None)
+            self._searches.pop(task.receipt, None)
             self._judge_exits(task)
             worker.finished_tasks += 1
-            worker.figures = event.figures
+            worker.measured = event.measured
             if failures := result.figures.failures:
                 self._emit(SequencesFailed(worker.number, task, failures))
             self._emit(TaskFinished(worker.number, task, event.seconds))
@@ -287,15 +284,14 @@ class Scheduler:
 
     def _retry(self, task: Task, failure: WorkFailure | None) -> Task:
         """Return what is tried after ``task``, which failed, or after a trial of it."""
-        if task.receipt not in self._retries:
-            self._exits.setdefault(task.receipt, [])
-            self._retries[task.receipt] = retries(task)
-            failure = None
-        try:
-            return self._retries[task.receipt].send(failure)
-        except StopIteration:
+        attempt = self._search(task).after(task, failure)
+        if attempt is None:
             self._give_up(f"{task.name} cannot be computed, even without any of its records")
-            return task
+        return attempt or task
+
+    def _search(self, task: Task) -> Search:
+        """Return the search of a task that has failed."""
+        return self._searches.setdefault(task.receipt, Search(task))
 
     def _after_death(self, worker: WorkerState, event: WorkerDied) -> None:
         """Deal with a worker that died, that has to be ended, or that is lost with its device."""
@@ -324,8 +320,8 @@ class Scheduler:
         worker.tasks.clear()
         worker.exits.append({task.receipt for task in tasks})
         for task in tasks:
-            self._exits.setdefault(task.receipt, []).append(worker.number)
-        if len(tasks) == 1 and (tasks[0].trial or len(self._exits[tasks[0].receipt]) > 1):
+            self._search(task).exits.append(worker.number)
+        if len(tasks) == 1 and (tasks[0].trial or len(self._search(tasks[0]).exits) > 1):
             if self._stage.divisible:
                 failure = WorkFailure("device", "WorkerDied", reason)
                 tasks = (self._retry(tasks[0], failure),)
@@ -409,48 +405,75 @@ class Scheduler:
             self._emit(Notice("warning", text))
 
 
-def retries(task: Task) -> Generator[Task, WorkFailure | None, None]:
-    """Yield what is tried after a task failed; sent is the failure of each, or None for a trial.
-
-    First trials, then the task without the records that they found. Where they found none, the
-    error may have passed: the whole task is tried again, and at last all its records are given up.
-    """
-    vain_searches = 0
-    while vain_searches < MAX_VAIN_SEARCHES:
-        found = yield from search_records(task)
-        vain_searches += not found
-        task = replace(task, excluded=(*task.excluded, *found), count=task.count - len(found))
-        failure = yield task
-    for _ in range(MAX_FAILURES - 1):
-        failure = yield task
-    assert failure is not None
-    rows = range(task.count + len(task.excluded))
-    all_rows = tuple(FailedRow(row, failure.error, failure.message) for row in rows)
-    yield replace(task, excluded=all_rows, count=0)
+def _halves(rows: range) -> list[range]:
+    """Return the second half of some records, and the first one; none that is empty."""
+    return [half for half in (rows[len(rows) // 2 :], rows[: len(rows) // 2]) if half]
 
 
-def search_records(task: Task) -> Generator[Task, WorkFailure | None, list[FailedRow]]:
-    """Yield trials of fewer and fewer records; return those that fail alone.
+@dataclass
+class Search:
+    """A task that has failed, and what is still to be tried of it.
 
-    Sent is the failure of each trial, or None. A record that raises an error alone is given up, and
-    one that ends its worker alone when it has done that twice.
+    First come trials of fewer and fewer records. One that raises an error alone is given up, and
+    one that ends its worker alone when it has done that twice. Then the task is tried without them.
+    Where none was found, the error may have passed: the whole task is tried again, and at last all
+    its records are given up.
+
+    Attributes:
+        task: the task without the records that were found.
+        exits: the workers that exited over it.
+        untried: what is to be tried of the records, the next ones last.
+        found: the records that this round of trials has found.
+        is_repeated: whether the record that is tried alone has ended a worker before.
+        in_vain: rounds that have found nothing, and then failures of the whole task.
     """
 
-    def halves(rows: range) -> list[range]:
-        return [half for half in (rows[len(rows) // 2 :], rows[: len(rows) // 2]) if half]
+    task: Task
+    exits: list[int] = field(default_factory=list)
+    untried: list[range] = field(default_factory=list)
+    found: list[FailedRow] = field(default_factory=list)
+    is_repeated: bool = False
+    in_vain: int = 0
 
-    found: list[FailedRow] = []
-    untried = halves(range(task.count + len(task.excluded)))  # the next ones are the last ones
-    while untried:
-        rows = untried.pop()
-        left_out = sum(failed.row in rows for failed in task.excluded)
-        trial = replace(task, trial=(rows.start, rows.stop), count=len(rows) - left_out)
-        failure = yield trial
+    def after(self, attempt: Task, failure: WorkFailure | None) -> Task | None:
+        """Return what is tried after a trial, or after the task has failed.
+
+        None where it has failed even without any of its records.
+        """
+        if attempt.trial is None:
+            return self._after_task(failure)
+        rows = range(*attempt.trial)
         if failure is not None and len(rows) > 1:
-            untried += halves(rows)
-            continue
-        if failure is not None and failure.kind != "data":
-            failure = yield trial
-        if failure is not None:
-            found.append(FailedRow(rows.start, failure.error, failure.message))
-    return found
+            self.untried += _halves(rows)
+        elif failure is not None and failure.kind != "data" and not self.is_repeated:
+            self.is_repeated = True
+            return attempt
+        elif failure is not None:
+            self.found.append(FailedRow(rows.start, failure.error, failure.message))
+        self.is_repeated = False
+        return self._next_trial()
+
+    def _after_task(self, failure: WorkFailure | None) -> Task | None:
+        assert failure is not None
+        rows = range(self.task.count + len(self.task.excluded))
+        if self.in_vain < MAX_VAIN_SEARCHES:
+            self.untried = _halves(rows)
+            return self._next_trial()
+        self.in_vain += 1
+        if self.in_vain == MAX_VAIN_SEARCHES + MAX_FAILURES:
+            excluded = tuple(FailedRow(row, failure.error, failure.message) for row in rows)
+            self.task = replace(self.task, excluded=excluded, count=0)
+        return self.task if self.in_vain <= MAX_VAIN_SEARCHES + MAX_FAILURES else None
+
+    def _next_trial(self) -> Task:
+        """Return a trial of the next records, or the task without what was found."""
+        if self.untried:
+            rows = self.untried.pop()
+            left_out = sum(failed.row in rows for failed in self.task.excluded)
+            trial = (rows.start, rows.stop)
+            return replace(self.task, trial=trial, count=len(rows) - left_out)
+        self.in_vain += not self.found
+        excluded = (*self.task.excluded, *self.found)
+        count = self.task.count - len(self.found)
+        self.task, self.found = replace(self.task, excluded=excluded, count=count), []
+        return self.task

@@ -174,8 +174,8 @@ class TaskRunner:
             of_data = isinstance(outcome, WorkFailure) and outcome.kind == "data"
             if of_data and (problem := _attempt(session.check)) is not None:
                 outcome = replace(problem, kind="broken") if problem.kind == "data" else problem
-            seconds, figures = time.perf_counter() - started, session.figures()
-            self.send(WorkEnded(self.worker, task, outcome, seconds, halvings, figures))
+            seconds, measured = time.perf_counter() - started, session.measured()
+            self.send(WorkEnded(self.worker, task, outcome, seconds, halvings, measured))
 
         if overlaps and not isinstance(write, WorkFailure):
             self._writing = self._writer.submit(finish)

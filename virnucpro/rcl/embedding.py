@@ -128,12 +128,12 @@ def embed_residues(
     with locked(layout.lock), telling(disk, emit):
         files = (layout.output(n, ResidueStage.suffix) for n in range(1, len(blocks) + 1))
         disk.sweep(layout.root, {path.name for path in files})  # other runs may share the folder
-        state = RunState(str(layout.root), analysis)
+        state = RunState(str(layout.root), analysis, command="rcl embed")
         state = check_run(layout, disk, state, emit, resume=False, force=force)
         reading = ReadingStage(layout, disk, (), analysis, lambda: blocks)
         budgets = (machine.protein_batch, state.budgets)
         stage = ResidueStage(layout, disk, analysis, source, precision, len(order[-1]), *budgets)
-        run = Run(layout, disk, [reading, stage], state, command="rcl embed")
+        run = Run(layout, disk, [reading, stage], state)
         with closing(open_executor(devices, machine, interruption)) as executor:
             execute([run], executor, emit)
     return run.computed[stage.name]

@@ -283,7 +283,7 @@ def run_rcl_prediction(
         if finder.esm2 is not None:
             settings["precision"] = finder.precision = choose_precision("auto", devices)
         label = STDIN if request.source == STDIN else str(source.absolute())
-        state = RunState(label, settings, sizes=[seen.stamp[2]])
+        state = RunState(label, settings, sizes=[seen.stamp[2]], command="rcl predict")
         state = check_run(layout, disk, state, emit, resume=False, force=request.force)
         size = {"proteins per block": request.proteins_at_a_time}
         params = {**settings, "label": finder.label}
@@ -298,7 +298,7 @@ def run_rcl_prediction(
             FindingStage(layout, disk, params, finder, list(layout.results)),
             RclResultsStage(layout, disk, facts, [device.name for device in devices]),
         ]
-        run = Run(layout, disk, stages, state, [seen], command="rcl predict")
+        run = Run(layout, disk, stages, state, [seen])
         with closing(open_executor(devices, request.machine, interruption)) as executor:
             execute([run], executor, emit)
         if not run.computed:

@@ -1,8 +1,9 @@
 """The engine: takes runs through their stages, and decides what of each stage is still to do.
 
 Of each stage it plans the tasks, asks the ledger which have no valid receipt, has the executor
-carry those out, and accepts each result. An interrupted run continues exactly where it stopped.
-Several runs with the same models share the stages of the workers: each model is loaded once.
+carry those out on the workers, or does so itself, and accepts each result. An interrupted run
+continues exactly where it stopped. Several runs with the same models share the stages of the
+workers: each model is loaded once.
 """
 
 from __future__ import annotations
@@ -10,40 +11,47 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
-from virnucpro.contracts import SPLITTING, Task, TaskResult
+from virnucpro.contracts import SPLITTING, ReportProgress, Stage, Task, TaskResult
 from virnucpro.errors import OutputError
-from virnucpro.events import Emit, Notice, StageAhead, StageFinished, StageStarted
-from virnucpro.executors.executor import HOST_THREAD, Executor, timed_run
-from virnucpro.executors.worker import set_torch_threads
+from virnucpro.events import (
+    Emit,
+    Notice,
+    Progressed,
+    StageFinished,
+    StageStarted,
+    TaskFinished,
+    TaskStarted,
+)
+from virnucpro.executors.executor import Executor
+from virnucpro.executors.worker import ProgressReporter, set_torch_threads
 from virnucpro.formatting import byte_size, counted
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.workers import WorkerTable
 from virnucpro.stages.prediction import MergingStage
 from virnucpro.store.disk import AGAIN
-from virnucpro.store.documents import sealed
 from virnucpro.store.ledger import UNFINISHED
 from virnucpro.store.legacy import is_new_legacy_run
+from virnucpro.store.work import write_state
 
-# What later stages of the host take of the time that translation took in this run, measured with
-# model type lite on two cores of a shared machine. Embedding takes much longer than all of them.
-SHARES_OF_TRANSLATION = {"merging": 0.05, "prediction": 0.4, "consensus": 0.15, "output": 0.4}
+HOST_THREAD = "host"
 
 
 def execute(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
     """Bring every stage of runs with the same models up to date."""
     for run in runs:
         begin(run, executor, emit)
-    embed(runs, executor, emit)
+    embed_runs(runs, executor, emit)
     for run in runs:
         conclude(run, executor, emit)
 
 
 def begin(run: Run, executor: Executor, emit: Emit) -> None:
-    """Bring the stages before the embedding up to date."""
+    """Write the state of a run, and bring its stages before the embedding up to date."""
     sweep(run)
     layout, ledger = run.layout, run.ledger
     patterns = [stage.pattern for stage in run.stages]
@@ -57,8 +65,8 @@ def begin(run: Run, executor: Executor, emit: Emit) -> None:
         }
         for stage, pattern in zip(run.stages, patterns, strict=True)
     ]
-    listed = sealed({"command": run.command, "stages": rows})  # for ``virnucpro status``
-    run.disk.save(layout.stage_list, listed, durable=False)
+    run.state = replace(run.state, stages=rows)
+    write_state(layout, run.disk, run.state)
     if is_new_legacy_run(layout):
         for stage in run.stages:
             for text in stage.take_over():
@@ -72,17 +80,20 @@ def begin(run: Run, executor: Executor, emit: Emit) -> None:
         carry_out_stage([run], position, executor, emit)
 
 
-def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
+def embed_runs(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
     """Bring the stages of the workers up to date, and keep what the workers report.
 
-    A split file is scored as soon as all its features are there, in a thread of this process
-    beside the workers. Features that nobody wants to keep are removed then.
+    A split file is merged and scored as soon as all its features are there, in a thread of this
+    process beside the workers. Features that nobody wants to keep are removed then.
     """
     if not runs:
         return
-    for run in runs:
-        if not run.keeps_features:
-            forgo_scored_features(run)
+    stages = ((run, stage) for run in runs for stage in run.stages)
+    merging = {run: stage for run, stage in stages if isinstance(stage, MergingStage)}
+    for run, stage in merging.items():
+        for task in [] if run.keeps_features else stage.plan(run.ledger):
+            if not run.ledger.check(task):  # its features may be gone
+                run.ledger.forgo(task.reads)
     workers, last = WorkerTable(runs, emit), runs[0].embedding[-1]
     for position in runs[0].embedding[:-1]:
         carry_out_stage(runs, position, executor, workers.show)
@@ -91,11 +102,11 @@ def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
 
         def score(run: Run, number: int) -> None:
             """Begin to score a split file, and accept what has come of others."""
-            if merging := merging_stage(run):
-                task = merging.task(run.ledger, number)
+            if stage := merging.get(run):
+                task = stage.task(run.ledger, number)
                 if run.ledger.check(task):
                     run.ledger.reopen(task)
-                    scored.append((run, thread.submit(timed_run, merging, task, lambda *_: None)))
+                    scored.append((run, thread.submit(timed_run, stage, task, lambda *_: None)))
             while scored and scored[0][1].done():
                 accept_scores(*scored.popleft())
 
@@ -107,20 +118,6 @@ def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
             thread.shutdown(cancel_futures=True)
     for run in runs:
         run.workers = list(workers.rows.values())
-
-
-def merging_stage(run: Run) -> MergingStage | None:
-    """Return the stage that scores split files; None for a run that computes features only."""
-    stages = (stage for stage in run.stages if isinstance(stage, MergingStage))
-    return next((stage for stage in stages if stage.classifier), None)
-
-
-def forgo_scored_features(run: Run) -> None:
-    """Count the features of split files with scores as present where they are gone."""
-    if merging := merging_stage(run):
-        for task in merging.plan(run.ledger):
-            if not run.ledger.check(task):
-                run.ledger.forgo(task.reads)
 
 
 def accept_scores(run: Run, future: Future[TaskResult]) -> None:
@@ -195,18 +192,21 @@ def carry_out_stage(
         StageStarted(
             stage.name,
             position + 1,
-            len(planned),
             len(todo),
             sum(task.count for task in todo),
-            sum(task.weight for task in todo),
             tuple(f"{reason} ({count}x)" for reason, count in reasons.most_common(3)),
             title=stage.title,
             stages=len(runs[0].stages),
             on_workers=stage.runs_on == "worker",
-            ahead=tuple(each for run in runs for each in stages_ahead(run, position)),
+            ahead=embeddings_ahead(runs, position),
         )
     )
-    for result in executor.run(stage, todo, emit):
+    if stage.runs_on == "host":
+        set_torch_threads(executor.host_threads)
+        results = run_on_host(stage, todo, emit)
+    else:
+        results = executor.run(stage, todo, emit)
+    for result in results:
         run, number = owners[result.task.receipt]
         run.ledger.accept(result, durable=stage.durable)
         run.computed[stage.name] += 1
@@ -224,26 +224,38 @@ def carry_out_stage(
     emit(StageFinished(stage.name, position + 1, elapsed))
 
 
-def stages_ahead(run: Run, position: int) -> list[StageAhead]:
-    """Return what is to do behind the stage at ``position``.
+def run_on_host(stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
+    """Carry out the tasks of a stage of the host one after the other. Any error ends the run."""
+    for task in tasks:
+        emit(TaskStarted(0, task))
+        report = ProgressReporter(lambda *counts: emit(Progressed(0, *counts)))
+        result = timed_run(stage, task, report)
+        report.flush()
+        emit(TaskFinished(0, task, result.seconds))
+        yield result
 
-    Of an embedding stage that is the number of sequences, of a stage of the host the seconds.
-    Before the frames are counted, nothing is known.
-    """
-    seconds = {receipt.stage: receipt.seconds for receipt in run.ledger.receipts.values()}
-    ahead = []
-    for stage in run.stages[position + 1 :]:
-        if SPLITTING not in seconds:
-            ahead.append(StageAhead(stage.name))
-        elif stage.runs_on == "worker":
-            tasks = (task for task in stage.plan(run.ledger) if not task.receipt.exists())
-            ahead.append(StageAhead(stage.name, sum(task.count for task in tasks)))
-        else:
-            share = SHARES_OF_TRANSLATION.get(stage.name)  # only a prediction has translation
-            ahead.append(
-                StageAhead(stage.name, seconds=share and share * seconds.get("translation", 0.0))
-            )
-    return [*ahead, *run.others_ahead]
+
+def timed_run(stage: Stage, task: Task, report: ReportProgress) -> TaskResult:
+    """Carry out a task of a stage of the host, and note how long that took."""
+    started = time.perf_counter()
+    result = stage.run(task, report)
+    return replace(result, seconds=time.perf_counter() - started)
+
+
+def embeddings_ahead(runs: Sequence[Run], position: int) -> dict[str, int | None]:
+    """Return the sequences still to do in each embedding stage behind the one at ``position``."""
+    ahead: dict[str, int | None] = {}
+    for run in runs:
+        is_split = run.layout.receipt(SPLITTING) in run.ledger.receipts
+        for stage in run.stages[position + 1 :]:
+            if stage.runs_on == "worker" and not is_split:
+                ahead[stage.name] = None
+            elif stage.runs_on == "worker":
+                tasks = (task for task in stage.plan(run.ledger) if not task.receipt.exists())
+                ahead[stage.name] = (ahead.get(stage.name) or 0) + sum(t.count for t in tasks)
+        if run.others_ahead:
+            ahead["other samples"] = None
+    return ahead
 
 
 def missing_bytes(run: Run) -> int:

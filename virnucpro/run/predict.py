@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
 from virnucpro.contracts import SPLITTING, Device, Json
@@ -20,7 +20,7 @@ from virnucpro.run.prepare import DEDUP, Models, find_models, identity, predicti
 from virnucpro.run.record import update_failure_table, write_failed_records, write_record
 from virnucpro.run.request import PredictionRequest, refuse_own_files
 from virnucpro.run.run import Run, tidy_up
-from virnucpro.run.workers import opened_workers
+from virnucpro.run.workers import opened_executor
 from virnucpro.settings import SHIPPED_MODELS, recorded_thresholds
 from virnucpro.stages.output import OutputFigures, result_counts
 from virnucpro.store.disk import Disk, telling
@@ -57,14 +57,15 @@ def run_prediction(
     """
     disk = disk or Disk(request.layout.root)
     refuse_held(request.layout.lock)
-    with opened_workers(request.machine, request.layout.probe, emit, interruption, disk) as workers:
+    with ExitStack() as stack:
         if executor is None:
-            workers.warm_up([request])
-        models = find_models([request], workers.devices, emit)
-        workers.require(models)
+            probe, machine = request.layout.probe, request.machine
+            opened = opened_executor(machine, probe, emit, interruption, disk)
+            executor = stack.enter_context(opened)
+        models = find_models([request], executor, emit)
         with opened_run(request, models, disk, emit) as run:
-            execute([run], executor or workers.executor, emit)
-            return finish(request, models, run, workers.devices, emit)
+            execute([run], executor, emit)
+            return finish(request, models, run, executor.devices, emit)
 
 
 @contextmanager

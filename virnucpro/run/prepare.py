@@ -12,10 +12,12 @@ from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import family_named, locate
 from virnucpro.errors import UsageError
 from virnucpro.events import Emit, Notice
+from virnucpro.executors.executor import Executor
 from virnucpro.layout import Layout
 from virnucpro.models.store import check_digest
 from virnucpro.precision import choose_precision
 from virnucpro.run.request import PredictionRequest, classifier_path
+from virnucpro.run.workers import warm_up_workers
 from virnucpro.settings import AnalysisSettings
 from virnucpro.stages.chunking import ChunkingStage
 from virnucpro.stages.embedding import EncoderSetup
@@ -42,14 +44,14 @@ class Models:
     classifier: ClassifierInfo
 
 
-def find_models(
-    requests: Sequence[PredictionRequest], devices: Sequence[Device], emit: Emit
-) -> Models:
+def find_models(requests: Sequence[PredictionRequest], executor: Executor, emit: Emit) -> Models:
     """Find the models and check that they fit each other, before any work.
 
-    The requests differ only in their inputs and output directories.
+    The requests differ only in their inputs and output directories. Workers begin meanwhile; nodes
+    that lack a file of the models are left out.
     """
-    request = requests[0]
+    warm_up_workers(executor, requests)
+    request, devices = requests[0], executor.devices
     analysis = request.analysis.resolved()
     assert analysis.chunk_length is not None
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
@@ -63,6 +65,8 @@ def find_models(
         emit(Notice("warning", warning))
     layouts = [] if request.force else [each.layout for each in requests]
     precision = checked_precision(layouts, request.analysis, devices, [*sources.values()], emit)
+    paths = [file.path for source in sources.values() for file in source.files]
+    executor.pool.require({path: path.stat().st_size for path in paths})
     return Models(EncoderSetup(sources, precision, analysis.truncation), classifier)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from virnucpro.contracts import Json, Stage
-from virnucpro.events import StageAhead
 from virnucpro.layout import Layout
 from virnucpro.stages.splitting import copies_of, split_files
 from virnucpro.store.disk import Disk
@@ -24,9 +23,8 @@ class Run:
         stages: all stages, in order.
         state: what the results depend on, and the batch budgets that are known.
         inputs: the files that are read and that no stage writes, as they were hashed.
-        command: what continues the run when it is interrupted.
         keeps_features: whether they stay when they are scored.
-        others_ahead: what the same command has still to do after this run.
+        others_ahead: whether the same command has other runs to do, of which less is known.
         host_wait: seconds per stage, summed over workers, in which a device waited for tokens.
         computed: tasks carried out per stage.
         workers: one row per worker and stage, for the record of the run.
@@ -39,10 +37,9 @@ class Run:
     stages: Sequence[Stage]
     state: RunState
     inputs: Sequence[HashedFile] = ()
-    command: str = "predict"
     keeps_features: bool = True
     bytes_per_frame: int = 0
-    others_ahead: tuple[StageAhead, ...] = ()
+    others_ahead: bool = False
     ledger: Ledger = field(init=False)
     embedding: range = field(init=False)
     seconds: defaultdict[str, float] = field(init=False, default_factory=lambda: defaultdict(float))

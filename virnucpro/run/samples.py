@@ -23,16 +23,17 @@ from virnucpro.errors import (
     RunInterruptedError,
     VirNucProError,
 )
-from virnucpro.events import Emit, Event, Notice, StageAhead
+from virnucpro.events import Emit, Event, Notice
+from virnucpro.executors.executor import Executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import SamplesFolder
-from virnucpro.run.engine import begin, conclude, embed
+from virnucpro.run.engine import begin, conclude, embed_runs
 from virnucpro.run.predict import finish, opened_run
 from virnucpro.run.prepare import find_models
 from virnucpro.run.request import PredictionRequest, check_input
 from virnucpro.run.run import Run
 from virnucpro.run.sample_list import Sample, refuse_other_file, write_table
-from virnucpro.run.workers import Workers, opened_workers
+from virnucpro.run.workers import opened_executor
 from virnucpro.store.disk import Disk, telling
 from virnucpro.store.lock import locked
 
@@ -62,9 +63,9 @@ def predict_samples(
     disk = Disk(folder.root)
     with locked(folder.lock, "these samples"), telling(disk, emit):
         write_table(folder, disk, samples)
-        with opened_workers(request.machine, folder.probe, emit, interruption, disk) as workers:
+        with opened_executor(request.machine, folder.probe, emit, interruption, disk) as executor:
             try:
-                _carry_out(request, samples, folder, workers, emit)
+                _carry_out(request, samples, folder, executor, emit)
             finally:
                 write_table(folder, disk, samples)
     errors = [sample.error for sample in samples]
@@ -76,7 +77,7 @@ def _carry_out(
     request: PredictionRequest,
     samples: Sequence[Sample],
     folder: SamplesFolder,
-    workers: Workers,
+    executor: Executor,
     emit: Emit,
 ) -> None:
     """Take all samples through their stages, in groups."""
@@ -91,9 +92,7 @@ def _carry_out(
     if not usable:
         return
     requests = [own for _, own in usable]
-    workers.warm_up(requests)
-    models = find_models(requests, workers.devices, emit)
-    workers.require(models)
+    models = find_models(requests, executor, emit)
     waiting = deque(usable)
     while waiting:
         with ExitStack() as locks:
@@ -107,18 +106,17 @@ def _carry_out(
                 with _failing(sample, emit), ExitStack() as lock:
                     disk = Disk(own.layout.root)
                     run = lock.enter_context(opened_run(own, models, disk, named))
-                    # How long the other samples take is not known, but that they do.
-                    run.others_ahead = (StageAhead("other samples"),) * (len(samples) > 1)
-                    begin(run, workers.executor, named)
+                    run.others_ahead = len(samples) > 1
+                    begin(run, executor, named)
                     group.append((sample, own, run))
                     room -= sum(run.frames) * run.bytes_per_frame
                     locks.push(lock.pop_all())
-            embed([run for _, _, run in group], workers.executor, emit)
+            embed_runs([run for _, _, run in group], executor, emit)
             for sample, own, run in group:
                 named = partial(_emit_named, sample, emit)
                 with _failing(sample, emit):
-                    conclude(run, workers.executor, named)
-                    sample.outcome = finish(own, models, run, workers.devices, named)
+                    conclude(run, executor, named)
+                    sample.outcome = finish(own, models, run, executor.devices, named)
                     sample.state = "partial" if sample.outcome.failed_records else "finished"
 
 

@@ -18,7 +18,6 @@ from virnucpro.formatting import clock_time, counted
 from virnucpro.layout import Layout, OutputFolder, receipt_beside
 from virnucpro.run.request import check_not_empty, check_readable
 from virnucpro.store import legacy
-from virnucpro.store.documents import unsealed
 from virnucpro.store.hashed import hashed
 from virnucpro.store.ledger import Ledger, Receipt, has_receipts
 from virnucpro.store.lock import A_RUN, holder
@@ -72,19 +71,16 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
             return status
         return status if owner is not None and owner.work == A_RUN else None
     earlier, ledger = read_state(layout), Ledger(layout)
-    try:
-        listed = unsealed(layout.stage_list.read_bytes())
-    except (OSError, ValueError):  # the next start writes it again
-        listed = {"command": "predict", "stages": []}
+    command, listed = (earlier.command, earlier.stages) if earlier else ("predict", ())
     for path in layout.merged_folder.glob("output_*_scores.pt.done"):
         if not isinstance(_receipt(ledger, path), str):  # no features of this file are needed
             number = path.name.split("_")[1]
             ledger.forgo(layout.features(molecule, number) for molecule in MOLECULES)
-    stages, todo, failed = _stages(layout, ledger, listed["stages"])
-    needed = {row["name"] for row in listed["stages"] if row["reads_intermediate"]}
+    stages, todo, failed = _stages(layout, ledger, listed)
+    needed = {row["name"] for row in listed if row["reads_intermediate"]}
     if ledger.removed and any(row["stage"] in needed for row in todo):
         ledger.removed = frozenset()  # these files are needed again
-        stages, todo, failed = _stages(layout, ledger, listed["stages"])
+        stages, todo, failed = _stages(layout, ledger, listed)
     if owner is None:
         is_partial = failed and all(row["embeds"] for row in todo)
         state = "interrupted" if todo or not stages else "finished"
@@ -96,11 +92,11 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
     known = [row["seconds_left"] for row in stages if row["embeds"]]
     seconds = sum(known) if known and None not in known else None
     if stages:
-        text = _resume_text(todo, seconds, "" if owner else listed["command"])
+        text = _resume_text(todo, seconds, "" if owner else command)
         names, left = [row["stage"] for row in todo], None if seconds is None else round(seconds, 1)
         status["resume"] |= {"stages": names, "seconds": left, "text": text}
-    if owner is None and earlier and (error := _refusal(layout, earlier, listed["command"])):
-        text = f"{listed['command']} would be refused with exit code {error.exit_code}: {error}"
+    if owner is None and earlier and (error := _refusal(layout, earlier, command)):
+        text = f"{command} would be refused with exit code {error.exit_code}: {error}"
         status["resume"] |= {"refused": error.exit_code, "text": text}
     return status
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from virnucpro.contracts import Device, Json
 from virnucpro.devices import choose_devices, host_threads
-from virnucpro.errors import UsageError
 from virnucpro.events import Emit, Event, Notice, WorkerReady, WorkerReport
 from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
@@ -27,63 +26,45 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.work import write_state
 
 if TYPE_CHECKING:
-    from virnucpro.executors.ray_pool import RayPool
-    from virnucpro.run.prepare import Models
     from virnucpro.run.request import PredictionRequest
 
 # Fewer are not compiled with ``--compile auto``: ``compile_from_flops`` of ESM-2 3B.
 LEAST_COMPILED_FRAMES = 20_000
 
 
-@dataclass(frozen=True)
-class Workers:
-    """The devices at the start, what carries out tasks on them, and its pool on a cluster."""
+def warm_up_workers(executor: Executor, requests: Sequence[PredictionRequest]) -> None:
+    """Have workers begin for the runs that are not finished, while models and inputs are read.
 
-    devices: Sequence[Device]
-    executor: Executor
-    pool: RayPool | None = None
+    The bytes of the inputs say about how many frames there will be: some 500 for each worker, and
+    whether they are enough to compile the blocks.
+    """
+    from virnucpro.stages.embedding import warm_up  # it imports torch
 
-    def warm_up(self, requests: Sequence[PredictionRequest]) -> None:
-        """Have workers begin for the runs that are not finished, while models and inputs are read.
-
-        The bytes of the inputs say about how many frames there will be: some 500 for each worker,
-        and whether they are enough to compile the blocks.
-        """
-        from virnucpro.stages.embedding import warm_up  # it imports torch
-
-        machine, analysis = requests[0].machine, requests[0].analysis.resolved()
-        unfinished = [r for r in requests if r.force or not r.layout.run_json.exists()]
-        files = [path for r in unfinished for path in r.input_files.paths if path.exists()]
-        assert analysis.chunk_length is not None
-        frames = sum(path.stat().st_size for path in files) // analysis.chunk_length
-        compiles = machine.compile == "always" or frames >= LEAST_COMPILED_FRAMES
-        if machine.compile == "never" or analysis.model_type in SHIPPED_MODELS:
-            compiles = False
-        if unfinished:
-            self.executor.warm_up(partial(warm_up, compile=compiles), 1 + frames // LEAST_FRAMES)
-
-    def require(self, models: Models) -> None:
-        """Do without the nodes of a cluster that lack a model file, or have it in another size."""
-        if self.pool is not None:
-            files = [file for each in models.encoders.sources.values() for file in each.files]
-            self.pool.require({file.path: file.path.stat().st_size for file in files})
-            _refuse_without_workers(self.pool)
+    machine, analysis = requests[0].machine, requests[0].analysis.resolved()
+    unfinished = [r for r in requests if r.force or not r.layout.run_json.exists()]
+    files = [path for r in unfinished for path in r.input_files.paths if path.exists()]
+    assert analysis.chunk_length is not None
+    frames = sum(path.stat().st_size for path in files) // analysis.chunk_length
+    compiles = machine.compile == "always" or frames >= LEAST_COMPILED_FRAMES
+    if machine.compile == "never" or analysis.model_type in SHIPPED_MODELS:
+        compiles = False
+    if unfinished:
+        executor.warm_up(partial(warm_up, compile=compiles), 1 + frames // LEAST_FRAMES)
 
 
 @contextmanager
-def opened_workers(
+def opened_executor(
     machine: MachineSettings, probe: Path, emit: Emit, interruption: Interruption | None, disk: Disk
-) -> Iterator[Workers]:
-    """Have workers for the duration of the block: on this machine, or on a cluster.
+) -> Iterator[Executor]:
+    """Have an executor for the duration of the block: on this machine, or on a cluster.
 
-    ``probe`` is a file where they write, which each node of a cluster must see under the same path.
-    One that a killed process left is removed.
+    ``probe`` is a file where workers write, which each node of a cluster must see under the same
+    path. One that a killed process left is removed.
     """
     disk.remove(probe)
     with ExitStack() as stack:
         if machine.cluster == NO_CLUSTER:
-            devices = choose_devices(machine)
-            workers = Workers(devices, open_executor(devices, machine, interruption))
+            executor = open_executor(choose_devices(machine), machine, interruption)
         else:
             # Only here: without --cluster, nothing of Ray is imported.
             from virnucpro.executors.ray_pool import RayPool, connected, place_finder
@@ -98,26 +79,14 @@ def opened_workers(
             pool = RayPool(place_finder(machine), threads, {probe: size}, emit)
             stack.callback(pool.close)
             pool.gather()
-            _refuse_without_workers(pool)
             hosts = Counter(device.host for device in pool.devices)
             named = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items()))
             emit(Notice("info", f"workers: {named}"))
-            devices = tuple(replace(device, index=n) for n, device in enumerate(pool.devices))
             executor = Executor(
                 pool, machine.threads or host_threads(), interruption or Interruption()
             )
-            workers = Workers(devices, executor, pool)
-        stack.callback(workers.executor.close)
-        yield workers
-
-
-def _refuse_without_workers(pool: RayPool) -> None:
-    if not pool.devices:
-        reasons = "; ".join(pool.refusals.values()) or "no node has a free GPU or processor"
-        raise UsageError(
-            f"no node of the cluster can be used: {reasons}. All nodes need the models and the "
-            f"output directory under the same paths, and the same versions"
-        )
+        stack.callback(executor.close)
+        yield executor
 
 
 @dataclass
@@ -145,17 +114,17 @@ class WorkerTable:
                     text = f"{stage} could not be compiled on {device.name} and is slower for it"
                     self._warn(f"{text}: {reason}")
             case WorkerReport(worker, device, stage):
-                row, figures = self._row(worker, device, stage), asdict(event.figures)
-                if figures["uncompiled_calls"]:
+                row, measured = self._row(worker, device, stage), asdict(event.measured)
+                if measured["uncompiled_calls"]:
                     self._warn(
                         f"{stage} did not use its compiled blocks in all calls, which is slower. "
                         f"Results are valid, but may differ in their last digits; use --compile "
                         f"never if it comes again"
                     )
-                counts = {"busy": event.busy, "idle": event.idle, "tasks": event.tasks, **figures}
+                counts = {"busy": event.busy, "idle": event.idle, "tasks": event.tasks, **measured}
                 for name in ("busy", "idle", "tasks", "compiled_calls", "uncompiled_calls"):
                     row[name] = row.get(name, 0) + counts[name]
-                row["peak_memory"] = max(row.get("peak_memory", 0), figures["peak_memory"])
+                row["peak_memory"] = max(row.get("peak_memory", 0), measured["peak_memory"])
         self._emit(event)
 
     def _row(self, worker: int, device: Device, stage: str) -> dict[str, Json]:

@@ -309,7 +309,7 @@ class EmbeddingSession(Session):
         """Halve the batches; False where the last task already went one sequence at a time."""
         return self._encoder.shrink()
 
-    def figures(self) -> Measurements:
+    def measured(self) -> Measurements:
         """Return the most bytes of tensors (torch holds more), and the calls of blocks."""
         peak = torch.cuda.max_memory_allocated() if self._device.kind == "cuda" else 0
         if not isinstance(self._encoder, BatchedEncoder):

@@ -5,7 +5,7 @@ A receipt is the commit point. An output without one does not exist for the prog
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -71,14 +71,6 @@ def receipt_document(receipt: Receipt, root: Path) -> dict[str, Json]:
     return stamped("receipt", **document)
 
 
-@dataclass(frozen=True)
-class KeptReceipts:
-    """Receipts of stages with one task and of removed files, and the names of these files."""
-
-    receipts: Mapping[str, Json]
-    removed: Sequence[str]
-
-
 class Ledger:
     """The receipts of one run; nothing is written before a method does it.
 
@@ -103,11 +95,14 @@ class Ledger:
         self._files: dict[Path, HashedFile] = {}
         self.receipts: dict[Path, Receipt] = {}
         first, copy = layout.receipt_files
-        kept = read_kept("receipts", first, KeptReceipts)
-        kept = kept or read_kept("receipts", copy, KeptReceipts) or KeptReceipts({}, ())
-        self.removed = frozenset(layout.root / name for name in kept.removed)
+        # Receipts of stages with one task and of removed files, and the names of these files.
+        kept = read_kept("receipts", first, dict[str, Json])
+        kept = kept or read_kept("receipts", copy, dict[str, Json]) or {}
+        self.removed = frozenset(layout.root / name for name in kept.get("removed", ()))
         self.forgone: set[Path] = set()
-        self._stored = {layout.root / name: entry for name, entry in kept.receipts.items()}
+        self._stored = {
+            layout.root / name: entry for name, entry in kept.get("receipts", {}).items()
+        }
 
     def forget_removed(self) -> None:
         """Treat all removed files as missing from now on, in this run and in later ones."""

@@ -88,6 +88,8 @@ class RunState:
     budgets: Mapping[str, int] = field(default_factory=dict)
     mates: str = ""  # the file of the second mates, likewise; empty for single records
     sizes: Sequence[int] = ()  # of these files, in bytes; empty where an older version began
+    command: str = "predict"  # what continues the run; this and the next for ``status`` only
+    stages: Sequence[Json] = ()  # a row per stage, in order
 
     @property
     def identity(self) -> WorkIdentity:
@@ -108,7 +110,7 @@ def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
 def check_run(
     layout: Layout, disk: Disk, wanted: RunState, emit: Emit, *, resume: bool, force: bool
 ) -> RunState:
-    """Check whether a run may start or go on, write its state, and return it.
+    """Check whether a run may start or go on, and return its state, which is not written yet.
 
     ``force`` removes what the program wrote for an earlier run. ``resume`` only decides what is
     said where there is nothing to continue. The state has the batch budgets of an earlier start.
@@ -136,9 +138,7 @@ def check_run(
         finished = layout.run_json.exists() and not layout.failed_fasta.exists()
         going_on = f"going on with {identity.label}"
         emit(Notice("info", checked_again(identity.label) if finished else going_on))
-    state = replace(wanted, budgets=earlier.budgets if earlier else {})
-    write_state(layout, disk, state)
-    return state
+    return replace(wanted, budgets=earlier.budgets if earlier else {})
 
 
 def start_over(layout: Layout, disk: Disk) -> None:

@@ -70,7 +70,7 @@ def embed(
         runs = []
         for part, layout in layouts.items():
             # The shards are known by their receipts.
-            state = RunState(str(layout.root), encoders.identity())
+            state = RunState(str(layout.root), encoders.identity(), command="train embed")
             state = check_run(layout, disk, state, emit, resume=False, force=force)
             shards, frames = sizes[part]["shards"], counted(sizes[part]["frames"], "frame")
             emit(Notice("info", f"{part}: {frames} in {counted(shards, 'shard')}"))
@@ -81,9 +81,7 @@ def embed(
                 MergingStage(layout, disk, {each.molecule: each.params for each in embedding}),
             ]
             size = encoders.bytes_per_frame(keeps_features=True)
-            runs.append(
-                Run(layout, disk, stages, state, command="train embed", bytes_per_frame=size)
-            )
+            runs.append(Run(layout, disk, stages, state, bytes_per_frame=size))
         executor = executor or open_executor(devices, machine, interruption)
         stack.callback(executor.close)
         execute(runs, executor, emit)

@@ -95,7 +95,7 @@ def describe(event: Event, workers: Mapping[int, str]) -> str | None:
     """
     name = workers.get(getattr(event, "worker", -1), "host")
     match event:
-        case StageStarted(stage, number, _, todo):
+        case StageStarted(stage, number, todo):
             reasons = f" because {'; '.join(event.reasons)}" if event.reasons else ""
             return f"stage {number} {stage}: {counted(todo, 'task')} to do{reasons}"
         case StageFinished(stage, number, seconds):
@@ -118,7 +118,7 @@ def describe(event: Event, workers: Mapping[int, str]) -> str | None:
         case WorkerDied(worker, device, reason):
             return f"worker {worker} on {worker_name(worker, device)} died: {reason}"
         case WorkerReport(worker, device, stage, busy, idle, tasks):
-            peak_memory = event.figures.peak_memory
+            peak_memory = event.measured.peak_memory
             peak = f", peak memory {memory_size(peak_memory)}" if peak_memory else ""
             share = percent(idle / max(busy + idle, 1e-9), 1)
             return (

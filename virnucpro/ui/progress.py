@@ -6,11 +6,10 @@ back what had been counted of it, so the figures never exceed what there is to d
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from virnucpro.contracts import Device, Task
@@ -25,7 +24,7 @@ from virnucpro.events import (
     WorkerDied,
     WorkerReady,
 )
-from virnucpro.formatting import clock_time, percent
+from virnucpro.formatting import clock_time
 from virnucpro.ui.log import worker_name
 
 EARLY_SHARE, EARLY_SECONDS = 0.02, 10.0  # of a stage; before both, no time is forecast
@@ -35,28 +34,20 @@ FEWEST_REPORTS = 10  # kept at any age: on a CPU one batch may take longer than 
 EARLIEST = 1.0  # seconds; before that, a rate is noise
 
 Clock = Callable[[], float]
-WorkerState = Literal["loading", "idle", "busy", "dead"]
+Activity = Literal["loading", "idle", "busy", "dead"]
 
 
-class Work(NamedTuple):
-    """An amount of work: sequences, tokens, and weight as planned (see :class:`Task`)."""
+class Speed(NamedTuple):
+    """Work per second."""
 
-    sequences: float = 0
-    tokens: float = 0
-    weight: float = 0
-
-    def plus(self, other: Work, factor: float = 1) -> Work:
-        """Return this amount and ``factor`` times ``other``."""
-        return Work(*(own + factor * more for own, more in zip(self, other, strict=True)))
+    sequences: float
+    tokens: float
 
 
-NOTHING = Work()
-
-
-def added(works: Iterable[Work | None]) -> Work | None:
-    """Return the sum of works; None where none is known."""
-    known = [work for work in works if work is not None]
-    return Work(*map(sum, zip(*known, strict=True))) if known else None
+def added(speeds: Iterable[Speed | None]) -> Speed | None:
+    """Return the sum of speeds; None where none is known."""
+    known = [speed for speed in speeds if speed is not None]
+    return Speed(*map(sum, zip(*known, strict=True))) if known else None
 
 
 @dataclass
@@ -67,57 +58,41 @@ class WorkerProgress:
     device: Device
     since: float  # when its state or its task began
     last_report: float  # when it last reported anything
-    reports: deque[tuple[float, Work]]  # of the last half minute, each with all work until then
-    state: WorkerState = "loading"
+    # Of the last half minute, each with the time, and all sequences and tokens until then.
+    reports: deque[tuple[float, int, int]]
+    state: Activity = "loading"
     task: Task | None = None
     tasks: int = 0
-    done: Work = NOTHING
-    kept: Work = NOTHING  # what it had done when its latest task ended
-    task_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=20))  # the latest
-    stalled: bool = False
-    slow_since: float | None = None
-    slow: bool = False  # and people were warned
+    sequences: int = 0
+    kept: int = 0  # the sequences that it had done when its latest task ended
+    stalled: bool = False  # and people were warned
 
-    @property
-    def sequences(self) -> int:
-        """Number of sequences done in this stage."""
-        return round(self.done.sequences)
-
-    @property
-    def weight(self) -> float:
-        """The weight that is done of the current task."""
-        return self.done.weight - self.kept.weight
-
-    @property
-    def usual_seconds(self) -> float | None:
-        """Median duration of this worker's tasks; None before its first one has ended."""
-        return statistics.median(self.task_seconds) if self.task_seconds else None
-
-    def state_shown(self, now: float) -> WorkerState:
+    def state_shown(self, now: float) -> Activity:
         """Return the state for people, who need not see the moment between two tasks."""
         if self.state == "idle" and self.tasks and now - self.since < IDLE_AFTER:
             return "busy"
         return self.state
 
-    def enter(self, state: WorkerState, now: float, task: Task | None = None) -> None:
+    def enter(self, state: Activity, now: float, task: Task | None = None) -> None:
         """Enter a state; what was done of an unfinished task is taken back."""
         self.state, self.task, self.since, self.last_report = state, task, now, now
-        self.done = self.kept
+        self.sequences = self.kept
 
-    def count(self, work: Work, now: float) -> None:
+    def count(self, sequences: int, tokens: int, now: float) -> None:
         """Take work on the current task into account."""
-        self.done = self.done.plus(work)
+        self.sequences += sequences
         self.last_report = now
-        self.reports.append((now, self.reports[-1][1].plus(work)))
+        self.reports.append((now, self.reports[-1][1] + sequences, self.reports[-1][2] + tokens))
         while len(self.reports) > FEWEST_REPORTS and self.reports[0][0] < now - WINDOW:
             self.reports.popleft()
 
-    def per_second(self, now: float) -> Work | None:
+    def per_second(self, now: float) -> Speed | None:
         """Return the work per second of late; None while it is too early to tell."""
-        begin, before = self.reports[0]
+        begin, *before = self.reports[0]
         if now - begin < EARLIEST or len(self.reports) == 1:
             return None
-        return NOTHING.plus(self.reports[-1][1].plus(before, -1), 1 / (now - begin))
+        _, *after = self.reports[-1]
+        return Speed(*((n - old) / (now - begin) for n, old in zip(after, before, strict=True)))
 
 
 class StageProgress:
@@ -130,7 +105,7 @@ class StageProgress:
         self.clock = clock
         self._devices: dict[int, Device] = {}
         self._rates: dict[str, float] = {}  # sequences per second of stages that have ended
-        self._begin(StageStarted("", 0, 0, 0, 0, 0, title="", stages=0, on_workers=False))
+        self._begin(StageStarted("", 0, 0, 0, title="", stages=0, on_workers=False))
 
     def _begin(self, event: StageStarted) -> None:
         now, self.stage = self.clock(), event
@@ -146,11 +121,7 @@ class StageProgress:
         now = self.clock()
         match event:
             case Progressed(number, sequences, tokens):
-                worker, weight = self._worker(number), 0.0
-                if (current := worker.task) is not None and current.count:
-                    weight = current.weight * sequences / current.count
-                    weight = min(current.weight - worker.weight, weight)
-                worker.count(Work(sequences, tokens, weight), now)
+                self._worker(number).count(sequences, tokens, now)
             case StageStarted():
                 self._begin(event)
             case WorkerReady(number, device):
@@ -159,16 +130,14 @@ class StageProgress:
                     self._working_since = now
                 self._devices[number], self.encoding = device, True
                 worker = self._worker(number)
-                worker.device, worker.reports = device, deque([(now, NOTHING)])
+                worker.device, worker.reports = device, deque([(now, 0, 0)])
                 worker.enter("idle", now)
             case TaskStarted(number, task):
                 self._worker(number).enter("busy", now, task)
-            case TaskFinished(number, task, seconds):
+            case TaskFinished(number):
                 worker = self._worker(number)
-                worker.count(Work(0, 0, task.weight - worker.weight), now)
-                worker.kept = worker.done
+                worker.kept = worker.sequences
                 worker.tasks += 1
-                worker.task_seconds.append(seconds)
                 self.tasks_done += 1
                 worker.enter("idle", now)
             case StageFinished(stage):
@@ -184,7 +153,7 @@ class StageProgress:
         """Return a worker; the host comes without a :class:`WorkerReady`."""
         if number not in self._workers:
             device, now = self._devices.get(number, Device("cpu")), self.clock()
-            reports = deque([(now, NOTHING)])
+            reports = deque([(now, 0, 0)])
             self._workers[number] = WorkerProgress(number, device, now, now, reports)
         return self._workers[number]
 
@@ -205,17 +174,14 @@ class StageProgress:
 
     @property
     def share(self) -> float | None:
-        """Share of the stage that is done, 0 to 1, by weight, sequences or tasks, as known."""
+        """Share of the stage that is done, 0 to 1, by sequences or tasks, as known."""
         stage = self.stage
-        if stage.tokens and stage.sequences:
-            done = sum(worker.done.weight for worker in self._workers.values())
-            return min(1.0, done / stage.tokens)
         if stage.sequences:
             return min(1.0, self.sequences / stage.sequences)
         return min(1.0, self.tasks_done / stage.todo) if stage.todo > 1 else None
 
     @property
-    def per_second(self) -> Work | None:
+    def per_second(self) -> Speed | None:
         """Work per second of all workers; None while it is too early to tell."""
         return added(worker.per_second(self.clock()) for worker in self._workers.values())
 
@@ -227,78 +193,43 @@ class StageProgress:
             return None
         whole, speed = 1.0, share / max(worked, EARLIEST)
         if self.stage.sequences:
-            work, by_weight = self.per_second or NOTHING, self.stage.tokens > 0
-            whole = self.stage.tokens if by_weight else self.stage.sequences
-            speed = work.weight if by_weight else work.sequences
+            rate = self.per_second
+            whole, speed = self.stage.sequences, rate.sequences if rate else 0.0
         return (1 - share) * whole / speed if speed > 0 else None
 
     @property
     def run_remaining(self) -> tuple[float | None, bool]:
-        """Seconds to the end of the command, and whether they count all of its stages.
+        """Seconds to the end of the command, and whether they count all of its embedding stages.
 
-        An embedding stage that is still to come counts at the speed that a stage of that name had
-        before in this command; where there was none, the seconds leave it out.
+        One that is still to come counts at the speed that a stage of that name had before in this
+        command; where there was none, the seconds leave it out.
         """
         seconds, complete = self.remaining, True
         if seconds is None:
             return None, True
-        for stage in self.stage.ahead:
-            if stage.seconds is not None:
-                seconds += stage.seconds
-            elif stage.sequences is not None and stage.stage in self._rates:
-                seconds += stage.sequences / self._rates[stage.stage]
+        for stage, sequences in self.stage.ahead.items():
+            if sequences is not None and stage in self._rates:
+                seconds += sequences / self._rates[stage]
             else:
-                complete = complete and stage.sequences == 0
+                complete = complete and sequences == 0
         return seconds, complete
 
 
-STALL_FACTOR = 5  # times the usual duration of the worker's tasks, without any progress
-STALL_SECONDS = 60.0  # at least
-STALL_UNKNOWN = 600.0  # before the first task has ended, and while a model is loaded
-SLOW_SHARE = 0.5  # of the median speed of the other devices of the same kind
-SLOW_SECONDS = 180.0  # without a break
+STALL_SECONDS = 600.0  # the first task of a CPU may rightly take hours, and is not warned of
 
 
 def worker_warnings(workers: Sequence[WorkerProgress], now: float) -> list[str]:
-    """Return the warnings that are due.
+    """Return a warning for each GPU that has been silent for too long, once until it moves again.
 
-    They are about a worker that has been silent for too long, until it moves again, and once per
-    stage about one that is much slower than the others with the same device. The first task of a
-    CPU may rightly take hours.
+    The model may be loading, or a task be computed.
     """
     warnings = []
     for worker in workers:
-        alike = [w for w in workers if w.device.name == worker.device.name]
-        known = [w.usual_seconds for w in alike if w.usual_seconds and worker.state == "busy"]
-        usual = worker.usual_seconds or (statistics.median(known) if known else None)
-        limit = STALL_UNKNOWN if worker.device.kind == "cuda" else float("inf")
-        if usual is not None:
-            limit = max(STALL_SECONDS, STALL_FACTOR * usual)
         silence, before = now - worker.last_report, worker.stalled
-        worker.stalled = worker.state in ("busy", "loading") and silence >= limit
+        at_work = worker.device.kind == "cuda" and worker.state in ("busy", "loading")
+        worker.stalled = at_work and silence >= STALL_SECONDS
         if worker.stalled and not before:
             work = worker.task.name if worker.task else "loading the model"
-            habit = "" if usual is None else f"; its tasks usually take {usual:.0f} s"
             name = worker_name(worker.number, worker.device)
-            warnings.append(
-                f"{name} has made no progress for {clock_time(silence)} on {work}{habit}"
-            )
-    moving = [worker for worker in workers if worker.state == "busy" and not worker.stalled]
-    speeds = [(w, rate.weight) for w in moving if (rate := w.per_second(now)) is not None]
-    for worker, speed in speeds:
-        others = [s for w, s in speeds if w is not worker and w.device.name == worker.device.name]
-        median = statistics.median(others) if others else 0.0
-        if speed >= SLOW_SHARE * median:
-            worker.slow_since = None
-            continue
-        worker.slow_since = worker.slow_since or now
-        lasted = now - worker.slow_since
-        if lasted >= SLOW_SECONDS and not worker.slow:
-            worker.slow = True
-            warnings.append(
-                f"{worker_name(worker.number, worker.device)} has been slow for "
-                f"{clock_time(lasted)}: {percent(speed / median)} of the median speed of the "
-                f"others; it may be shared with another program, hot or throttled (see "
-                f"nvidia-smi), or short of cores"
-            )
+            warnings.append(f"{name} has made no progress for {clock_time(silence)} on {work}")
     return warnings

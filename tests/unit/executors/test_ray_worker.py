@@ -10,6 +10,7 @@ import pytest
 
 import virnucpro.executors.ray_pool as ray_pool
 from virnucpro.contracts import Device, OutputFile
+from virnucpro.errors import UsageError
 from virnucpro.executors.ray_pool import (
     Actor,
     Place,
@@ -79,5 +80,6 @@ def test_a_worker_that_comes_late_is_asked_for_the_models_too(
     monkeypatch.setattr(RayPool, "_ready", nothing_yet)
     pool = RayPool(lambda: [Place("a", "busy", 0)], 1, {Path("probe"): 1})
     pool.wait(0, lambda event: None)
-    pool.require({Path("model"): 2})
+    with pytest.raises(UsageError):  # none has joined yet
+        pool.require({Path("model"): 2})
     assert asked == [{Path("probe"): 1}, {Path("probe"): 1, Path("model"): 2}]

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.executors.fake_pool import FakeStage
 from virnucpro.contracts import FailedRow, Task
 from virnucpro.executors.pool import FailureKind, WorkFailure
-from virnucpro.executors.scheduler import MAX_FAILURES_IN_A_ROW, retries
+from virnucpro.executors.scheduler import MAX_FAILURES_IN_A_ROW, Search
 
 STAGE = FakeStage()
 
@@ -15,13 +15,14 @@ STAGE = FakeStage()
 def _searched(task: Task, bad: set[int], kind: FailureKind) -> tuple[Task, list[bool]]:
     """Search a task whose ``bad`` rows always fail; returns what is left, and how trials ended."""
     failure = WorkFailure(kind, "ValueError", "bad letter")
-    search, ends = retries(task), []
-    trial = next(search)
-    while trial.trial is not None:
+    search, ends = Search(task), []
+    trial = search.after(task, failure)
+    while trial is not None and trial.trial is not None:
         rows = set(range(*trial.trial)) - {failed.row for failed in trial.excluded}
         assert trial.count == len(rows)
         ends.append(rows.isdisjoint(bad))
-        trial = search.send(None if ends[-1] else failure)
+        trial = search.after(trial, None if ends[-1] else failure)
+    assert trial is not None
     return trial, ends
 
 
@@ -46,16 +47,23 @@ def test_six_deadly_neighbours_are_found_before_the_run_would_end() -> None:
 
 
 def test_what_ends_its_worker_once_alone_is_kept() -> None:
-    search, failure = retries(STAGE.task(0, 1)), WorkFailure("device", "WorkerDied", "9")
-    assert [next(search).trial, search.send(failure).trial] == [(0, 1)] * 2
-    assert search.send(None).excluded == ()
+    task, failure = STAGE.task(0, 1), WorkFailure("device", "WorkerDied", "9")
+    search = Search(task)
+    trial = search.after(task, failure)
+    assert trial is not None
+    assert trial.trial == (0, 1)
+    assert search.after(trial, failure) == trial
+    assert search.after(trial, None) == task
 
 
 def test_a_file_is_searched_as_long_as_something_is_found() -> None:
-    search, failure = retries(STAGE.task(0, 4)), WorkFailure("data", "ValueError", "bad letter")
-    task = next(search)
+    failure = WorkFailure("data", "ValueError", "bad letter")
+    task: Task | None = STAGE.task(0, 4)
+    search = Search(STAGE.task(0, 4))
     for bad in range(4):
-        while task.trial is not None:
-            task = search.send(failure if bad in range(*task.trial) else None)
+        assert task is not None
+        task = search.after(task, failure)  # the whole still fails
+        while task is not None and task.trial is not None:
+            task = search.after(task, failure if bad in range(*task.trial) else None)
+        assert task is not None
         assert len(task.excluded) == bad + 1
-        task = search.send(failure)  # the whole still fails

@@ -12,7 +12,7 @@ import torch
 
 from virnucpro.contracts import Device
 from virnucpro.run.request import PredictionRequest
-from virnucpro.run.workers import Workers
+from virnucpro.run.workers import warm_up_workers
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages import embedding
 
@@ -28,7 +28,7 @@ def begun(requests: list[PredictionRequest]) -> list[tuple[bool, int]]:
         calls.append((work.keywords["compile"], most))
 
     executor: Any = SimpleNamespace(warm_up=warm_up)
-    Workers([Device("cpu")], executor).warm_up(requests)
+    warm_up_workers(executor, requests)
     return calls
 
 

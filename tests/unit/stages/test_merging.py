@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from virnucpro.contracts import Device, Molecule, ReportProgress, Task, TaskResult
-from virnucpro.errors import OutputError
-from virnucpro.executors.executor import Executor, LocalPool
+from virnucpro.contracts import Molecule, Task
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout
 from virnucpro.stages.prediction import MergingStage
@@ -68,32 +65,3 @@ def test_a_row_that_is_missing_is_never_made_up(
     with pytest.raises(KeyError):
         _merged(layout, task, *failed)
     assert not task.outputs[0].exists()
-
-
-@dataclass(frozen=True)
-class Full(MergingStage):
-    """The disk is full at one file."""
-
-    number: int = 0
-
-    def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        if task.outputs[0] == self.layout.features("merged", self.number):
-            raise OutputError("the disk is full")
-        return super().run(task, report)
-
-
-EXECUTORS = pytest.mark.parametrize(
-    "executor",
-    [Executor(LocalPool([Device("cpu")]), host_threads=threads) for threads in (1, 3)],
-    ids=["one thread", "three"],
-)
-
-
-@EXECUTORS
-def test_an_error_ends_it_after_those_before_it(layout: Layout, executor: Any) -> None:
-    tasks = [_file(layout, n, IDS, IDS) for n in range(1, 20)]
-    outcomes = executor.run(Full(layout, Disk(), ENCODERS, number=3), tasks, lambda event: None)
-    assert [next(outcomes).task, next(outcomes).task] == tasks[:2]
-    with pytest.raises(OutputError, match="the disk is full"):
-        next(outcomes)
-    assert not list(layout.merged_folder.glob(".*"))

@@ -47,20 +47,20 @@ def gpu(number: int, name: str = "NVIDIA H200", host: str = "") -> Device:
     return Device("cuda", number, name, f"GPU-{number}", 140 * 2**30, (9, 0), host=host)
 
 
-def file_task(number: int, count: int = 100, weight: int = 10_000) -> Task:
+def file_task(number: int, count: int = 100) -> Task:
     """The task of a split file."""
     source, output = Path(f"/run/output_{number}.fa"), Path(f"/run/output_{number}_ESM.pt")
-    return Task(STAGE, 1, (source,), (output,), Path("/run/x.done"), {}, weight, count)
+    return Task(STAGE, 1, (source,), (output,), Path("/run/x.done"), count=count)
 
 
-def begin(tasks: int = 10, count: int = 100, weight: int = 10_000) -> StageStarted:
+def begin(tasks: int = 10, count: int = 100) -> StageStarted:
     place = {"title": "ESM-2", "stages": 9, "on_workers": True}
-    return StageStarted(STAGE, 5, 1, tasks, tasks * count, tasks * weight, **place)  # type: ignore[arg-type]
+    return StageStarted(STAGE, 5, tasks, tasks * count, **place)  # type: ignore[arg-type]
 
 
 def host_stage(title: str, number: int, todo: int = 1, sequences: int = 0) -> StageStarted:
     place = {"title": title, "stages": 9, "on_workers": False}
-    return StageStarted(title.lower(), number, 1, todo, sequences, 0, **place)  # type: ignore[arg-type]
+    return StageStarted(title.lower(), number, todo, sequences, **place)  # type: ignore[arg-type]
 
 
 class Worked:

@@ -25,11 +25,11 @@ def lines_of(board: RunScreen, width: int = 80, encoding: str = "utf-8") -> list
 
 def running(*devices: Device, tasks: int = 12, scale: int = 1, done: int = 1) -> Worked:
     """A stage in which each worker has done ``tasks`` tasks of 5 s, but for the last ``done``."""
-    stage = Worked(*devices, stage=begin(1200, 1000 * scale, 168_000 * scale))
+    stage = Worked(*devices, stage=begin(1200, 1000 * scale))
     for n in range(tasks):
         stage.hand.now += 5
         for number in range(len(devices)):
-            task = file_task(n, 1000 * scale, 168_000 * scale)
+            task = file_task(n, 1000 * scale)
             stage.update(
                 TaskStarted(number, task), Progressed(number, 1000 * scale, 160_000 * scale)
             )

@@ -8,18 +8,17 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.ui.simulated import STAGE, Worked, begin, file_task, gpu, host_stage, screen_of
-from virnucpro.contracts import FailedSequences
+from virnucpro.contracts import Device, FailedSequences
 from virnucpro.events import (
     Progressed,
     SequencesFailed,
-    StageAhead,
     StageFinished,
     TaskFinished,
     TaskStarted,
     WorkerDied,
     WorkerReady,
 )
-from virnucpro.ui.progress import NOTHING, WINDOW, Work, WorkerProgress
+from virnucpro.ui.progress import WINDOW, WorkerProgress, worker_warnings
 
 
 def test_a_worker_has_its_part_of_what_is_done() -> None:
@@ -28,19 +27,15 @@ def test_a_worker_has_its_part_of_what_is_done() -> None:
         stage.work(worker, number, 5)
     progress = stage.progress
     first, second = progress.workers
-    assert (first.tasks, first.sequences, first.done.tokens) == (3, 300, 21_000)
+    assert (first.tasks, first.sequences) == (3, 300)
     assert second.sequences == 100
     assert (progress.sequences, progress.tasks_done, progress.share) == (400, 4, 0.4)
-    assert first.usual_seconds == 5
 
 
-def test_remaining_time_goes_by_weight_not_by_tokens_as_counted() -> None:
+def test_remaining_time_goes_by_sequences() -> None:
     stage = Worked(gpu(0))
-    stage.work(0, 0, 20)  # 100 of 1,000 sequences; the tokens differ from the weight
+    stage.work(0, 0, 20)  # 100 of 1,000 sequences
     assert stage.progress.remaining == pytest.approx(180)
-    heavy = file_task(1, weight=50_000)
-    stage.update(TaskStarted(0, heavy), TaskFinished(0, heavy, 1.0))
-    assert stage.progress.share == 0.6
 
 
 @pytest.mark.parametrize(
@@ -99,35 +94,49 @@ def test_the_next_stage_knows_the_workers_but_not_the_dead() -> None:
 
 
 def test_a_rate_is_of_the_last_half_minute_or_of_rare_reports() -> None:
-    worker = WorkerProgress(0, gpu(0), 0.0, 0.0, deque([(0.0, NOTHING)]))
+    worker = WorkerProgress(0, gpu(0), 0.0, 0.0, deque([(0.0, 0, 0)]))
     for second in range(1, 161):
-        worker.count(Work(100, 1000) if second <= 100 else Work(10, 100), second)
-    assert worker.per_second(160) == pytest.approx((10, 100, 0), rel=0.01)
-    assert worker.per_second(160 + WINDOW) == pytest.approx((5, 50, 0), rel=0.1)
-    rare = WorkerProgress(0, gpu(0), 0.0, 0.0, deque([(0.0, NOTHING)]))
+        worker.count(*((100, 1000) if second <= 100 else (10, 100)), second)
+    assert worker.per_second(160) == pytest.approx((10, 100), rel=0.01)
+    assert worker.per_second(160 + WINDOW) == pytest.approx((5, 50), rel=0.1)
+    rare = WorkerProgress(0, gpu(0), 0.0, 0.0, deque([(0.0, 0, 0)]))
     for minute in range(1, 30):
-        rare.count(Work(600), 60.0 * minute)
-        assert rare.per_second(60.0 * minute) == pytest.approx((10, 0, 0))
+        rare.count(600, 0, 60.0 * minute)
+        assert rare.per_second(60.0 * minute) == pytest.approx((10, 0))
 
 
 def test_the_time_left_is_that_of_the_whole_command() -> None:
-    host = StageAhead("merging", seconds=7.0)
-    nucleotides = replace(
-        begin(), stage="nucleotides", ahead=(StageAhead(STAGE, 500), StageAhead("x", 0), host)
-    )
+    nucleotides = replace(begin(), stage="nucleotides", ahead={STAGE: 500, "x": 0})
     stage = Worked(gpu(0), stage=nucleotides)
     progress = stage.progress
     assert progress.run_remaining == (None, True)
     stage.work(0, 0, 20)
-    assert progress.run_remaining == (pytest.approx(187), False)  # proteins are not measured yet
-    assert "at least 3:07 left" in screen_of(progress).heading
-    stage.update(replace(begin(), ahead=(host,)), WorkerReady(0, gpu(0), STAGE, 1.0))
+    assert progress.run_remaining == (pytest.approx(180), False)  # proteins are not measured yet
+    assert "at least 3:00 left" in screen_of(progress).heading
+    stage.update(begin(), WorkerReady(0, gpu(0), STAGE, 1.0))
     for number in range(10):
         stage.work(0, number, 10)
     stage.update(StageFinished(STAGE, 5, 100.0))
     # Of the next part of the data set, the proteins are known from this one: 10 per second.
-    ahead = (StageAhead(STAGE, 500), StageAhead("nucleotides", 0), host)
+    ahead = {STAGE: 500, "nucleotides": 0}
     stage.update(replace(nucleotides, ahead=ahead), WorkerReady(0, gpu(0), "nucleotides", 1.0))
     stage.work(0, 0, 20)
-    assert progress.run_remaining == (pytest.approx(180 + 50 + 7), True)
-    assert "3:57 left" in screen_of(progress).heading
+    assert progress.run_remaining == (pytest.approx(180 + 50), True)
+    assert "3:50 left" in screen_of(progress).heading
+
+
+def test_a_gpu_without_a_sign_of_life_is_told_once_until_it_moves_again() -> None:
+    stage = Worked(gpu(0), Device("cpu"), gpu(2))
+    stage.update(TaskStarted(0, file_task(0)), TaskStarted(1, file_task(1)))
+
+    def said_after(seconds: float) -> list[str]:
+        stage.hand.now += seconds
+        return worker_warnings(stage.progress.workers, stage.hand.now)
+
+    assert said_after(599) == []
+    (said,) = said_after(1)
+    assert said.startswith("GPU 0 NVIDIA H200 has made no progress for 10:00 on output_0_ESM.pt")
+    assert said_after(700) == []
+    stage.update(Progressed(0, 1, 1))
+    assert said_after(0) == []
+    assert len(said_after(700)) == 1

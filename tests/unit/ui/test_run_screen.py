@@ -157,5 +157,5 @@ def test_ids_and_messages_are_literal(shown: Shown) -> None:
 
 def test_a_stall_is_on_the_screen_and_in_the_log_once(shown: Shown) -> None:
     events = (*EVENTS, TaskStarted(0, file_task(100)))
-    for text in shown(*events, level="WARNING", ticks=(61,) * 5):
-        assert text.count("warning: GPU 0 NVIDIA H200 has made no progress for 1:01") == 1
+    for text in shown(*events, level="WARNING", ticks=(301,) * 5):
+        assert text.count("warning: GPU 0 NVIDIA H200 has made no progress for 10:02") == 1
