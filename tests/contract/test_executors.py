@@ -10,23 +10,33 @@ import pytest
 import torch
 
 from tests.contract.counting import Counting
-from tests.contract.pools import ANY_POOL, POOLS
+from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS
 from tests.contract.running import failed_ids, fasta, fastas, run_stage, written
 from virnucpro.contracts import Device, Session
 from virnucpro.errors import DeviceError
-from virnucpro.events import Notice, Progressed, WorkerReady, WorkerReport
+from virnucpro.events import Notice, Progressed, WorkerDied, WorkerReady, WorkerReport
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.pool import PoolEvent
 from virnucpro.executors.worker import TaskRunner
 
 
-@pytest.fixture(params=ANY_POOL)
-def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    """An executor over every pool."""
+def _executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     made = Executor(POOLS[request.param].make([Device("cpu", threads=1)] * 2), host_threads=1)
     yield made
     made.close()
     assert not multiprocessing.active_children()
+
+
+@pytest.fixture(params=ANY_POOL)
+def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    """An executor over every pool."""
+    yield from _executor(request)
+
+
+@pytest.fixture(params=SURVIVING_POOLS)
+def surviving_executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    """An executor over every pool whose workers may die."""
+    yield from _executor(request)
 
 
 def test_every_sequence_exactly_once_in_file_order(executor: Executor, tmp_path: Path) -> None:
@@ -92,6 +102,15 @@ def test_a_device_that_computes_nothing_right_is_given_up(tmp_path: Path) -> Non
     assert len(written(tmp_path)) == 40
 
 
+def test_what_failed_is_tried_again_and_nothing_else(executor: Executor, tmp_path: Path) -> None:
+    ids = [*(f"a{n}" for n in range(39)), "poison"]
+    stage = Counting(fastas(tmp_path, ids, 10), tmp_path)
+    run_stage(stage, executor, tmp_path)
+    again, _ = run_stage(stage, executor, tmp_path)
+    assert [result.task.inputs[0].name for result in again] == ["f0030.fa"]
+    assert failed_ids(again) == ["poison"]
+
+
 def test_a_stage_follows_one_that_was_left_half_way(executor: Executor, tmp_path: Path) -> None:
     ids = [f"a{n}" for n in range(20)]
     stage = Counting(fastas(tmp_path, ids, 4), tmp_path, seconds_per_base=0.001)
@@ -119,3 +138,22 @@ def test_a_model_that_opens_at_the_third_time_costs_nothing(
     notices = [event.message for event in events if isinstance(event, Notice)]
     assert any("trying again" in text for text in notices)
     assert not any("given up" in text for text in notices)
+
+
+@pytest.mark.parametrize("death", ["exit", "report"])
+def test_only_the_task_that_kills_its_worker_is_charged(
+    surviving_executor: Executor, tmp_path: Path, death: str
+) -> None:
+    """Also where the worker writes one task while it computes the next one.
+
+    ``report`` dies in writing: before that, the next task may have begun.
+    """
+    ids = [f"a{n}" for n in range(24)]
+    killers = {0, 3, 4, 11}
+    ids = [f"{death}{n}" if n in killers else name for n, name in enumerate(ids)]
+    stage = Counting(fastas(tmp_path, ids, 1), tmp_path, host_seconds=0.02)
+    outcomes, events = run_stage(stage, surviving_executor, tmp_path)
+    assert failed_ids(outcomes) == sorted(ids[n] for n in killers)
+    # Each at most once with the task beside it, then alone, and twice in the search.
+    deaths = sum(isinstance(event, WorkerDied) for event in events)
+    assert 3 * len(killers) <= deaths <= 4 * len(killers)

@@ -90,6 +90,14 @@ def test_a_sequence_that_never_ends_is_found(pool: Make, tmp_path: Path) -> None
     _check(ids, ["hang3"], outcomes, tmp_path)
 
 
+def test_a_death_that_does_not_come_again_costs_nothing(pool: Make, tmp_path: Path) -> None:
+    ids = ["a0", "flaky1", "a2", "a3"]
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
+    outcomes, events = run_stage(stage, pool(1), tmp_path)
+    _check(ids, [], outcomes, tmp_path)
+    assert len(_of(events, WorkerDied)) == 1
+
+
 def test_with_smaller_batches_everything_fits(pool: Make, tmp_path: Path) -> None:
     ids = [f"a{n}" for n in range(20)]
     ids[5] = "fat5"
@@ -120,6 +128,21 @@ def test_a_device_that_never_opens_does_not_hold_up_the_others(pool: Make, tmp_p
     assert {event.worker for event in _of(events, WorkerReport)} == {0, 1}
 
 
+def test_a_device_on_which_no_model_opens_is_given_up(pool: Make, tmp_path: Path) -> None:
+    ids = ["a0", "a1", "a2", "wait3"]  # the other worker is at work until the device is given up
+    given_up = "given up, the run goes on with 1 other"
+
+    def see(event: Event) -> None:
+        if isinstance(event, Notice) and given_up in event.message:
+            (tmp_path / "go3").touch()
+
+    stage = Counting(fastas(tmp_path, ids, 2), tmp_path, opening="dies on 1")
+    outcomes, events = run_stage(stage, pool(2), tmp_path, see)
+    _check(ids, [], outcomes, tmp_path)
+    assert given_up in _warnings(events)
+    assert {event.worker for event in _of(events, WorkerDied)} == {1}
+
+
 @pytest.mark.parametrize(("opening", "seconds"), [("segfault", 600.0), ("hangs on 1", 1.0)])
 def test_when_no_device_is_left_the_run_ends(
     pool: Make, tmp_path: Path, opening: Any, seconds: float
@@ -133,6 +156,24 @@ def test_a_spare_device_takes_over(pool: Make, tmp_path: Path) -> None:
     stage = Counting((fasta(tmp_path, "f.fa", ["a0"]),), tmp_path, opening="dies on 1")
     outcomes, _ = run_stage(stage, pool(2, indices=[1, 0]), tmp_path)
     _check(["a0"], [], outcomes, tmp_path)
+
+
+def test_a_device_on_which_everything_dies_is_given_up(pool: Make, tmp_path: Path) -> None:
+    ids = [f"a{n}" for n in range(80)]
+    for death in (1, 2, 3):  # the other worker must not be through before the device is given up
+        ids[4 * death] = f"wait{death}"
+    deaths: list[Event] = []
+
+    def see(event: Event) -> None:
+        if isinstance(event, WorkerDied):
+            deaths.append(event)
+            (tmp_path / f"go{len(deaths)}").touch()
+
+    stage = Counting(fastas(tmp_path, ids, 4), tmp_path, broken=1)
+    outcomes, events = run_stage(stage, pool(2), tmp_path, see)
+    _check(ids, [], outcomes, tmp_path)
+    assert "3 files that other workers finished; its device is given up" in _warnings(events)
+    assert len(_of(events, WorkerDied)) == 3
 
 
 def test_a_full_disk_lets_the_others_finish(pool: Make, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from tests.contract.counting import Counting
 from virnucpro.contracts import Device
@@ -174,3 +175,13 @@ def test_a_worker_is_the_process_that_was_warmed_up_and_unused_ones_end_too(tmp_
     pipes = [child.connection for child in children]
     pool.close()
     assert all(pipe.closed for pipe in pipes)
+
+
+def test_this_process_can_be_settled_on_a_gpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a training on a single GPU."""
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    settle_on_device(GPU, tokenizer_threads=5)
+    assert {name: os.environ[name] for name in VARIABLES} == SETTLED
+    assert torch.get_num_threads() == 2
