@@ -33,15 +33,16 @@ def inductor(graph, example) -> Any:
         return compile_fx(graph, example)
 
 
+# The rehearsal takes the first: of fp8, there is most to compile.
+FP8_FIRST = sorted(COMPUTED, key=lambda case: case[1] != "fp8")
+
+
 def batches_of_several(encoder, work) -> int:
     """A single sequence goes as it was written."""
     return sum(len(batch.indices) > 1 for batch in encoder.batches(work))
 
 
-# The rehearsal takes the first: of fp8, there is most to compile.
-@pytest.mark.parametrize(
-    ("family", "precision"), sorted(COMPUTED, key=lambda case: case[1] != "fp8")
-)
+@pytest.mark.parametrize(("family", "precision"), FP8_FIRST)
 def test_every_batch_goes_through_the_compiled_block(models: Models, device, family, precision):
     budget, work = (1400 if family == "esm2" else 6), sequences(family)
     encoder = models.open(family, SMALL[family], device, precision, budget)
