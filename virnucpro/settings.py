@@ -116,7 +116,7 @@ class AnalysisSettings:
         "prediction.expected_length",
         "-e --expected-length",
         "Bases per chunk.",
-        "500; of type 300: 300; custom needs it",
+        "500; of type 300: 300; of lite: by the lengths of the records; custom needs it",
     )
     sequences_per_file: Count | None = setting(
         None, "prediction.sequences_per_file", "", "Most frames per split file.", "by their number"
@@ -162,6 +162,16 @@ class AnalysisSettings:
     classifier_500: str = setting(
         "500_model.pth", "prediction.models.500", "", "Classifier file of model type 500."
     )
+
+    @property
+    def lengths_to_choose(self) -> tuple[int, ...]:
+        """The chunk lengths among which the records of an input decide; none where one is asked.
+
+        Only a shipped classifier has them.
+        """
+        if self.model_type not in SHIPPED_MODELS or self.chunk_length or self.classifier:
+            return ()
+        return SHIPPED_MODELS[self.model_type].chunk_lengths
 
     def resolved(self) -> AnalysisSettings:
         """Return the settings with what follows from the model type filled in.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from itertools import islice
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ VIRUSES = {"NC_002362.1", "OQ135103", "NC_077807.1"}
 READS, READ = 34, 150  # reads, and bases per read
 SHOWN = ("record", "length", "call", "virus_score", "status")
 ROWS = 12  # of the table that are printed
+KINDS = {"viruses": "virus_*", "reads of these": "read_*_virus", "bacterial records": "*bacterium*"}
+"""What is in the example, with a pattern for the ids."""
 
 
 @command(
@@ -54,8 +56,16 @@ def demo(folder: Path, **options: Any) -> int:
     )
     code = carry_out(request, settings)
     table = request.layout.contigs_table
-    rows = aligned([SHOWN, *islice(CONTIGS.read(table, *SHOWN), ROWS)])
-    shared.tell(f"\nThe first rows of {table.name}, some columns:", *(f"  {row}" for row in rows))
+    rows = list(CONTIGS.read(table, *SHOWN))
+    parts = []
+    for kind, ids in KINDS.items():
+        calls = [call for record, _, call, *_ in rows if fnmatch(record, ids)]
+        parts.append(f"{calls.count('virus')} of {len(calls)} {kind}")
+    shared.tell(f"\nOf what the example holds, classified as viral are: {', '.join(parts)}.")
+    # The last digits of a score depend on the processor.
+    first = [[*some, f"{float(score):.3f}", status] for *some, score, status in rows[:ROWS]]
+    lines = aligned([SHOWN, *first])
+    shared.tell(f"\nThe first rows of {table.name}, some columns:", *(f"  {row}" for row in lines))
     return code
 
 

@@ -45,7 +45,7 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
     Examples:
       virnucpro predict --input contigs.fa --output-dir results
       virnucpro predict reads.fq.gz -o results --gpus 0,1,2
-      virnucpro predict R1.fq.gz --input2 R2.fq.gz -o results -m lite -e 150
+      virnucpro predict R1.fq.gz --input2 R2.fq.gz -o results -m lite
       virnucpro predict contigs.fa -o results --min-score 0.6 --min-length 3000
       virnucpro predict reads/*.fq.gz -o results
       zcat *.fa.gz | virnucpro predict - -o results --device cpu
@@ -101,9 +101,10 @@ def carry_out(request: PredictionRequest, settings: Configuration) -> int:
         check_request(request)
         source = "standard input" if request.source == STDIN else request.source
         mates = f" and {request.mates}" if request.mates is not None else ""
+        to_choose, length = request.analysis.lengths_to_choose, request.layout.chunk_length
+        chunks = "" if to_choose else f", chunks of {length} bases"
         screen.say(  # for the seconds in which nothing else is shown
-            f"{source}{mates}: model type {request.analysis.model_type}, chunks of "
-            f"{request.layout.chunk_length} bases, results in "
+            f"{source}{mates}: model type {request.analysis.model_type}{chunks}, results in "
             f"{shared.shown_path(request.layout.root)}"
         )
         from virnucpro.run.predict import run_prediction  # it imports torch, which takes seconds

@@ -69,7 +69,7 @@ def validate(source: Path, mates: Path | None, interleaved: bool, **options: Any
     shared.tell(
         f"{files} can be used: {counted(summary.records, noun)}, {counted(summary.bases, 'base')}, "
         f"median {summary.median_length:,}, longest {summary.longest:,}",
-        *(f"warning: {n}" for n in input_notices(summary, lengths, analysis.chunk_length)),
+        *(f"warning: {n}" for n in input_notices(summary, lengths)),
         always=True,
     )
 

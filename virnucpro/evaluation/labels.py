@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _NONE = {"", "-", "na", "none"}
-# Upper ends of the classes of length, in bases. The first three of chunks are the lengths of the
-# released classifiers and of half-length reads.
+# Upper ends of the classes of length, in bases, which belong to them. The first three of chunks are
+# the lengths of the released classifiers and of half-length reads.
 CHUNK_LENGTHS = (150, 300, 500)
 CONTIG_LENGTHS = (500, 1000, 3000, 10000)
 
@@ -78,7 +79,8 @@ def join(predictions: Predictions, labels: DataFrame) -> Sample:
     classes = None
     if both.length.any():  # an empty record has none
         ends = CONTIG_LENGTHS if predictions.level == "contig" else CHUNK_LENGTHS
-        names = (*(f"<={end}" for end in ends), f">{ends[-1]}")
+        between = (f"{low:,} to {high:,}" for low, high in pairwise(ends))
+        names = (f"up to {ends[0]:,}", *between, f"over {ends[-1]:,}")
         classes = pandas.cut(both.length, [0, *ends, np.inf], labels=names)
         classes = classes.cat.remove_unused_categories()
     both = both.assign(length=classes)

@@ -16,7 +16,14 @@ from virnucpro.layout import STDIN
 from virnucpro.report.writing import report_problem
 from virnucpro.results import open_run
 from virnucpro.run.engine import execute
-from virnucpro.run.prepare import DEDUP, Models, find_models, identity, prediction_stages
+from virnucpro.run.prepare import (
+    DEDUP,
+    Models,
+    find_models,
+    identity,
+    prediction_stages,
+    with_chunk_length,
+)
 from virnucpro.run.record import update_failure_table, write_failed_records, write_record
 from virnucpro.run.request import PredictionRequest, refuse_own_files
 from virnucpro.run.run import Run, tidy_up
@@ -85,6 +92,8 @@ def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emi
                     out.write(block)
         try:
             seen = [hashed_input(layout.incoming if piped else path) for path in source.paths]
+            request = with_chunk_length(request, replace(source, first=seen[0].path), emit)
+            layout = request.layout
             digests = dict(zip(INPUT_NAMES, (file.sha256 for file in seen), strict=False))
             state = RunState(
                 STDIN if piped else str(source.first),
@@ -133,7 +142,8 @@ def finish(
         source["mates"] = {"path": request.mates, "sha256": digests[1]}
     if request.interleaved:
         source["interleaved"] = True
-    analysis = replace(request.analysis.resolved(), dedup=DEDUP in run.state.analysis)
+    began = {"dedup": DEDUP in run.state.analysis, "chunk_length": layout.chunk_length}
+    analysis = replace(request.analysis.resolved(), **began)
     classifier = models.classifier.file
     details: dict[str, Json] = {
         "input": source,

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
 
 from virnucpro.classifier.files import ClassifierInfo, inspect_classifier
 from virnucpro.classifier.fit import check_fit
 from virnucpro.contracts import Device, Json, Molecule, Stage
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import family_named, locate
-from virnucpro.errors import UsageError
+from virnucpro.errors import UsageError, VirNucProError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import Executor
+from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import Layout
 from virnucpro.models.store import check_digest
 from virnucpro.precision import choose_precision
@@ -31,9 +37,14 @@ from virnucpro.store.ledger import has_receipts
 from virnucpro.store.legacy import is_legacy_run, legacy_frames_per_file
 from virnucpro.store.work import INTERLEAVED, MATES, RunState, read_state
 
-# What the state of a run says where it has split files of a fixed size, or no frame twice.
+# What the state of a run says of its chunks, and where it has split files of a fixed size, or no
+# frame twice.
+CHUNK_LENGTH = "chunk length"
 FRAMES_PER_FILE = "frames per file"
 DEDUP = "identical sequences"
+# The chunks are at most so many times as long as the sequences of an input usually are.
+LONGEST_CHUNK = 1.2
+RECORDS_LOOKED_AT = 100_000  # for their usual length, within a second
 
 
 @dataclass(frozen=True)
@@ -98,6 +109,42 @@ def checked_precision(
     return precision
 
 
+def with_chunk_length(
+    request: PredictionRequest, source: InputFiles, emit: Emit
+) -> PredictionRequest:
+    """Return the request with the chunk length that suits its records, where it leaves that open.
+
+    A run that has begun goes on with its own. ``source`` is where the input can be read now.
+    """
+    layout, lengths = request.layout, request.analysis.lengths_to_choose
+    if not lengths:
+        return request
+    begun = None if request.force or not has_receipts(layout) else read_state(layout)
+    if begun and begun.analysis.get(CHUNK_LENGTH) in lengths:
+        length, reason = int(begun.analysis[CHUNK_LENGTH]), "with which this run began"
+    else:
+        usual = _usual_length(source, limit=shutil.disk_usage(layout.root).free // 2)
+        length = max((n for n in lengths if n < LONGEST_CHUNK * usual), default=min(lengths))
+        reason = f"as half of the bases are in sequences of at most {usual:,} (-e: another length)"
+    emit(Notice("info", f"chunks of {length} bases, {reason}"))
+    return replace(request, analysis=replace(request.analysis, chunk_length=length))
+
+
+def _usual_length(source: InputFiles, *, limit: int) -> int:
+    """Return the length such that half of the bases are in sequences of at most so many bases.
+
+    Of the first ``RECORDS_LOOKED_AT`` records, whose mates count apart. What is wrong with an input
+    is said where it is cut into chunks: here, the records before it count.
+    """
+    found = list[int]()
+    with suppress(VirNucProError), closing(iter(source.records(limit=limit))) as records:
+        for record in islice(records, RECORDS_LOOKED_AT):
+            found += record.lengths
+            del record  # a chromosome must be let go before the next one is read
+    lengths = np.sort(found)
+    return int(lengths[np.searchsorted(lengths.cumsum(), lengths.sum() / 2)]) if found else 0
+
+
 def identity(request: PredictionRequest, models: Models) -> dict[str, Json]:
     """Return everything that decides the results of a run, beside the input.
 
@@ -118,7 +165,7 @@ def identity(request: PredictionRequest, models: Models) -> dict[str, Json]:
         frames = legacy_frames_per_file(layout) or frames
         dedup = analysis.dedup is True
     return {
-        "chunk length": layout.chunk_length,
+        CHUNK_LENGTH: layout.chunk_length,
         FRAMES_PER_FILE: frames,
         "duplicate ids": analysis.duplicate_ids,
         "classifier": models.classifier.file.sha256,

@@ -73,9 +73,7 @@ class ChunkingStage(HostStage):
             with self._files() as files:
                 records = self.source.records(limit=limit)
                 self._cut(files, lambda *_: None, map(RecordRenamer(summary), records))
-        figures = TaskFigures(
-            notices=input_notices(summary, self.lengths, self.layout.chunk_length)
-        )
+        figures = TaskFigures(notices=input_notices(summary, self.lengths))
         return TaskResult(task, tuple(file.output for file in files), figures)
 
     @contextmanager
@@ -134,10 +132,10 @@ def duplicate_ids_error(
     return InputError(text)
 
 
-def input_notices(summary: InputSummary, lengths: Sequence[int], length: int) -> tuple[str, ...]:
-    """Return sentences about an accepted input, cut into chunks of ``length`` bases.
+def input_notices(summary: InputSummary, lengths: Sequence[int]) -> tuple[str, ...]:
+    """Return sentences about an accepted input.
 
-    ``lengths`` are those of the chunks that the classifier was made for.
+    ``lengths`` are those of the chunks that the classifier was made for, in bases.
     """
     notices, median, shortest = [], summary.median_length, min(lengths)
     if summary.uracil:
@@ -147,11 +145,5 @@ def input_notices(summary: InputSummary, lengths: Sequence[int], length: int) ->
             f"half of the records have at most {median} bases, but the "
             f"classifier was made for chunks of {shortest}: on much shorter reads it is close to "
             f"guessing; use a model for short reads, or assemble first"
-        )
-    elif summary.longest < length and 0 < median < SHORT_SHARE * length:  # contigs may be short
-        nearest = min(lengths, key=lambda each: abs(each - median))
-        notices.append(
-            f"all records are shorter than chunks of {length} bases, and half of them have at most "
-            f"{median}: chunks of {nearest} (option -e {nearest}) suit them better"
         )
     return tuple(notices)

@@ -64,9 +64,9 @@ def test_viruses_without_a_score_are_counted_as_missed(files: tuple[Path, Path])
         ("virus", "A"): 1 / 2,
         ("virus", "B"): 1 / 3,
         ("others", "H"): 2 / 5,
-        ("", "<=500"): 1 / 2,
-        ("", "<=3000"): 1 / 2,
-        ("", "<=10000"): 0,  # nothing of this length was scored
+        ("", "up to 500"): 1 / 2,
+        ("", "1,000 to 3,000"): 1 / 2,
+        ("", "3,000 to 10,000"): 0,  # nothing of this length was scored
     }
     files[1].write_text(files[1].read_text().replace("\tB\n", "\t\n"))
     without = {s["name"]: s["recall_all"] for s in _evaluated(files, None).of_kind("group")}

@@ -196,11 +196,13 @@ def test_what_cannot_be_used_is_counted(joined) -> None:
         "rows_of_the_training_part": 0,
     }
     assert sample.rows[["label", "group", "length"]].to_numpy().tolist() == [
-        ["virus", "Phages", "<=500"],
-        ["others", "Bacteria", "<=150"],
+        ["virus", "Phages", "300 to 500"],
+        ["others", "Bacteria", "up to 150"],
     ]
     contigs = joined(LABELS, level="contig").counts  # a record that is only unscored is not absent
-    assert joined(LABELS, level="contig").rows.length.tolist() == ["<=1000"]  # the other one has 0
+    assert joined(LABELS, level="contig").rows.length.tolist() == [
+        "500 to 1,000"
+    ]  # the other one has 0
     assert [row["label"] for row in contigs["unscored"]] == ["others"]
     assert contigs["labelled_records_without_a_row"] == {}
     assert joined(LABELS, FRAMES).rows.length.isna().all()

@@ -1,0 +1,103 @@
+"""The chunk length of lite: that of the records, unless it is asked for or the run has begun."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.cli.inputs import bases
+from tests.conftest import Call
+from tests.forked import run_forked
+from virnucpro.cli import run
+from virnucpro.events import Event, StageStarted
+from virnucpro.ui.dashboard import RunScreen
+
+Calling = Callable[..., Call]
+LITE = ("-m", "lite", "--device", "cpu", "--threads", "1")
+
+
+def fasta(lengths: Sequence[int]) -> str:
+    return "".join(f">r{n}\n{bases(each, n).decode()}\n" for n, each in enumerate(lengths))
+
+
+def chunk_length(out: Path, stem: str) -> int:
+    record = json.loads((out / f"{stem}_run.json").read_bytes())
+    length: int = record["settings"]["analysis"]["chunk_length"]
+    assert len((out / f"{stem}_chunks.tsv").read_text().splitlines()) > 1
+    return length
+
+
+@pytest.mark.parametrize(
+    ("lengths", "options", "expected"),
+    [
+        ([151] * 4, "", 150),
+        ([250] * 3, "", 150),
+        ([251] * 3, "", 300),
+        ([416] * 3, "", 300),
+        ([417] * 3, "", 500),
+        ([60] * 3, "", 150),
+        ([0, 0, 150], "", 150),
+        ([3000], "", 500),
+        ([150] * 9 + [2000], "", 500),  # an assembly: most of its bases are in one contig
+        ([150] * 9 + [1200], "", 150),
+        ([150] * 4, "-e 500", 500),
+        ([3000], "-e 150", 150),
+    ],
+)
+def test_the_records_decide_unless_a_length_is_asked_for(
+    call: Calling, tmp_path: Path, lengths: list[int], options: str, expected: int
+) -> None:
+    (tmp_path / "s.fa").write_text(fasta(lengths))
+    done = call("predict", tmp_path / "s.fa", "-o", tmp_path / "out", *LITE, *options.split())
+    assert (done.code, "warning" in done.err) == (0, max(lengths) < 90)
+    assert chunk_length(tmp_path / "out", "s") == expected
+    assert f"hunks of {expected} bases" in done.err
+
+
+def test_standard_input_pairs_and_each_of_several_samples(call: Calling, tmp_path: Path) -> None:
+    out = tmp_path / "piped"
+    wrong = run_forked("predict", "-", "-o", out, *LITE, input=">a\nACGT\n>b\nAC-T\n")
+    assert (wrong.code, "standard input: line 4, record 'b'" in wrong.err) == (65, True)
+    assert run_forked("predict", "-", "-o", out, *LITE, input=fasta([300] * 3)).code == 0
+    assert chunk_length(out, "stdin") == 300
+    for name, lengths in (("a", [150] * 3), ("b", [1500] * 3), ("c", [151, 150, 149])):
+        (tmp_path / f"{name}.fa").write_text(fasta(lengths))
+    files = [tmp_path / f"{name}.fa" for name in "abc"]
+    assert call("predict", *files[:2], "-o", tmp_path / "samples", *LITE).code == 0
+    assert [chunk_length(tmp_path / "samples" / name, name) for name in "ab"] == [150, 500]
+    pair = ("predict", files[0], "--input2", files[2], "-o", tmp_path / "pairs", *LITE)
+    assert call(*pair).code == 0
+    assert chunk_length(tmp_path / "pairs", "a") == 150
+
+
+@pytest.mark.parametrize("stage", ["merging", "output", ""])
+def test_a_run_that_was_begun_at_500_goes_on_so(
+    tmp_path: Path, call: Calling, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    """Versions that took 500 for reads, too, recorded the same as with ``-e 500``."""
+    (tmp_path / "s.fa").write_text(fasta([150] * 4))
+    results = ("s_contigs.tsv", "s_chunks.tsv", "s_virus.tsv", "s_merged/prediction_results.txt")
+
+    def command(name: str, *options: str) -> list[str]:
+        words = ("predict", tmp_path / "s.fa", "-o", tmp_path / name, *LITE, *options)
+        return list(map(str, words))
+
+    def show(screen: RunScreen, event: Event) -> None:
+        if isinstance(event, StageStarted) and event.stage == stage:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        if stage:
+            patch.setattr(RunScreen, "show", show)
+        assert run(command("out", "-e", "500")) == (130 if stage else 0)
+    assert call(*command("out", "-e", "150")).code == 3
+    assert call(*command("out", "--resume")).code == 0
+    assert call(*command("whole", "-e", "500")).code == 0
+    for name in results:
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert chunk_length(tmp_path / "out", "s") == 500
+    assert call(*command("out", "--force")).code == 0
+    assert chunk_length(tmp_path / "out", "s") == 150
