@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 UNKNOWN = "-"  # stands where a figure is not known
@@ -71,6 +72,20 @@ def regions_text(regions: int, outside: int, records: int) -> str:
     part = f", {outside:,} of them" if outside < regions else ""
     place = f"in {counted(records, 'record')} not classified as viral"
     return f"{counted(regions, 'viral region')}{part} {place}"
+
+
+def shortened_ids(ids: Iterable[str], most: int) -> dict[str, str]:
+    """Return ids by themselves in ``most`` letters, without their middles where they are longer.
+
+    Ids that would become the same stay whole.
+
+    >>> shortened_ids(["contig_1_flag_a", "contig_2"], 9)
+    {'contig_1_flag_a': 'cont…ag_a', 'contig_2': 'contig_2'}
+    """
+    end = most // 2
+    short = {id: f"{id[:end]}…{id[-end:]}" if len(id) > most else id for id in ids}
+    counts = Counter(short.values())
+    return {id: text if counts[text] == 1 else id for id, text in short.items()}
 
 
 def printable(text: str) -> str:

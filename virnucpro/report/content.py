@@ -20,6 +20,7 @@ from virnucpro.tables import ContigRow
 CALLS = ("virus", "undecided", "nonvirus", "unscored")
 MOST_OTHER_ROWS = 400  # of the table, for each call that is not virus
 MOST_TRACKS = 30
+MOST_OTHER_TRACKS = 5  # of records that are neither classified as viral nor hold regions
 FEWEST_CHUNKS = 3  # of a record with a track; fewer say no more than its score
 # What the figures need of every record: the place of its call in CALLS, whether the score rests on
 # one chunk or on less than a quarter of the bases, score and rate (NaN for none), and bases.
@@ -94,20 +95,22 @@ def read_content(run: PredictionRun) -> Content:
                 counts["more_regions"] += row.regions
                 counts["host_bases"] += row.viral_bases if row.regions else 0
             if row.chunks >= FEWEST_CHUNKS:
-                _offer(tracked, MOST_TRACKS, row, row.regions > 0, row.length, -number)
+                kinds = row.regions > 0, row.call == "virus"
+                _offer(tracked, MOST_TRACKS, row, *kinds, row.length, -number)
             weak = row.chunks_scored == 1 or row.coverage < LITTLE
             yield CALLS.index(row.call), weak, row.virus_score, row.fdr, row.length
 
     figures = np.fromiter(read(), FIGURES)
     rows = [row for best in others.values() for _, row in sorted(best, reverse=True)]
     tracks = [row for _, row in sorted(tracked, reverse=True)]
+    viral = sum(row.call == "virus" or row.regions > 0 for row in tracks)
     return Content(
         run,
         thresholds,
         chunk_length,
         figures,
         counts,
-        tracks,
+        tracks[: viral + MOST_OTHER_TRACKS],
         rows,
         noun="pair" if run.paired else "record",
         records=len(figures),

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from virnucpro.contracts import Json
 from virnucpro.formatting import (
     counted,
-    memory_size,
     part_of,
     percent,
     regions_text,
@@ -45,7 +42,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["version"] = __version__
-    texts = (counted, memory_size, part_of, percent, regions_text, seconds_text, short_number)
+    texts = (counted, part_of, percent, regions_text, seconds_text, short_number)
     own = (commas, quoted, sha256, share, shell_words)
     environment.filters |= {function.__name__: function for function in (*texts, *own)}
     return environment
@@ -76,14 +73,3 @@ def share(part: float, whole: float) -> str:
 def shell_words(words: Iterable[object]) -> str:
     """Return a command as it can be given to a shell."""
     return shlex.join(map(str, words))
-
-
-def flat(values: Mapping[str, Json], start: str = "") -> list[tuple[str, str]]:
-    """Return the entries of nested JSON as texts, with names such as ``analysis.precision``."""
-    rows: list[tuple[str, str]] = []
-    for name, value in values.items():
-        if isinstance(value, dict):
-            rows += flat(value, f"{start}{name}.")
-        else:
-            rows.append((f"{start}{name}", value if isinstance(value, str) else json.dumps(value)))
-    return rows

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from virnucpro.formatting import counted, percent
+from virnucpro.formatting import counted
 from virnucpro.report.content import Content
 from virnucpro.stages.calls import NONVIRUS_BELOW
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# Lengths are equal, as those of reads, where the longer one of these two is at most so many times
+# as long. There is nothing to see then in a figure of lengths.
+EQUAL_SHARE, EQUAL = (0.05, 0.95), 1.25
 FEWEST_RECORDS = 10  # with a score; a figure of fewer says less than the table
 _BINS = 40
 _SCORES = (-1, -0.5, 0, 0.5, 1)  # of the axes
@@ -64,11 +67,11 @@ def draw_figures(content: Content) -> Iterator[tuple[str, str, str]]:
     from matplotlib.figure import Figure
 
     figures: dict[str, Callable[[Axes, Content], str]] = {
-        "Virus scores of all records": _histogram,
-        "Virus score and length": _scatter,
+        f"Virus scores of all {content.noun}s": _histogram,
     }
-    if content.rated:
-        figures["Estimated errors, and records classified as viral"] = _rates
+    short, long = np.quantile(content.figures["length"], EQUAL_SHARE)
+    if long > EQUAL * short:
+        figures["Virus score and length"] = _scatter
     for title, draw in figures.items():
         with page_style(title):
             figure = Figure(figsize=(5.6, 3.5))
@@ -117,14 +120,16 @@ def _histogram(axes: Axes, content: Content) -> str:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.yaxis.set_minor_formatter("")
-    axes.set(xlim=(-1, 1), xticks=_SCORES, xlabel="virus score", ylabel="records (log scale)")
+    axes.set(
+        xlim=(-1, 1), xticks=_SCORES, xlabel="virus score", ylabel=f"{content.noun}s (log scale)"
+    )
     axes.set_ylim(bottom=0.7)
     for threshold in (NONVIRUS_BELOW, content.thresholds.min_score):
         axes.axvline(threshold, color=_TEXT, linestyle="--", linewidth=1)
     axes.legend(**_LEGEND)
     nonvirus, undecided, virus = (content.tallies[call][0] for call in SCORED_CALLS)
     return (
-        f"{counted(content.scored, 'record')} with a score: {nonvirus:,} "
+        f"{counted(content.scored, content.noun)} with a score: {nonvirus:,} "
         f"classified as nonviral (below {NONVIRUS_BELOW:g}), {virus:,} as viral "
         f"(above {content.thresholds.min_score:g}), {undecided:,} undecided. The "
         f"dashed lines are these thresholds."
@@ -162,28 +167,7 @@ def _scatter(axes: Axes, content: Content) -> str:
     weak_records = sum(int(content.of_call(call)["weak"].sum()) for call in SCORED_CALLS)
     part_drawn = f" {drawn:,} of them are drawn." if drawn < content.scored else ""
     return (
-        f"One dot per record.{part_drawn} Hollow dots are weak evidence, "
-        f"{counted(weak_records, 'record')}: only one chunk was scored, or less than a quarter of "
-        f"the bases."
-    )
-
-
-def _rates(axes: Axes, content: Content) -> str:
-    """Draw the false discovery rate over the number of records classified as viral."""
-    virus, rates = content.of_call("virus")["fdr"], np.sort(content.figures["fdr"])
-    rates = rates[~np.isnan(rates)]
-    shown = np.unique(np.linspace(0, len(rates) - 1, 500).astype(np.int64))
-    axes.step(shown + 1, rates[shown], where="post", color=COLOURS["virus"], linewidth=1.8)
-    called = len(virus)
-    if called:
-        now = float(np.nanmax(virus))
-        axes.plot([called], [now], "o", color=_TEXT, label=f"this run: {called:,}")
-        axes.legend(**_LEGEND)
-    axes.set(xlabel="records classified as viral, the most certain first", ylabel="estimated fdr")
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
-    within = [f"{int((rates <= most).sum()):,} at {percent(most)}" for most in (0.01, 0.05, 0.1)]
-    return (
-        f"How many records can be classified as viral at which estimated false discovery rate: "
-        f"{', '.join(within)}. This run has {called:,}."
+        f"One dot per {content.noun}.{part_drawn} Hollow dots are weak evidence, "
+        f"{counted(weak_records, content.noun)}: only one chunk was scored, or less than a quarter "
+        f"of the bases."
     )

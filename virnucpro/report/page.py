@@ -11,18 +11,24 @@ import numpy as np
 from jinja2 import UndefinedError
 
 from virnucpro.errors import InputError
+from virnucpro.formatting import shortened_ids
 from virnucpro.layout import Layout, picture_name
 from virnucpro.report.content import read_content
-from virnucpro.report.document import flat, rendered
+from virnucpro.report.document import rendered
 from virnucpro.report.figures import FEWEST_RECORDS, draw_figures, page_style, page_svg
 from virnucpro.report.table import HEADS, MOST_ROWS, table_rows
-from virnucpro.report.tracks import Track, draw_track, read_tracks
+from virnucpro.report.tracks import NAMED_REGIONS, Track, draw_track, read_tracks
 from virnucpro.results import PredictionRun
 from virnucpro.settings import DOUBTFUL, SHIPPED_MODELS
-from virnucpro.tables import CONTIGS, REGIONS, VIRUS
+from virnucpro.tables import CONTIGS, REGIONS, VIRUS, RegionRow
+
+Drawn = tuple[str, Track, RegionRow | None, str, str]
+"""The id of a record, or of a region of it that is drawn alone; the drawing, and it in words."""
 
 SHORTEST_TIMED = 0.01  # seconds; of less no rate can be told
 MOST_HOVER_CHUNKS = 60_000  # of all tracks; of more, the page would be too large
+MOST_DRAWN_REGIONS = 20
+LONGEST_ID = 36  # letters
 NOTEWORTHY = 0.05  # of the records or bases; a smaller share is not worth a warning
 
 
@@ -47,6 +53,8 @@ def _values(run: PredictionRun) -> dict[str, object]:
     short = int((2 * content.figures["length"] < content.chunk_length).sum())
     highest_rate = np.fmax.reduce(content.of_call("virus")["fdr"], initial=0)
     tracks = read_tracks(run, content.tracked) if content.tracked else []
+    rows, drawn = table_rows(content), list(_drawn(tracks))
+    ids = [*(row[0] for row in rows), *(id for id, *_ in drawn)]
     return {
         "content": content,
         "inputs": ["standard input" if path == "-" else Path(path).name for path in paths],
@@ -57,34 +65,47 @@ def _values(run: PredictionRun) -> dict[str, object]:
         "is_short": short > NOTEWORTHY * content.records,
         "tables": [table.path.format(stem=run.stem) for table in (VIRUS, REGIONS, CONTIGS)],
         "heads": HEADS,
-        "rows": table_rows(content),
+        "rows": rows,
+        "short_ids": shortened_ids(ids, LONGEST_ID),
         "most_rows": MOST_ROWS,
         "fewest_records": FEWEST_RECORDS,
         "figures": draw_figures(content),
-        "tracks": list(_drawn(tracks)),
-        "hover": json.dumps(_hover(tracks), separators=(",", ":")),
+        "tracks": drawn,
+        "picture_name": picture_name,
+        "named_regions": NAMED_REGIONS,
+        "has_genes": any(track.genes for track in tracks),
+        "hover": json.dumps(_hover(drawn), separators=(",", ":")),
         "shortest_timed": SHORTEST_TIMED,
-        "settings": flat(run.record["settings"]),
         "virus_fasta": layout.virus_fasta.name,
         "virus_reads": [path.name for path in layout.virus_reads if path.is_file()],
         "shipped_models": SHIPPED_MODELS,
     }
 
 
-def _drawn(tracks: Sequence[Track]) -> Iterator[tuple[Track, str, str]]:
-    """Yield each track, its drawing, and the name of the drawing as a file."""
+def _drawn(tracks: Sequence[Track]) -> Iterator[Drawn]:
+    """Yield each track, and behind a smoothed one its regions."""
+    left = MOST_DRAWN_REGIONS
     for track in tracks:
-        with page_style(track.row.record):
-            drawing = page_svg(draw_track(track), track.description)
-        yield track, drawing, picture_name(track.row.record, "svg")
+        regions = track.regions[: min(left, NAMED_REGIONS)] if track.is_smoothed else []
+        left -= len(regions)
+        for region in (None, *regions):
+            id = track.row.record if region is None else region.region
+            words = track.description
+            if region is not None:
+                words = track.genes_text(region.start, region.end)
+            with page_style(id):
+                yield id, track, region, page_svg(draw_track(track, region), words or id), words
 
 
-def _hover(tracks: Sequence[Track]) -> list[list[Any] | None]:
-    """Return places of chunks, and thousandths of their scores, -1 for no score, by track."""
+def _hover(drawn: Sequence[Drawn]) -> list[list[Any] | None]:
+    """Return places of chunks, and thousandths of their scores, -1 for no score, by drawing.
+
+    None for a region, and where there are too many chunks.
+    """
     hover, left = list[list[Any] | None](), MOST_HOVER_CHUNKS
-    for track in tracks:
+    for _, track, region, *_ in drawn:
         hover.append(None)
-        if len(track.starts) <= left:
+        if region is None and len(track.starts) <= left:
             left -= len(track.starts)
             scores = np.nan_to_num(np.round(np.multiply(1000, [track.virus, track.others])), nan=-1)
             hover[-1] = [track.row.length, track.starts, track.ends, *scores.astype(int).tolist()]

@@ -142,8 +142,8 @@ def finish(
         source["mates"] = {"path": request.mates, "sha256": digests[1]}
     if request.interleaved:
         source["interleaved"] = True
-    began = {"dedup": DEDUP in run.state.analysis, "chunk_length": layout.chunk_length}
-    analysis = replace(request.analysis.resolved(), **began)
+    dedup, length = DEDUP in run.state.analysis, layout.chunk_length
+    analysis = replace(request.analysis.resolved(), dedup=dedup, chunk_length=length)
     classifier = models.classifier.file
     details: dict[str, Json] = {
         "input": source,

@@ -11,8 +11,9 @@ import pytest
 
 from tests.report_data import Shown, mixed, write_run
 from virnucpro.errors import InputError
+from virnucpro.formatting import shortened_ids
 from virnucpro.report.content import read_content
-from virnucpro.report.page import report_page
+from virnucpro.report.page import LONGEST_ID, report_page
 from virnucpro.report.table import HEADS
 from virnucpro.results import open_run
 
@@ -97,7 +98,7 @@ def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(
     records.append(Shown("few", "undecided", [0.9, 0.9, *[None] * 7], 0.5, length=1000))
     records += [Shown("one", "undecided", [0.6], 0.5), Shown("none", "unscored", [None])]
     page = page_of(tmp_path, records)
-    assert dict(re.findall(r'tabindex="-1">([^<]+)<.*class="remark">([^<]+)<', page.text)) == {
+    assert dict(re.findall(r'class="id">([^<]+)<.*class="remark">([^<]+)<', page.text)) == {
         "host|region_1501_2500": "bases 1,501-2,500; score beside it -0.80",
         "host|region_2501_3000": "bases 2,501-3,000; score beside it -0.80",
         "host": "viral regions: 2",
@@ -117,6 +118,87 @@ def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(
     assert page.text.count(str(HEADS["fdr"])) == 2, "in the legend, too"
 
 
+def test_viral_records_come_first_and_few_others_have_tracks(tmp_path: Path) -> None:
+    records = [Shown(f"other_{n}", "nonvirus", [0.1] * (40 + n), 0.5) for n in range(20)]
+    records += [Shown(f"virus_{n}", "virus", [0.9] * (3 + n), 0.1) for n in range(9)]
+    records.append(Shown("host", "nonvirus", [0.1] * 3 + [0.9] * 3, 0.6, [(3, 5)]))
+    page = page_of(tmp_path, records)
+    names = ["host", *(f"virus_{n}" for n in range(8, -1, -1))]
+    names += [f"other_{n}" for n in range(19, 14, -1)]
+    assert page.texts["h3"][2 : 2 + len(names) + 1] == [*names, "Command"]
+
+
+def test_a_chromosome_is_smoothed_and_its_regions_have_drawings_with_genes(tmp_path: Path) -> None:
+    scores = [0.1 if n % 50 else None for n in range(2000)]
+    scores[700:740] = [0.9] * 40
+    records = [
+        Shown("chr|1", "nonvirus", scores, 0.6, [(700, 739)]),
+        Shown("v", "virus", [0.9] * 9),
+    ]
+    genes = [(350_101, 351_000, "+", ""), (351_100, 352_000, "-", ";product=portal%20protein")]
+    lines = [
+        f"chr|1\tx\tCDS\t{a}\t{b}\t1\t{strand}\t0\tID=1{more}\n" for a, b, strand, more in genes
+    ]
+    text = "##gff-version 3\nv\tx\tregion\t1\t9\t.\t+\t.\tID=v\nv\tx\tCDS\t1\t900\t1\t+\t0\tID=2\n"
+    (tmp_path / "s_virus_genes.gff3").write_text(text + "".join(lines))
+    page = page_of(tmp_path, records)
+    region = "chr|1|region_350001_370000"
+    assert page.values("id", "figure") == ["record-chr|1", f"record-{region}", "record-v"]
+    assert page.values("href", "a").count("#record-chr%7C1%7Cregion_350001_370000") == 1
+    assert page.texts["h3"][:3] == ["chr|1", region, "v"]
+    drawings = page.text.split('class="track-box"')[1:]
+    dots = [drawing.split("</svg>")[0].count("<use ") for drawing in drawings]
+    assert dots[0] < 20 < dots[1] < 100
+    assert "2 genes, among them: portal protein." in drawings[1]
+    assert ["1 gene." in drawing for drawing in drawings] == [False, False, True]
+    assert page.of_tracks()[1] is None
+
+
+def test_long_ids_stay_different_and_whole_in_the_title(tmp_path: Path) -> None:
+    ids = [f"NODE_{n}_length_{'7' * 40}_cov_{n}.5" for n in (1, 2, 31)] + ["a" * 99, "a" * 98, "b"]
+    page = page_of(tmp_path, [Shown(id, "virus", [0.9], 0.1) for id in ids])
+    shown = re.findall(r'class="id"[^>]*>([^<]+)<', page.text)
+    assert len(set(shown)) == len(ids)
+    assert max(map(len, shown[:3])) == LONGEST_ID + 1
+    assert set(page.values("title", "td")) == set(ids[:3])
+
+
+@pytest.mark.parametrize(
+    ("paired", "lengths", "tiles", "figures", "nouns"),
+    [
+        (True, [300] * 20, 4, 1, ("pair", "pairs")),
+        (False, [150] * 19 + [120], 4, 1, ("record", "records")),
+        (False, [150] * 10 + [900] * 10, 4, 2, ("record", "records")),
+        (False, [150] * 10 + [2000] * 10, 5, 2, ("record", "records")),
+    ],
+)
+def test_only_what_can_be_is_shown_and_pairs_are_called_so(
+    tmp_path: Path,
+    paired: bool,
+    lengths: list[int],
+    tiles: int,
+    figures: int,
+    nouns: tuple[str, str],
+) -> None:
+    records = [
+        Shown(
+            f"r{n}",
+            "virus" if n % 2 else "nonvirus",
+            [0.9 - n % 2] * -(-each // 500),
+            0.2,
+            [],
+            each,
+        )
+        for n, each in enumerate(lengths)
+    ]
+    source = {"path": "r1.fq", "sha256": "ab" * 32} | ({"interleaved": True} if paired else {})
+    page = page_of(tmp_path, records, input=source)
+    assert len(page.values("data-kind", "button")) == tiles
+    drawn = page.text.split('<div class="figures">')[1].split("</section>")[0]
+    assert drawn.count("<figure>") == figures
+    assert set(re.findall(r"\b(?:pairs?|records?)\b", drawn)) <= set(nouns)
+
+
 def test_nothing_is_loaded_and_only_the_own_script_may_run(page: Page) -> None:
     assert not [*page.values("src"), *page.values("srcset"), *page.values("data")]
     policy = str(page.values("content")[0])
@@ -127,7 +209,7 @@ def test_nothing_is_loaded_and_only_the_own_script_may_run(page: Page) -> None:
 
 
 def test_every_figure_and_track_has_a_text_in_its_place(page: Page) -> None:
-    assert page.values("role", "svg") == ["img"] * (3 + 30)
+    assert page.values("role", "svg") == ["img"] * (2 + 30)
     assert all(page.values("aria-label", "svg"))
     ids = page.values("id")
     assert len(set(ids)) == len(ids), "two elements have the same id"
@@ -163,8 +245,12 @@ def test_an_id_is_only_text(tmp_path: Path, name: str) -> None:
     page = page_of(tmp_path, records)
     tags = [tag for tag, _ in page.elements]
     assert (tags.count("script"), tags.count("img")) == (2, 0)
-    assert name in page.texts["td"]
-    assert name in page.texts["h3"]
+    (shown, _), titles = (
+        shortened_ids([name, f"{name}2"], LONGEST_ID).values(),
+        page.values("title"),
+    )
+    assert (shown in page.texts["td"], shown in page.texts["h3"]) == (True, True)
+    assert (name in titles) == (shown != name)
 
 
 def test_warnings_are_there_where_something_is_wrong(tmp_path: Path) -> None:
@@ -187,9 +273,9 @@ def test_warnings_are_there_where_something_is_wrong(tmp_path: Path) -> None:
 
 
 def test_a_large_run_has_a_small_page(tmp_path: Path) -> None:
-    many = [Shown(f"n{n}", "nonvirus", [0.1], 0.5) for n in range(5000)]
+    many = [Shown(f"n{n}", "nonvirus", [0.1], 0.5, length=100 + n % 400) for n in range(5000)]
     scores = [(i * 7919) % 1000 / 1000 for i in range(9000)]
-    wide = [Shown(f"w{n}", "undecided", scores, 0.4) for n in range(7)]
+    wide = [Shown(f"w{n}", "virus", scores, 0.4) for n in range(7)]
     page = page_of(tmp_path, [*many, *wide, Shown("small", "undecided", [0.5] * 3)])
     assert len(page.text.encode()) < 5_000_000
     assert page.of_tracks().count(None) == 1
