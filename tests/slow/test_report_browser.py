@@ -112,21 +112,6 @@ def test_rows_and_tracks_can_be_saved(page: Browser) -> None:
     assert page.messages() == []
 
 
-def test_a_track_tells_the_scores_under_the_pointer_and_by_keys(page: Browser) -> None:
-    said = "return document.querySelector('.track-box output').textContent"
-    page.run(
-        "const svg = document.querySelector('.track-box svg'); const place = svg.getBoundingClientRect();"
-        "svg.dispatchEvent(new PointerEvent('pointermove', {clientX: place.left + 0.7 * "
-        "place.width, clientY: place.top + 20}))"
-    )
-    assert "virus 0.950, others 0.050" in page.run(said)
-    key = "document.querySelector('.track-box svg').dispatchEvent(new KeyboardEvent('keydown', {{key: '{}'}}))"
-    page.run(key.format("End"))
-    assert page.run(said) == "Chunk 33, bases 16,001 to 16,500: virus 0.050, others 0.950"
-    page.run(key.format("ArrowLeft"))
-    assert page.run(said) == "Chunk 32, bases 15,501 to 16,000: not scored"
-
-
 def test_it_is_readable_in_light_and_dark_and_on_a_phone(page: Browser) -> None:
     colours = "const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]"
     light = page.run(colours)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jinja2 import UndefinedError
@@ -26,7 +24,6 @@ Drawn = tuple[str, Track, RegionRow | None, str, str]
 """The id of a record, or of a region of it that is drawn alone; the drawing, and it in words."""
 
 SHORTEST_TIMED = 0.01  # seconds; of less no rate can be told
-MOST_HOVER_CHUNKS = 60_000  # of all tracks; of more, the page would be too large
 MOST_DRAWN_REGIONS = 20
 LONGEST_ID = 36  # letters
 NOTEWORTHY = 0.05  # of the records or bases; a smaller share is not worth a warning
@@ -50,7 +47,6 @@ def _values(run: PredictionRun) -> dict[str, object]:
     paths = [str(file["path"]) for file in (first, first.get("mates")) if file is not None]
     unscored, unscored_bases = content.tallies["unscored"]
     unscored_shares = unscored / max(content.records, 1), unscored_bases / max(content.bases, 1)
-    short = int((2 * content.figures["length"] < content.chunk_length).sum())
     highest_rate = np.fmax.reduce(content.of_call("virus")["fdr"], initial=0)
     tracks = read_tracks(run, content.tracked) if content.tracked else []
     rows, drawn = table_rows(content), list(_drawn(tracks))
@@ -61,8 +57,6 @@ def _values(run: PredictionRun) -> dict[str, object]:
         "highest_rate": highest_rate,
         "is_doubtful": highest_rate > DOUBTFUL,
         "is_unscored": max(unscored_shares) >= NOTEWORTHY,
-        "short": short,
-        "is_short": short > NOTEWORTHY * content.records,
         "tables": [table.path.format(stem=run.stem) for table in (VIRUS, REGIONS, CONTIGS)],
         "heads": HEADS,
         "rows": rows,
@@ -74,7 +68,6 @@ def _values(run: PredictionRun) -> dict[str, object]:
         "picture_name": picture_name,
         "named_regions": NAMED_REGIONS,
         "has_genes": any(track.genes for track in tracks),
-        "hover": json.dumps(_hover(drawn), separators=(",", ":")),
         "shortest_timed": SHORTEST_TIMED,
         "virus_fasta": layout.virus_fasta.name,
         "virus_reads": [path.name for path in layout.virus_reads if path.is_file()],
@@ -95,18 +88,3 @@ def _drawn(tracks: Sequence[Track]) -> Iterator[Drawn]:
                 words = track.genes_text(region.start, region.end)
             with page_style(id):
                 yield id, track, region, page_svg(draw_track(track, region), words or id), words
-
-
-def _hover(drawn: Sequence[Drawn]) -> list[list[Any] | None]:
-    """Return places of chunks, and thousandths of their scores, -1 for no score, by drawing.
-
-    None for a region, and where there are too many chunks.
-    """
-    hover, left = list[list[Any] | None](), MOST_HOVER_CHUNKS
-    for _, track, region, *_ in drawn:
-        hover.append(None)
-        if region is None and len(track.starts) <= left:
-            left -= len(track.starts)
-            scores = np.nan_to_num(np.round(np.multiply(1000, [track.virus, track.others])), nan=-1)
-            hover[-1] = [track.row.length, track.starts, track.ends, *scores.astype(int).tolist()]
-    return hover

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Values = npt.NDArray[np.float64]
 
-# The drawing, in points; the script of the page knows these places, too.
+# The drawing, in points.
 WIDTH, HEIGHT = 800, 172
 LEFT, RIGHT, TOP, BOTTOM = 44, 770, 10, 146
 UNSCORED, LOWEST = -1.24, -1.47  # heights of the lane below the scores, and of the axis

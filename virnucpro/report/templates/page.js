@@ -1,6 +1,6 @@
 "use strict";
 // The report is complete without this script. It adds: filters, sorting, copying and downloading
-// of the table, and the scores under the pointer in the tracks.
+// of the table, and downloading of the tracks.
 
 const FIRST_ROWS = 200; // shown at once; a button shows all others
 const byId = (id) => document.getElementById(id);
@@ -118,58 +118,16 @@ function table() {
 }
 
 function tracks() {
-  const data = JSON.parse(byId("track-data").textContent);
-  document.querySelectorAll(".track-box").forEach((box, place) => {
-    const svg = box.querySelector("svg");
+  document.querySelectorAll(".track-box").forEach((box) => {
     const download = box.querySelector("button");
     download.hidden = false;
     download.addEventListener("click", () => {
-      const picture = svg.cloneNode(true);
-      picture.querySelector(".mark")?.remove();
-      save(download.dataset.name, "image/svg+xml", new XMLSerializer().serializeToString(picture));
+      const text = new XMLSerializer().serializeToString(box.querySelector("svg"));
+      save(download.dataset.name, "image/svg+xml", text);
     });
-    if (data[place]) hover(box, svg, data[place]);
   });
-}
-
-function hover(box, svg, [length, starts, ends, virus, others]) {
-  const { left, right, top, bottom } = { left: 44, right: 770, top: 10, bottom: 120 };
-  const output = box.querySelector("output");
-  const mark = document.createElementNS(svg.namespaceURI, "path");
-  mark.setAttribute("class", "mark");
-  const middle = (chunk) => (starts[chunk] + ends[chunk]) / 2;
-  let now = -1;
-
-  function choose(chunk) {
-    now = Math.min(Math.max(chunk, 0), starts.length - 1);
-    const scores = virus[now] < 0 ? "not scored" : `virus ${(virus[now] / 1000).toFixed(3)}, others ${(others[now] / 1000).toFixed(3)}`;
-    output.textContent = `Chunk ${now + 1}, bases ${starts[now].toLocaleString("en")} to ${ends[now].toLocaleString("en")}: ${scores}`;
-    const across = left + ((right - left) * middle(now)) / length;
-    mark.setAttribute("d", `M${across.toFixed(1)} ${top}V${bottom + 20}`);
-    svg.append(mark);
-  }
-
-  svg.addEventListener("pointermove", (event) => {
-    const place = svg.getBoundingClientRect();
-    const across = ((event.clientX - place.left) / place.width) * svg.viewBox.baseVal.width;
-    const base = ((across - left) / (right - left)) * length;
-    let [low, high] = [0, starts.length - 1];
-    while (low < high) {
-      const between = (low + high) >> 1;
-      if ((middle(between) + middle(between + 1)) / 2 < base) low = between + 1;
-      else high = between;
-    }
-    choose(low);
-  });
-  svg.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    choose(now + step);
-  });
-  svg.setAttribute("tabindex", "0");
 }
 
 document.documentElement.classList.add("script");
 table();
-if (byId("track-data")) tracks();
+tracks();
