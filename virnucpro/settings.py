@@ -165,10 +165,7 @@ class AnalysisSettings:
 
     @property
     def lengths_to_choose(self) -> tuple[int, ...]:
-        """The chunk lengths among which the records of an input decide; none where one is asked.
-
-        Only a shipped classifier has them.
-        """
+        """The chunk lengths among which the records decide; none where one is asked for."""
         if self.model_type not in SHIPPED_MODELS or self.chunk_length or self.classifier:
             return ()
         return SHIPPED_MODELS[self.model_type].chunk_lengths

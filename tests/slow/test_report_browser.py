@@ -53,7 +53,7 @@ def test_it_opens_without_a_message_and_no_id_becomes_markup(page: Browser) -> N
     assert page.messages() == []
     assert page.run(ROWS) == 43
     assert page.run("return document.images.length") == 0
-    cells = "return [...document.querySelectorAll('td.id')].map((cell) => cell.textContent)"
+    cells = "return [...document.querySelectorAll('td.id')].map((cell) => cell.title || cell.textContent)"
     assert HOSTILE in page.run(cells)
 
 

@@ -17,7 +17,6 @@ from virnucpro.formatting import (
     percent,
     regions_text,
     seconds_text,
-    short_number,
 )
 from virnucpro.version import __version__
 
@@ -42,7 +41,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["version"] = __version__
-    texts = (counted, part_of, percent, regions_text, seconds_text, short_number)
+    texts = (counted, part_of, percent, regions_text, seconds_text)
     own = (commas, quoted, sha256, share, shell_words)
     environment.filters |= {function.__name__: function for function in (*texts, *own)}
     return environment

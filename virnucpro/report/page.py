@@ -23,7 +23,6 @@ from virnucpro.tables import CONTIGS, REGIONS, VIRUS, RegionRow
 Drawn = tuple[str, Track, RegionRow | None, str, str]
 """The id of a record, or of a region of it that is drawn alone; the drawing, and it in words."""
 
-SHORTEST_TIMED = 0.01  # seconds; of less no rate can be told
 MOST_DRAWN_REGIONS = 20
 LONGEST_ID = 36  # letters
 NOTEWORTHY = 0.05  # of the records or bases; a smaller share is not worth a warning
@@ -68,7 +67,6 @@ def _values(run: PredictionRun) -> dict[str, object]:
         "picture_name": picture_name,
         "named_regions": NAMED_REGIONS,
         "has_genes": any(track.genes for track in tracks),
-        "shortest_timed": SHORTEST_TIMED,
         "virus_fasta": layout.virus_fasta.name,
         "virus_reads": [path.name for path in layout.virus_reads if path.is_file()],
         "shipped_models": SHIPPED_MODELS,

@@ -172,16 +172,16 @@ def draw_track(track: Track, region: RegionRow | None = None) -> Figure:
         elif dots.any():
             look |= {"markersize": size, "clip_on": False}
             axes.plot(middles[dots], np.nan_to_num(values, nan=UNSCORED)[dots], marker, **look)
-    for kind, label in (("unscored", "gene"), ("region", "gene of known product")):
-        known = kind == "region"
-        arrows = [_arrow(g, (last - first) / 100) for g in track.genes if bool(g.product) == known]
-        if arrows and not smoothed:
-            axes.add_collection(PolyCollection(arrows, color=COLOURS[kind], lw=0, label=label))
+    genes = [] if smoothed else track.genes
+    if genes:
+        arrows = [_arrow(gene, (last - first) / 100) for gene in genes]
+        colours = [COLOURS["region" if gene.product else "unscored"] for gene in genes]
+        axes.add_collection(PolyCollection(arrows, color=colours, lw=0, label="gene"))
     for number, each in enumerate(track.regions):
         label = "_" if number else "viral region"
         axes.axvspan(each.start - 1, each.end, color=COLOURS["region"], alpha=0.2, label=label)
-    top = HIGHEST if track.genes and not smoothed else 1
-    axes.set(xlim=(first, last), ylim=(LOWEST, top), yticks=(1, 0, -1, UNSCORED))
+    ends = LOWEST, HIGHEST if genes else 1
+    axes.set(xlim=(first, last), ylim=ends, yticks=(1, 0, -1, UNSCORED))
     axes.set_yticklabels(["1", "0", "-1", "none"])
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.locator_params(axis="x", nbins=6)  # each number takes a millisecond

@@ -16,14 +16,7 @@ from virnucpro.layout import STDIN
 from virnucpro.report.writing import report_problem
 from virnucpro.results import open_run
 from virnucpro.run.engine import execute
-from virnucpro.run.prepare import (
-    DEDUP,
-    Models,
-    find_models,
-    identity,
-    prediction_stages,
-    with_chunk_length,
-)
+from virnucpro.run.prepare import DEDUP, Models, find_models, identity, prediction_stages, settled
 from virnucpro.run.record import update_failure_table, write_failed_records, write_record
 from virnucpro.run.request import PredictionRequest, refuse_own_files
 from virnucpro.run.run import Run, tidy_up
@@ -92,7 +85,7 @@ def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emi
                     out.write(block)
         try:
             seen = [hashed_input(layout.incoming if piped else path) for path in source.paths]
-            request = with_chunk_length(request, replace(source, first=seen[0].path), emit)
+            request = settled(request, replace(source, first=seen[0].path), emit)
             layout = request.layout
             digests = dict(zip(INPUT_NAMES, (file.sha256 for file in seen), strict=False))
             state = RunState(

@@ -43,8 +43,8 @@ CHUNK_LENGTH = "chunk length"
 FRAMES_PER_FILE = "frames per file"
 DEDUP = "identical sequences"
 # The chunk length of sequences that usually have at most so many bases. Above 330, one chunk of 500
-# tells viruses apart better than two of 300: AUROC 0.856 and 0.847 of pieces
-# of 350 bases outside (examples/lite/heldout.py with LENGTHS = (350,)).
+# tells viruses apart better than two of 300: AUROC 0.856 and 0.847 for the pieces outside of 350
+# bases (examples/lite/heldout.py with LENGTHS = (350,)).
 LONGEST_USUAL = {150: 250, 300: 330}
 RECORDS_LOOKED_AT = 100_000  # for their usual length, within a second
 
@@ -111,9 +111,7 @@ def checked_precision(
     return precision
 
 
-def with_chunk_length(
-    request: PredictionRequest, source: InputFiles, emit: Emit
-) -> PredictionRequest:
+def settled(request: PredictionRequest, source: InputFiles, emit: Emit) -> PredictionRequest:
     """Return the request with the chunk length that suits its records, where it leaves that open.
 
     A run that has begun goes on with its own. ``source`` is where the input can be read now.
