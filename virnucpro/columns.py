@@ -86,7 +86,7 @@ class ResultTable:
             else map(str, values)
             for values, column in zip(row, self.columns, strict=True)
         ]
-        return "".join([f"{line}\n" for line in map("\t".join, zip(*cells, strict=True))])
+        return "\n".join([*map("\t".join, zip(*cells, strict=True)), ""])
 
     def row_format(self, *names: str) -> Callable[..., str]:
         """Return a fast function that formats one row from values in the order of ``names``.
