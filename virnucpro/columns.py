@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -87,20 +87,6 @@ class ResultTable:
             for values, column in zip(row, self.columns, strict=True)
         ]
         return "\n".join([*map("\t".join, zip(*cells, strict=True)), ""])
-
-    def row_format(self, *names: str) -> Callable[..., str]:
-        """Return a fast function that formats one row from values in the order of ``names``.
-
-        It costs what an f-string costs, so it is for tables with a row per chunk or frame. Give a
-        value of an optional column as text.
-
-        Raises:
-            ValueError: a column of the table is not among ``names``.
-        """
-        formats = ("" if column.optional else column.format for column in self.columns)
-        places = (names.index(name) for name in self.row._fields)
-        cells = (f"{{{at}:{form}}}" for at, form in zip(places, formats, strict=True))
-        return ("\t".join(cells) + "\n").format
 
     def read(self, path: Path, *names: str) -> Iterator[list[str]]:
         """Yield the cells of the columns ``names``, row by row, as :meth:`read_columns` does."""
