@@ -20,7 +20,7 @@ MISSING = "NA"
 
 
 class Column(NamedTuple):
-    """A column of a table: ``format`` is for the function of that name.
+    """A column of a table: ``format`` is what ``format`` and ``%`` take.
 
     A cell of an ``optional`` column may be ``NA``.
     """
@@ -80,13 +80,15 @@ class ResultTable:
             ValueError: the columns are not of one length.
         """
         row = self.row(**columns)  # type: ignore[call-overload]
-        cells = [
-            [MISSING if value is None else format(value, column.format) for value in values]
-            if column.format or column.optional
-            else map(str, values)
-            for values, column in zip(row, self.columns, strict=True)
-        ]
-        return "\n".join([*map("\t".join, zip(*cells, strict=True)), ""])
+        line, cells = [], []
+        for values, column in zip(row, self.columns, strict=True):
+            if column.optional:
+                values = [
+                    MISSING if value is None else format(value, column.format) for value in values
+                ]
+            line.append("%s" if column.optional or not column.format else f"%{column.format}")
+            cells.append(values)
+        return "".join(map(("\t".join(line) + "\n").__mod__, zip(*cells, strict=True)))
 
     def read(self, path: Path, *names: str) -> Iterator[list[str]]:
         """Yield the cells of the columns ``names``, row by row, as :meth:`read_columns` does."""
