@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -20,7 +20,7 @@ MISSING = "NA"
 
 
 class Column(NamedTuple):
-    """A column of a table: ``format`` is for the function of that name.
+    """A column of a table: ``format`` is what ``format`` and ``%`` take.
 
     A cell of an ``optional`` column may be ``NA``.
     """
@@ -80,27 +80,15 @@ class ResultTable:
             ValueError: the columns are not of one length.
         """
         row = self.row(**columns)  # type: ignore[call-overload]
-        cells = [
-            [MISSING if value is None else format(value, column.format) for value in values]
-            if column.format or column.optional
-            else map(str, values)
-            for values, column in zip(row, self.columns, strict=True)
-        ]
-        return "".join([f"{line}\n" for line in map("\t".join, zip(*cells, strict=True))])
-
-    def row_format(self, *names: str) -> Callable[..., str]:
-        """Return a fast function that formats one row from values in the order of ``names``.
-
-        It costs what an f-string costs, so it is for tables with a row per chunk or frame. Give a
-        value of an optional column as text.
-
-        Raises:
-            ValueError: a column of the table is not among ``names``.
-        """
-        formats = ("" if column.optional else column.format for column in self.columns)
-        places = (names.index(name) for name in self.row._fields)
-        cells = (f"{{{at}:{form}}}" for at, form in zip(places, formats, strict=True))
-        return ("\t".join(cells) + "\n").format
+        line, cells = [], []
+        for values, column in zip(row, self.columns, strict=True):
+            if column.optional:
+                values = [
+                    MISSING if value is None else format(value, column.format) for value in values
+                ]
+            line.append("%s" if column.optional or not column.format else f"%{column.format}")
+            cells.append(values)
+        return "".join(map(("\t".join(line) + "\n").__mod__, zip(*cells, strict=True)))
 
     def read(self, path: Path, *names: str) -> Iterator[list[str]]:
         """Yield the cells of the columns ``names``, row by row, as :meth:`read_columns` does."""

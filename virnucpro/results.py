@@ -6,7 +6,7 @@ Imports neither torch nor numpy.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -40,25 +40,37 @@ class Rows(Iterable[Row], Generic[Row]):
         """Yield the rows in their order.
 
         Raises:
-            InputError: the file is not what the program wrote; the message names the line.
+            InputError: the file is not what the program wrote.
+        """
+        row: Any = self.table.row
+        for columns in self.columns():
+            try:
+                yield from convert(list(zip(*columns, strict=True)), list[row], strict=False)
+            except ValueError as error:
+                raise self._changed(error) from error
+
+    def columns(self) -> Iterator[list[Sequence[str | None]]]:
+        """Yield the columns of some thousand rows at a time, as text, None for a missing value.
+
+        Raises:
+            InputError: the file is not what the program wrote.
         """
         if self._empty:
             return
         optional = [column.optional for column in self.table.columns]
-        line = 1  # the header
         try:
-            for cells in self.table.read(self.path, *self.table.row._fields):
-                line += 1
-                values = [
-                    None if cell == MISSING and may_miss else cell
-                    for cell, may_miss in zip(cells, optional, strict=True)
+            for columns in self.table.read_columns(self.path, *self.table.row._fields):
+                yield [
+                    [None if cell == MISSING else cell for cell in column] if may_miss else column
+                    for column, may_miss in zip(columns, optional, strict=True)
                 ]
-                yield convert(values, self.table.row, strict=False)  # type: ignore[misc]
         except (OSError, EOFError, ValueError, zlib.error) as error:
-            raise InputError(
-                f"{self.path} was changed or cut off (line {line} or the next: {error}); the same "
-                f"command restores it"
-            ) from error
+            raise self._changed(error) from error
+
+    def _changed(self, error: Exception) -> InputError:
+        return InputError(
+            f"{self.path} was changed or cut off ({error}); the same command restores it"
+        )
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the table as a data frame of pandas. A missing value is ``NaN`` or ``<NA>``.

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,9 @@ from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.status import statuses
 from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.stages import prediction
 from virnucpro.store.disk import Disk
+from virnucpro.store.features import encode_features
 from virnucpro.tables import FAILURES
 
 FRAMES_PER_FILE = 20
@@ -211,6 +214,20 @@ def test_of_a_damaged_file_only_that_is_done_again(
         path.write_bytes(content)
     again = {"scores": 1, "receipt": 1, "receipts": 0, "split file": 0}[damage]
     assert _computed(request)["protein_embeddings"] == again
+    assert _results(tmp_path / "out") == _results(kept)
+
+
+def test_scores_of_an_earlier_version_count(
+    source: Path, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their ids were a list, as those of merged features are."""
+    request = _request(source, tmp_path / "out")
+    with monkeypatch.context() as patch:
+        earlier = partial(encode_features, kind="merged")
+        patch.setattr(prediction, "encode_features", lambda scores, _: earlier(scores))
+        _stopped_at(request, "prediction_results.txt")
+    todo = _computed(request)
+    assert {stage for stage in todo if todo[stage]} == {"prediction", "consensus", "output"}
     assert _results(tmp_path / "out") == _results(kept)
 
 

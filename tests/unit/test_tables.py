@@ -40,7 +40,6 @@ def test_a_row_is_formatted_by_the_names_of_its_columns() -> None:
     assert TABLE.header == "name\tsize\tshare\n"
     assert TABLE.line(share=1 / 3, name="a", size=2) == "a\t2\t0.33\n"
     assert TABLE.line(name="a", size=2, share=None) == "a\t2\tNA\n"
-    assert TABLE.row_format("size", "share", "name")(2, "0.33", "a") == "a\t2\t0.33\n"
 
 
 def test_rows_are_made_of_columns() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import accumulate, chain, compress, product
+from itertools import chain, compress, product
 from typing import NamedTuple
 
 import numpy as np
@@ -37,26 +37,14 @@ def chunk_spans(length: int, chunk_length: int) -> list[tuple[int, int]]:
     return [(start, min(start + chunk_length, length)) for start in starts]
 
 
-def record_spans(lengths: Sequence[int], chunk_length: int) -> list[tuple[int, int]]:
-    """Return where the chunks of a record lie, or those of a pair, whose mates have ``lengths``.
-
-    No chunk spans both mates. The bases of the second mate are counted on behind the first one.
-    """
-    ends = accumulate(lengths, initial=0)
-    return [
-        (before + start, before + stop)
-        for before, length in zip(ends, lengths, strict=False)
-        for start, stop in chunk_spans(length, chunk_length)
-    ]
-
-
 def spans_of_records(
     lengths: npt.NDArray[np.int64], chunk_length: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return record, start and stop of each chunk of many records, as :func:`record_spans` does.
+    """Return record, start and stop of each chunk of many records, as :func:`chunk_spans` does.
 
     ``lengths`` ``[mates, records]`` has one row, or one for each mate of pairs. A record is its
-    place in ``lengths``.
+    place in ``lengths``. No chunk spans both mates. The bases of the second mate are counted on
+    behind the first one.
     """
     before = (lengths.cumsum(axis=0) - lengths).T.ravel()  # the bases of the other mate
     length = lengths.T.ravel()

@@ -162,9 +162,13 @@ class FindingStage(BlockStage):
         """Yield what the result files say of a protein."""
         region, label = result.region, self.finder.label
         if "residues" in self.kinds:
-            row = RCL_RESIDUES.row_format(*RCL_RESIDUES.row._fields)
-            values = enumerate(zip(sequence, result.probabilities.tolist(), strict=True), 1)
-            yield "residues", "".join(row(accession, n, *value) for n, value in values)
+            rows = RCL_RESIDUES.lines(
+                accession=[accession] * len(sequence),
+                position=range(1, len(sequence) + 1),
+                residue=sequence,
+                probability=result.probabilities.tolist(),
+            )
+            yield "residues", rows
         loop = sequence[region.start - 1 : region.end] if region else None
         yield (
             "regions",

@@ -1,16 +1,16 @@
-"""What a report shows, read from the table of records in one pass."""
+"""What a report shows, read from the table of records in one pass, some thousand rows at a time."""
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import convert
 
 from virnucpro.results import PredictionRun
 from virnucpro.settings import Thresholds, recorded_thresholds
@@ -25,6 +25,9 @@ FEWEST_CHUNKS = 3  # of a record with a track; fewer say no more than its score
 # What the figures need of every record: the place of its call in CALLS, whether the score rests on
 # one chunk or on less than a quarter of the bases, score and rate (NaN for none), and bases.
 FIGURES = [("call", "i1"), ("weak", "?"), ("score", "f8"), ("fdr", "f8"), ("length", "i8")]
+
+WHOLE_NUMBERS = ("length", "chunks", "chunks_scored", "regions", "viral_bases")
+SURE = ("virus", "high")  # call and tier
 
 
 @dataclass
@@ -64,15 +67,28 @@ class Content:
         return rows
 
 
-Best = list[tuple[tuple[float, ...], ContigRow]]
-"""A heap of the rows with the highest keys; of equal rows the first."""
+Best = list[tuple[tuple[float, ...], list[str | None]]]
+"""Rows of the table as text behind their keys, the smallest key first."""
 
 
-def _offer(best: Best, most: int, row: ContigRow, *key: float) -> None:
-    """Keep ``row`` if it belongs to the ``most`` best."""
-    heapq.heappush(best, (key, row))
-    if len(best) > most:
-        heapq.heappop(best)
+def _keep_best(
+    best: Best,
+    most: int,
+    columns: Sequence[Sequence[str | None]],
+    is_meant: npt.NDArray[np.bool_],
+    *keys: npt.NDArray[Any],
+) -> None:
+    """Keep the ``most`` rows with the smallest ``keys`` of ``best`` and those meant of a block."""
+    if len(best) == most:
+        is_better = np.zeros(len(is_meant), bool)  # than the last one of the best
+        for key, last in zip(keys[::-1], best[-1][0][::-1], strict=True):
+            is_better = (key < last) | ((key == last) & is_better)
+        is_meant = is_meant & is_better
+    places = np.flatnonzero(is_meant)
+    for place in places[np.lexsort([key[places] for key in keys[::-1]])][:most].tolist():
+        best.append((tuple(key[place] for key in keys), [column[place] for column in columns]))
+    best.sort()
+    del best[most:]
 
 
 def read_content(run: PredictionRun) -> Content:
@@ -82,27 +98,43 @@ def read_content(run: PredictionRun) -> Content:
     chunk_length = int(settings["analysis"]["chunk_length"])
     counts, tracked = Counter[str](), Best()
     others = {call: Best() for call in CALLS if call != "virus"}
-
-    def read() -> Iterator[tuple[float | None, ...]]:
-        for number, row in enumerate(run.contigs(), 1):
-            counts["regions"] += row.regions
-            if row.call == "virus":
-                counts["sure"] += row.tier == "high"
-            else:
-                score = row.virus_score or 0.0 if row.call == "undecided" else 0.0
-                _offer(others[row.call], MOST_OTHER_ROWS, row, score, row.length, -number)
-                counts["hosts"] += row.regions > 0
-                counts["more_regions"] += row.regions
-                counts["host_bases"] += row.viral_bases if row.regions else 0
-            if row.chunks >= FEWEST_CHUNKS:
-                kinds = row.regions > 0, row.call == "virus"
-                _offer(tracked, MOST_TRACKS, row, *kinds, row.length, -number)
-            weak = row.chunks_scored == 1 or row.coverage < LITTLE
-            yield CALLS.index(row.call), weak, row.virus_score, row.fdr, row.length
-
-    figures = np.fromiter(read(), FIGURES)
-    rows = [row for best in others.values() for _, row in sorted(best, reverse=True)]
-    tracks = [row for _, row in sorted(tracked, reverse=True)]
+    parts, records = [np.empty(0, FIGURES)], 0
+    for columns in run.contigs().columns():
+        cells: dict[str, Any] = dict(zip(ContigRow._fields, columns, strict=True))
+        length, chunks, scored, regions, viral = (
+            np.array(list(map(int, cells[name]))) for name in WHOLE_NUMBERS
+        )
+        score, rate, coverage = (
+            np.array(cells[name], float) for name in ("virus_score", "fdr", "coverage")
+        )
+        call = np.array(list(map(CALLS.index, cells["call"])))
+        is_host = (call != CALLS.index("virus")) & (regions > 0)
+        counts["sure"] += list(zip(cells["call"], cells["tier"], strict=True)).count(SURE)
+        counts["regions"] += int(regions.sum())
+        counts["more_regions"] += int(regions[is_host].sum())
+        counts["hosts"] += int(is_host.sum())
+        counts["host_bases"] += int(viral[is_host].sum())
+        order = np.arange(records, records + len(call))
+        for name, best in others.items():
+            first = -np.nan_to_num(score) if name == "undecided" else np.zeros(len(call))
+            is_meant = call == CALLS.index(name)
+            _keep_best(best, MOST_OTHER_ROWS, columns, is_meant, first, -length, order)
+        has_track = chunks >= FEWEST_CHUNKS
+        kinds = regions == 0, call != CALLS.index("virus")
+        _keep_best(tracked, MOST_TRACKS, columns, has_track, *kinds, -length, order)
+        figures = np.empty(len(call), FIGURES)
+        figures["call"], figures["length"], figures["score"], figures["fdr"] = (
+            call,
+            length,
+            score,
+            rate,
+        )
+        figures["weak"] = (scored == 1) | (coverage < LITTLE)
+        parts.append(figures)
+        records += len(call)
+    figures = np.concatenate(parts)
+    rows = [cells for best in others.values() for _, cells in best]
+    tracks = convert([cells for _, cells in tracked], list[ContigRow], strict=False)
     viral = sum(row.call == "virus" or row.regions > 0 for row in tracks)
     return Content(
         run,
@@ -111,9 +143,9 @@ def read_content(run: PredictionRun) -> Content:
         figures,
         counts,
         tracks[: viral + MOST_OTHER_TRACKS],
-        rows,
+        convert(rows, list[ContigRow], strict=False),
         noun="pair" if run.paired else "record",
-        records=len(figures),
+        records=records,
         bases=int(figures["length"].sum()),
         scored=int((figures["call"] != CALLS.index("unscored")).sum()),
         calibrated=bool(run.record["models"]["classifier"]["calibrated"]),

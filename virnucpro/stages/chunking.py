@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import ClassVar
 
 from virnucpro.contracts import (
@@ -92,29 +91,32 @@ class ChunkingStage(HostStage):
     ) -> None:
         """Write the chunks of the records, and the table of records."""
         fasta, table = files
-        rows: list[str] = []
-        pieces, more = self._chunks(records, rows), True
-        while more:  # at last without chunks, but perhaps with rows of empty records
-            batch = list(islice(pieces, CHUNKS_AT_A_TIME))
-            fasta.write(fasta_bytes(batch), len(batch))
-            table.write("".join(rows).encode(), len(rows))
-            report(len(rows), 0)
-            rows.clear()
-            more = bool(batch)
-
-    def _chunks(self, records: Iterable[Record], rows: list[str]) -> Iterator[tuple[str, str]]:
-        """Yield chunk id and bases of all chunks, and append to ``rows`` those of their records."""
         declared, length = PAIRS if self.source.paired else RECORDS, self.layout.chunk_length
-        row_of = declared.row_format(*declared.row._fields)
+        ids, lengths, chunks = list[str](), list[tuple[int, ...]](), list[tuple[str, str]]()
+
+        def write() -> None:
+            fasta.write(fasta_bytes(chunks), len(chunks))
+            if ids:  # all of the chunks may be of a record whose row was written before
+                columns = ids, *zip(*lengths, strict=True)
+                named = dict(zip(declared.row._fields, columns, strict=True))
+                table.write(declared.lines(**named).encode(), len(ids))
+            report(len(ids), 0)
+            for written in (ids, lengths, chunks):
+                written.clear()
+
         for record in records:
-            rows.append(row_of(record.id, *record.lengths))
+            ids.append(record.id)
+            lengths.append(record.lengths)
             number = 0
             for mate in (record, record.mate) if record.mate else (record,):
                 bases = mate.sequence
                 for start, stop in chunk_spans(len(bases), length):
                     number += 1
-                    yield chunk_id(record.id, number), bases[start:stop]
+                    chunks.append((chunk_id(record.id, number), bases[start:stop]))
+                    if len(chunks) == CHUNKS_AT_A_TIME:
+                        write()
             del bases, mate, record  # a chromosome must be let go before the next one is read
+        write()
 
 
 def duplicate_ids_error(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import operator
-from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import compress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,7 +26,7 @@ from virnucpro.tables import CONSENSUS, COPIES, PREDICTIONS
 
 Scores = npt.NDArray[np.float32]
 """Of frames: ``[n, 2]``, for others and virus."""
-FRAMES_AT_A_TIME = 512
+FRAMES_AT_A_TIME = 4096
 
 
 @dataclass(frozen=True)
@@ -126,16 +124,21 @@ class PredictionStage(HostStage):
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write a row per frame."""
-        row_of = PREDICTIONS.row_format("Sequence_ID", "Prediction", "score1", "score2")
         files = task.inputs[:-2] if self.dedup else task.inputs
         rows: Iterable[tuple[list[str], Scores]] = map(_scores_in, files)
+        if self.dedup:
+            frames, copies = task.inputs[-2:]
+            rows = with_copies(rows, frames, copies, task.count)
         with self.disk.create(task.outputs[0]) as out:
             out.write(PREDICTIONS.header.encode())
-            for ids, pairs in with_copies(rows, *task.inputs[-2:]) if self.dedup else rows:
+            for ids, pairs in rows:
                 calls = np.where(pairs[:, 1] > pairs[:, 0], "virus", "others").tolist()
                 # A float32 is written as its shortest decimal form that reads back the same.
-                lines = map(row_of, ids, calls, *pairs.T.astype(str).tolist())
-                out.write("".join(lines).encode(), len(ids))
+                others, virus = pairs.T.astype(str).tolist()
+                lines = PREDICTIONS.lines(
+                    Sequence_ID=ids, Prediction=calls, score1=others, score2=virus
+                )
+                out.write(lines.encode(), len(ids))
                 report(len(ids), 0)
         return TaskResult(task, (out.output,))
 
@@ -146,32 +149,37 @@ def _scores_in(path: Path) -> tuple[list[str], Scores]:
 
 
 def with_copies(
-    embedded: Iterable[tuple[list[str], Scores]], frames: Path, copies: Path
+    embedded: Iterable[tuple[list[str], Scores]], frames: Path, copies: Path, count: int
 ) -> Iterator[tuple[list[str], Scores]]:
     """Yield ids and scores of all frames, in input order, from those that were ``embedded``.
 
-    ``frames`` is the FASTA file of all frames, ``copies`` the table of the others. A frame that
-    could not be embedded is left out, and so are its copies. Takes 8 bytes of memory per frame.
+    ``frames`` is the FASTA file of all ``count`` frames, ``copies`` the table of the others. A
+    frame that could not be embedded is left out, and so are its copies. Takes 8 bytes of memory per
+    frame.
     """
-    scored = chain.from_iterable(zip(ids, pairs.tolist(), strict=True) for ids, pairs in embedded)
-    table = COPIES.read(copies, "frame", "first")
-    row, copy = next(scored, None), next(table, None)
-    known = array("f")  # two scores per frame; NaN where there are none
+    rows, table = iter(embedded), COPIES.read(copies, "frame", "first")
+    copy = next(table, None)
+    ids, pairs = list[str](), np.empty((0, 2), np.float32)  # that were not reached yet
+    scores, stop = np.full((count, 2), np.nan, np.float32), 0
     for names, _ in fasta_batches(frames, FRAMES_AT_A_TIME):
-        start = len(known)
-        for name in names:
-            pair: Iterable[float] = (math.nan, math.nan)
-            if copy is not None and copy[0] == name:
-                place = 2 * (int(copy[1]) - 1)
-                pair, copy = known[place : place + 2], next(table, None)
-            elif row is not None and row[0] == name:
-                pair, row = row[1], next(scored, None)
-            known.extend(pair)
-        pairs = np.asarray(known[start:]).reshape(-1, 2)
-        is_scored = ~np.isnan(pairs[:, 0])
-        yield list(compress(names, is_scored.tolist())), pairs[is_scored]
-    if row is not None or copy is not None:
-        raise AssertionError(f"{row or copy} is of no frame in {frames}")
+        while len(ids) < len(names) and (more := next(rows, None)):
+            ids, pairs = ids + more[0], np.concatenate((pairs, more[1]))
+        start, stop = stop, stop + len(names)
+        waiting = set(ids)
+        is_embedded = np.array([name in waiting for name in names])
+        found = int(is_embedded.sum())
+        if ids[:found] != list(compress(names, is_embedded.tolist())):
+            raise AssertionError(f"{ids[0]} to {ids[found - 1]} are in another order in {frames}")
+        scores[start:stop][is_embedded] = pairs[:found]
+        ids, pairs = ids[found:], pairs[found:]
+        for place in np.flatnonzero(~is_embedded).tolist():
+            if copy is not None and copy[0] == names[place]:
+                scores[start + place] = scores[int(copy[1]) - 1]
+                copy = next(table, None)
+        is_scored = ~np.isnan(scores[start:stop, 0])
+        yield list(compress(names, is_scored.tolist())), scores[start:stop][is_scored]
+    if left := [*ids, *(copy or ()), *next(rows, ([],))[0]]:
+        raise AssertionError(f"{left[0]} is of no frame in {frames}")
 
 
 @dataclass(frozen=True)

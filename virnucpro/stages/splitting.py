@@ -32,6 +32,7 @@ from virnucpro.store.hashed import hashed
 from virnucpro.tables import COPIES
 
 DIGEST_BYTES = 16  # two different ones among 1e9 are equal with a probability of 1e-21
+COPIES_AT_A_TIME = 4096  # are written together
 SORTED_AT_A_TIME = 1 << 20  # digests; sorting takes 90 bytes for each of them
 
 
@@ -115,14 +116,16 @@ class SplittingStage(HostStage):
             is_copy = firsts != np.arange(len(firsts))
             embedded = np.repeat(~is_copy, 2).tobytes()  # line by line
             frames = len(firsts) - int(is_copy.sum())
-            row_of = COPIES.row_format("frame", "first")
             with (
                 task.inputs[0].open("rb") as lines,
                 self.disk.create(self.layout.copies_table, durable=False) as table,
             ):
                 headers = compress(islice(lines, 0, None, 2), is_copy.tobytes())
-                for header, first in zip(headers, firsts[is_copy], strict=True):
-                    table.write(row_of(header[1:-1].decode(), first + 1).encode(), 1)
+                numbers = firsts[is_copy] + 1
+                for start in range(0, len(numbers), COPIES_AT_A_TIME):
+                    names = [header[1:-1].decode() for header in islice(headers, COPIES_AT_A_TIME)]
+                    own = numbers[start : start + COPIES_AT_A_TIME].tolist()
+                    table.write(COPIES.lines(frame=names, first=own).encode(), len(names))
             outputs.append(table.output)
             report(len(self.molecules) * table.output.rows, 0)
         else:

@@ -44,7 +44,6 @@ class TranslationStage(HostStage):
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write the frames, and how many each chunk has."""
-        row_of = FRAMES.row_format("chunk", "frames", "status")
         read = open_frames if self.reading == "open frames" else whole_chunks
         with ExitStack() as stack:
             *fastas, table = writers = [
@@ -57,8 +56,7 @@ class TranslationStage(HostStage):
                 for fasta, column in zip(fastas, frames[-2:], strict=False):
                     fasta.write(fasta_bytes(zip(ids, column, strict=True)), len(ids))
                 counts = np.bincount(frames.chunks, minlength=len(names)).tolist()
-                table.write(
-                    "".join(map(row_of, names, counts, frames.statuses)).encode(), len(names)
-                )
+                lines = FRAMES.lines(chunk=names, frames=counts, status=frames.statuses)
+                table.write(lines.encode(), len(names))
                 report(len(names), 0)
         return TaskResult(task, tuple(writer.output for writer in writers))

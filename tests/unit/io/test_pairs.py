@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from virnucpro.errors import UsageError
-from virnucpro.io.frames import chunk_spans, record_spans, spans_of_records
+from virnucpro.io.frames import chunk_spans, spans_of_records
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles, pair_id
 from virnucpro.io.records import Record
@@ -77,23 +77,18 @@ def test_a_pair_that_occurs_twice_is_renamed(tmp_path: Path) -> None:
     assert "--interleaved" in str(duplicate_ids_error(InputFiles(files.first), summary))
 
 
-def test_no_chunk_spans_both_mates() -> None:
-    assert record_spans((7,), 3) == chunk_spans(7, 3)
-    second = [(7 + start, 7 + stop) for start, stop in chunk_spans(5, 3)]
-    assert record_spans((7, 5), 3) == [*chunk_spans(7, 3), *second]
-    assert record_spans((0, 2), 3) == [(0, 2)]
-    assert record_spans((2, 0), 3) == [(0, 2)]
-
-
 @pytest.mark.parametrize("mates", [1, 2])
 @pytest.mark.parametrize("chunk_length", [3, 7, 500])
-def test_the_chunks_of_many_records_are_those_of_each(mates: int, chunk_length: int) -> None:
+def test_the_chunks_of_many_records_are_those_of_each_mate(mates: int, chunk_length: int) -> None:
+    """No chunk spans both mates; the second one is counted on behind the first."""
     lengths = np.random.default_rng(mates).integers(0, 4 * chunk_length, (mates, 300))
+    lengths[:, :2] = [[0, chunk_length]] * mates
     found = np.stack(spans_of_records(lengths, chunk_length), axis=1).tolist()
     assert found == [
-        [record, *span]
+        [record, before + start, before + stop]
         for record, own in enumerate(lengths.T.tolist())
-        for span in record_spans(own, chunk_length)
+        for before, length in zip((0, own[0]), own, strict=False)
+        for start, stop in chunk_spans(length, chunk_length)
     ]
 
 

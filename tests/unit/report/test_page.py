@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.report_data import Shown, mixed, write_run
+from virnucpro import columns
 from virnucpro.errors import InputError
 from virnucpro.formatting import shortened_ids
+from virnucpro.report import content
 from virnucpro.report.content import read_content
 from virnucpro.report.page import LONGEST_ID, report_page
 from virnucpro.report.table import HEADS
@@ -279,6 +281,28 @@ def test_the_table_keeps_room_for_every_call(tmp_path: Path) -> None:
     kinds = page.values("data-kind", "tr")
     assert (kinds.count("virus"), kinds.count("nonvirus")) == (4600, 400)
     assert "n499" in page.texts["td"], "the longest ones"
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_what_is_shown_is_the_same_however_many_rows_are_read_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(content, "MOST_OTHER_ROWS", 3)
+    records = mixed() + [
+        Shown(f"n{n}", "nonvirus", [0.1] * 3, 0.5, length=1200 + n % 5) for n in range(20)
+    ]
+    write_run(tmp_path, records)
+    whole = read_content(open_run(tmp_path))
+    names = ["host", "other_4", "other_9", "silent", "unsure"]
+    assert sorted(row.record for row in whole.others) == names
+    monkeypatch.setattr(columns, "ROWS_AT_A_TIME", rows)
+    parts = read_content(open_run(tmp_path))
+    assert (parts.counts, parts.tracked, parts.others) == (
+        whole.counts,
+        whole.tracked,
+        whole.others,
+    )
+    assert parts.figures.tobytes() == whole.figures.tobytes()
 
 
 def test_a_damaged_file_is_an_error_of_the_input(tmp_path: Path) -> None:

@@ -74,14 +74,15 @@ def test_copies_have_the_scores_of_the_first(
     embedded = [(["f1", "f4"], scores[:2]), (["f6"], scores[2:])]
     found = [
         (name, pair)
-        for ids, pairs in with_copies(embedded, *files)
+        for ids, pairs in with_copies(embedded, *files, len(NUCLEOTIDES))
         for name, pair in zip(ids, pairs, strict=True)
     ]
     assert [name for name, _ in found] == ["f1", "f2", "f4", "f6", "f7"]
     expected = scores[[0, 0, 1, 2, 0]]
     assert np.array_equal(np.array([pair for _, pair in found]), expected)
-    with pytest.raises(AssertionError, match="of no frame"):
-        list(with_copies([(["f4", "f1"], scores[:2])], *files))
+    for names in (["f4", "f1"], ["f1", "other"], ["f6", "f7"]):
+        with pytest.raises(AssertionError):
+            list(with_copies([(names, scores[:2])], *files, len(NUCLEOTIDES)))
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,6 @@ def write_frames(
     """
     progress.begin("writing shards", len(frames))
     content = np.memmap(sequences, np.uint8, "r")
-    row_of = LABELLED_FRAMES.row_format(*LABELLED_FRAMES.row._fields)
     sizes: dict[str, Json] = {}
     for part_number, part in enumerate(PARTS):
         members = frames[frames["part"] == part]
@@ -80,7 +79,7 @@ def write_frames(
         with disk.create(dataset.frames_table(part)) as table:
             table.write(LABELLED_FRAMES.header.encode())
             for shard, start in enumerate(starts, 1):
-                nucleotides, proteins = [], []
+                lines, nucleotides, proteins = [], [], []
                 rows = members.iloc[start : start + size]
                 owners = records.loc[rows["number"], ["record", "genome", "group", "label"]]
                 for frame, (record, *names) in zip(
@@ -88,12 +87,15 @@ def write_frames(
                 ):
                     chunk = chunk_id(f"{record}_{frame.length}bp", frame.chunk)
                     name = chunk + FRAME_LABELS[frame.label]
-                    line = row_of(name, chunk, record, *names, frame.length)
-                    table.write(line.encode(), 1)
+                    lines.append((name, chunk, record, *names, frame.length))
                     middle = frame.offset + frame.bases
                     text = content[frame.offset : middle + frame.residues].tobytes().decode()
                     nucleotides.append((name, text[: frame.bases]))
                     proteins.append((name, text[frame.bases :]))
+                columns = dict(
+                    zip(LABELLED_FRAMES.row._fields, zip(*lines, strict=True), strict=True)
+                )
+                table.write(LABELLED_FRAMES.lines(**columns).encode(), len(lines))
                 for molecule, pairs in zip(MOLECULES, (nucleotides, proteins), strict=True):
                     disk.save(layout.split(molecule, shard), fasta_bytes(pairs), len(pairs))
                 progress.advance(len(rows))
