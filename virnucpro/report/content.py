@@ -30,8 +30,8 @@ FIGURES = [("call", "i1"), ("weak", "?"), ("score", "f8"), ("fdr", "f8"), ("leng
 class Content:
     """Everything that a report shows of the table of records.
 
-    ``counts`` are the records classified as viral of the tier high (``sure``), ``regions``, and of
-    other records those that hold regions (``hosts``), these regions, and their bases.
+    ``counts`` are the records classified as viral of the tier high (``sure``), ``regions`` and
+    their bases, and of other records those that hold regions (``hosts``), these, and their bases.
     """
 
     run: PredictionRun
@@ -85,6 +85,7 @@ def read_content(run: PredictionRun) -> Content:
     def read() -> Iterator[tuple[float | None, ...]]:
         for number, row in enumerate(run.contigs(), 1):
             counts["regions"] += row.regions
+            counts["region_bases"] += row.viral_bases if row.regions else 0
             if row.call == "virus":
                 counts["sure"] += row.tier == "high"
             else:
