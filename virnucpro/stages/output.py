@@ -259,7 +259,7 @@ class ResultFiles:
             own_id = f"{name}|region_{start + 1}_{stop}"  # its name in all files
             values = region._asdict() | {"start": start + 1, "end": stop, "length": stop - start}
             values |= {"region": own_id, "record": name, "virus_kind": kind.virus_kind}
-            del values["stop"], values["in_host"]
+            del values["stop"], values["in_host"], values["hallmarks"]
             self._region_rows.append(values)
             # BED knows no escapes. Only a ``#`` at the beginning would make the line a comment. The
             # score is 1000 times the probability of virus.

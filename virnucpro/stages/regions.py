@@ -83,6 +83,7 @@ class Region(NamedTuple):
     flank_score: float | None  # of the scored chunks beside the region, by the rule for records
     at_edge: bool  # whether it reaches an end of the record, and may continue outside
     in_host: bool = False  # whether the chunks on either side score as a host
+    hallmarks: int | None = None  # genes that only viruses have; None where nobody looked for them
 
 
 class Background(NamedTuple):
@@ -153,11 +154,15 @@ def find_regions(
 def kept_regions(found: Sequence[Region], sequence: str, *, is_virus: bool) -> list[Region]:
     """Return the regions of a record that are reported.
 
-    Those of repeats are not. Parts of a virus that look more viral than the rest are no regions,
-    unless both sides of them look like a host.
+    Those of repeats are not, unless they have hallmark genes. Parts of a virus that look more viral
+    than the rest are no regions, unless both sides of them look like a host.
     """
     regions = (region for region in found if region.in_host or not is_virus)
-    return [r for r in regions if repeated_share(sequence[r.start : r.stop]) < MOST_REPEATED]
+    return [
+        region
+        for region in regions
+        if region.hallmarks or repeated_share(sequence[region.start : region.stop]) < MOST_REPEATED
+    ]
 
 
 def repeated_share(sequence: str) -> float:

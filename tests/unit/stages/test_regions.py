@@ -194,6 +194,7 @@ REPEATS = {
 def test_regions_of_repeats_are_left_out(sequence: str, is_repeated: bool) -> None:
     region = Region(0, len(sequence), 9, 9, 0.9, -0.9, False, in_host=True)
     assert kept_regions([region], sequence, is_virus=False) == [region] * (not is_repeated)
+    assert kept_regions([region._replace(hallmarks=1)], sequence, is_virus=False) != []
     assert 0 <= repeated_share(sequence) <= 1
 
 
