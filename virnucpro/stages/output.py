@@ -259,7 +259,7 @@ class ResultFiles:
             own_id = f"{name}|region_{start + 1}_{stop}"  # its name in all files
             values = region._asdict() | {"start": start + 1, "end": stop, "length": stop - start}
             values |= {"region": own_id, "record": name, "virus_kind": kind.virus_kind}
-            del values["stop"], values["in_host"], values["hallmarks"]
+            del values["stop"], values["in_host"]
             self._region_rows.append(values)
             # BED knows no escapes. Only a ``#`` at the beginning would make the line a comment. The
             # score is 1000 times the probability of virus.
@@ -278,7 +278,7 @@ class ResultFiles:
         scores = np.array([row["score"] for row in self._region_rows], np.float64)
         rates = region_fdr(scores, self._searched if calibrated else math.nan)
         for row, fdr in zip(self._region_rows, rates, strict=True):
-            tier = region_tier(row["score"], row["length"], fdr)
+            tier = region_tier(row["score"], row["length"], fdr, row.pop("hallmarks"))
             self._regions.write(REGIONS.line(**row, tier=tier, fdr=fdr).encode(), 1)
             attributes = {
                 "ID": gff3_escaped(row["region"]),
