@@ -61,6 +61,8 @@ RECORDS_AT_A_TIME = 1000  # of those classified as viral get their kinds and gen
 MOST_BASES_AT_A_TIME = 10_000_000  # or fewer records, with so many bases
 # SO:0001041, the sequence of a virus: a region may be a provirus, or a viral part of a chimera.
 SEQUENCE_ONTOLOGY_TYPE = "viral_sequence"
+# Columns of STEM_regions.tsv that are attributes in GFF3, too.
+GFF3_ATTRIBUTES = "chunks", "chunks_scored", "at_edge", "virus_kind", "tier", "flank_score", "fdr"
 # The first lines of STEM_mqc.tsv, which MultiQC reads as columns of its general statistics
 # (docs.seqera.io/multiqc/custom_content).
 MULTIQC_HEAD = """\
@@ -279,22 +281,15 @@ class ResultFiles:
         rates = region_fdr(scores, self._searched if calibrated else math.nan)
         for row, fdr in zip(self._region_rows, rates, strict=True):
             tier = region_tier(row["score"], row["length"], fdr, row.pop("hallmarks"))
-            self._regions.write(REGIONS.line(**row, tier=tier, fdr=fdr).encode(), 1)
-            attributes = {
-                "ID": gff3_escaped(row["region"]),
-                "chunks": row["chunks"],
-                "chunks_scored": row["chunks_scored"],
-                "at_edge": str(row["at_edge"]).lower(),
-                "virus_kind": row["virus_kind"],
-                "tier": tier,
-            }
-            for name, value in (("flank_score", row["flank_score"]), ("fdr", fdr)):
-                if value is not None:
-                    attributes[name] = f"{value:.6f}"
-            place = f"{gff3_escaped(row['record'])}\tvirnucpro\t{SEQUENCE_ONTOLOGY_TYPE}"
-            text = ";".join(f"{key}={value}" for key, value in attributes.items())
-            cells = f"{row['start']}\t{row['end']}\t{row['score']:.6f}\t.\t.\t{text}\n"
-            self._gff3.write(f"{place}\t{cells}".encode(), 1)
+            line = REGIONS.line(**row, tier=tier, fdr=fdr)
+            self._regions.write(line.encode(), 1)
+            cells = dict(zip(REGIONS.row._fields, line.rstrip("\n").split("\t"), strict=True))
+            known = [name for name in GFF3_ATTRIBUTES if cells[name] != MISSING]
+            texts = (f"{name}={cells[name].lower()}" for name in known)
+            attributes = ";".join((f"ID={gff3_escaped(cells['region'])}", *texts))
+            place = gff3_escaped(cells["record"]), "virnucpro", SEQUENCE_ONTOLOGY_TYPE
+            more = *(cells[name] for name in ("start", "end", "score")), ".", ".", attributes
+            self._gff3.write(("\t".join((*place, *more)) + "\n").encode(), 1)
 
     def _add_virus(self, record: Record, name: str, length: int, calls: Calls, place: int) -> None:
         # A read is no complete molecule.
