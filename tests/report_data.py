@@ -90,6 +90,10 @@ def write_run(folder: Path, records: Sequence[Shown], stem: str = "s", **changes
             "records_with_regions_not_called_virus": sum(
                 bool(record.regions) and record.call != "virus" for record in records
             ),
+            "regions": sum(len(record.regions) for record in records),
+            "region_bases": sum(
+                LENGTH * (last - first + 1) for each in records for first, last in each.regions
+            ),
             "chunks": {"scored": 1},
             "records_with_failures": 0,
         },

@@ -65,13 +65,13 @@ def part_of(count: int, total: int, noun: str) -> str:
     return f"{count:,} of {counted(total, noun)} {'is' if 1 in (count, total) else 'are'}"
 
 
-def regions_text(regions: int, outside: int, records: int) -> str:
+def regions_text(regions: int, bases: int, outside: int, records: int) -> str:
     """Tell of viral regions, ``outside`` of them in ``records`` not classified as viral."""
+    text = f"{counted(regions, 'viral region')} with {counted(bases, 'base')}"
     if not outside:
-        return f"{counted(regions, 'viral region')} in records classified as viral"
+        return f"{text} in records classified as viral"
     part = f", {outside:,} of them" if outside < regions else ""
-    place = f"in {counted(records, 'record')} not classified as viral"
-    return f"{counted(regions, 'viral region')}{part} {place}"
+    return f"{text}{part} in {counted(records, 'record')} not classified as viral"
 
 
 def shortened_ids(ids: Iterable[str], most: int) -> dict[str, str]:

@@ -66,6 +66,9 @@ class RegionRow(NamedTuple):
     score: Figure
     flank_score: Figure | None
     at_edge: bool
+    virus_kind: str
+    tier: str
+    fdr: Figure | None
 
 
 class ChunkRow(NamedTuple):
@@ -123,6 +126,8 @@ class SampleRow(NamedTuple):
     unscored: int | None
     seconds: Annotated[float, ".1f"] | None
     message: str | None
+    regions: int | None
+    region_bases: int | None
 
 
 class RecordRow(NamedTuple):

@@ -10,8 +10,8 @@ part, of 40 kb to 1 Mbp and of a similar share of G and C. Chunks are scored one
 of the host scores as it does without the phage: OUT/hosts.fa holds the hosts, OUT/inserts.fa the
 phages with the bases of the host that share a chunk with them, and the scores of the two are put
 together as predict would see them in the whole record. OUT/seen.fa holds yeast and human, which the
-shipped model has seen in training. A second start with the same DATASET, OUT and options scores
-nothing again.
+shipped model has seen in training. Regions of repeats are left out, as predict does. A second start
+with the same DATASET, OUT and options scores nothing again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,14 @@ import numpy as np
 from virnucpro.columns import MISSING
 from virnucpro.io.frames import chunk_spans
 from virnucpro.stages.calls import SCORED, STATUSES, Chunks, log_odds
-from virnucpro.stages.regions import Region, find_regions
+from virnucpro.stages.regions import (
+    MOST_REPEATED,
+    Region,
+    find_regions,
+    kept_regions,
+    region_fdr,
+    repeated_share,
+)
 from virnucpro.tables import CHUNKS
 from virnucpro.training.data.dataset import Dataset, LabelledRecord, Part
 
@@ -64,6 +71,7 @@ PROKARYOTES = {
 }
 OTHER_HOSTS = {"vertebrates", "plasmids"}  # from 20 kb
 SEEN = {"yeast", "human"}  # of the training part
+NOT_SEEN = "all but those seen"
 PHAGES = {
     "RefSeq phages",
     "archaeal viruses",
@@ -208,6 +216,11 @@ def predict(path: Path, options: Sequence[str]) -> dict[str, Chunks]:
     }
 
 
+def regions_of(chunks: Chunks, sequence: str) -> list[Region]:
+    """Return the regions of a record that is not called virus."""
+    return kept_regions(find_regions(len(sequence), chunks), sequence, is_virus=False)
+
+
 def joined(
     lysogen: Lysogen, hosts: dict[str, Chunks], inserts: dict[str, Chunks], chunk: int
 ) -> Chunks:
@@ -228,59 +241,101 @@ def thinned(chunks: Chunks, share: float, draw: random.Random) -> Chunks:
     return chunks._replace(status=status)
 
 
-def print_recall(records: Sequence[tuple[Lysogen, Chunks]], title: str) -> None:
+def joined_sequence(lysogen: Lysogen, hosts: dict[str, str], window: str, chunk: int) -> str:
+    """Return the bases of the whole record; ``window`` are those of the chunks with the phage."""
+    host, cut = hosts[lysogen.host], lysogen.host_start + lysogen.position
+    before, after = cut // chunk * chunk, -(-cut // chunk) * chunk
+    stop = lysogen.host_start + lysogen.host_length
+    return host[lysogen.host_start : before] + window + host[after:stop]
+
+
+def overlap(region: Region, start: int, stop: int) -> int:
+    """Return how many bases of a region are in ``start`` to ``stop``."""
+    return max(0, min(stop, region.stop) - max(start, region.start))
+
+
+def print_recall(records: Sequence[tuple[Lysogen, Chunks, str]], title: str) -> None:
     """Print how many phages are found: a region overlaps at least half of the phage."""
     found: dict[int, list[float]] = defaultdict(list)
     errors: dict[int, list[int]] = defaultdict(list)
-    for lysogen, chunks in records:
-        start, stop = lysogen.position, lysogen.position + lysogen.length
+    right: Counter[int] = Counter()  # bases of regions that are of the phage
+    called: Counter[int] = Counter()  # bases of regions
+    for lysogen, chunks, sequence in records:
+        length, start = lysogen.length, lysogen.position
         best: Region | None = None
-        for region in find_regions(lysogen.host_length + lysogen.length, chunks):
-            if 2 * (min(stop, region.stop) - max(start, region.start)) >= lysogen.length:
+        for region in regions_of(chunks, sequence):
+            shared = overlap(region, start, start + length)
+            right[length] += shared
+            called[length] += region.stop - region.start
+            if 2 * shared >= length:
                 best = region
-        found[lysogen.length].append(best.score if best else -1.0)
+        found[length].append(best.score if best else -1.0)
         if best:
-            errors[lysogen.length] += [abs(best.start - start), abs(best.stop - stop)]
+            errors[length] += [abs(best.start - start), abs(best.stop - start - length)]
     above = " | ".join(f"found, score > {cut}" for cut in CUTS)
-    print(f"\n{title}\n\n| phage | records | {above} | error of an end, median | mean |")
-    print("|---|" + "---|" * (len(CUTS) + 3))
+    more = "error of an end, median | mean | bases found | bases right"
+    print(f"\n{title}\n\n| phage | records | {above} | {more} |")
+    print("|---|" + "---|" * (len(CUTS) + 5))
     for length, scores in found.items():
         shares = " | ".join(f"{sum(s > cut for s in scores) / len(scores):.2f}" for cut in CUTS)
         middle, mean = (f(errors[length] or [0]) for f in (statistics.median, statistics.fmean))
         row = f"{length:,} | {len(scores)} | {shares} | {middle:,.0f} | {mean:,.0f}"
-        print(f"| {row} |")
+        bases = right[length] / length / len(scores), right[length] / max(1, called[length])
+        print(f"| {row} | {bases[0]:.2f} | {bases[1]:.2f} |")
+    print_bases(right.total(), sum(lysogen.length for lysogen, *_ in records), called.total())
 
 
-def print_false(groups: dict[str, str], chunks: dict[str, Chunks]) -> None:
+def print_bases(right: int, known: int, called: int) -> None:
+    """Print which share of ``known`` bases is found, and which of those ``called`` is right."""
+    print(f"\nOf {known:,} bases of phages {right / known:.2f} are found,", end=" ")
+    print(f"and of {called:,} bases in regions {right / max(1, called):.2f} are right.")
+
+
+def print_false(
+    groups: dict[str, str], chunks: dict[str, Chunks], sequences: dict[str, str]
+) -> None:
     """Print how many regions there are per million bases of hosts that are labelled non-viral."""
     bases: Counter[str] = Counter()
+    repeats: Counter[str] = Counter()
     scores: dict[str, list[float]] = defaultdict(list)
     for record, group in groups.items():
-        length = int(chunks[record].stop[-1])
-        bases[group] += length
-        scores[group] += [region.score for region in find_regions(length, chunks[record])]
+        sequence = sequences[record]
+        kept = regions_of(chunks[record], sequence)
+        for name in {group, group if group in SEEN else NOT_SEEN}:
+            bases[name] += len(sequence)
+            scores[name] += [region.score for region in kept]
+            repeats[name] += len(find_regions(len(sequence), chunks[record])) - len(kept)
     above = " | ".join(f"regions per Mbp, score > {cut}" for cut in CUTS)
-    print(f"\n| host | Mbp | {above} |\n|---|---|" + "---|" * len(CUTS))
+    print(f"\n| host | Mbp | {above} | left out |\n|---|---|" + "---|" * (len(CUTS) + 1))
     for group, count in sorted(bases.items()):
         rates = (sum(s > cut for s in scores[group]) / count * 1e6 for cut in CUTS)
-        print(f"| {group} | {count / 1e6:.1f} | {' | '.join(f'{rate:.2f}' for rate in rates)} |")
+        row = " | ".join(f"{rate:.2f}" for rate in rates)
+        print(f"| {group} | {count / 1e6:.1f} | {row} | {repeats[group]} |")
 
 
-def print_k12(chunks: Chunks) -> None:
+def print_k12(chunks: Chunks, sequence: str) -> None:
     """Print the regions of E. coli K-12 beside its known prophages."""
-    print("\n| region of K-12 | score | known prophage, about |\n|---|---|---|")
-    for region in find_regions(int(chunks.stop[-1]), chunks):
+    print("\n| region of K-12 | score | fdr | known prophage, about |\n|---|---|---|---|")
+    places = {name: (1000 * start, 1000 * stop) for name, (start, stop) in K12_PROPHAGES.items()}
+    regions = regions_of(chunks, sequence)
+    rates = region_fdr(np.array([region.score for region in regions]), len(sequence))
+    for region, rate in zip(regions, rates, strict=True):
         known = [
-            f"{name} {start:,},000-{stop:,},000"
-            for name, (start, stop) in K12_PROPHAGES.items()
-            if min(stop * 1000, region.stop) > max(start * 1000, region.start)
+            f"{name} {start:,}-{stop:,}"
+            for name, (start, stop) in places.items()
+            if overlap(region, start, stop)
         ]
         place = f"{region.start + 1:,}-{region.stop:,}"
-        print(f"| {place} | {region.score:.2f} | {', '.join(known) or '-'} |")
+        print(f"| {place} | {region.score:.2f} | {rate:.2f} | {', '.join(known) or '-'} |")
+    print_bases(
+        sum(overlap(region, *place) for region in regions for place in places.values()),
+        sum(stop - start for start, stop in places.values()),
+        sum(region.stop - region.start for region in regions),
+    )
 
 
-def print_levels(hosts: Iterable[Chunks], inserts: Iterable[Chunks]) -> None:
-    """Print what is assumed about scores, as it is in these records."""
+def print_levels(hosts: Iterable[Chunks], inserts: Iterable[Chunks], phages: Iterable[str]) -> None:
+    """Print what is assumed about scores and repeats, as it is in these records."""
     scored = (chunks.chosen(chunks.status == SCORED) for chunks in hosts)
     values = [log_odds(chunks).tolist() for chunks in scored if len(chunks.record) > 1]
     means = [statistics.fmean(host) for host in values]
@@ -291,6 +346,8 @@ def print_levels(hosts: Iterable[Chunks], inserts: Iterable[Chunks]) -> None:
     print(f"| host_level_spread | {statistics.stdev(means):.2f} |")
     print(f"| chunk_spread | {statistics.median(map(statistics.stdev, values)):.2f} |")
     print(f"| virus_level | {statistics.fmean(viral):.2f} |")
+    repeats = [repeated_share(phage) >= MOST_REPEATED for phage in phages]
+    print(f"| phages of repeats | {statistics.fmean(repeats):.3f} |")
 
 
 def main() -> None:
@@ -316,15 +373,19 @@ def main() -> None:
         chunks |= predict(args.out / f"{name}.fa", options)
     write_fasta(args.out / "inserts.fa", windows)
     inserts = predict(args.out / "inserts.fa", options)
-    parts = [(lysogen, joined(lysogen, chunks, inserts, chunk)) for lysogen in made]
+    sequences = {r.record: r.sequence[: len(r.sequence) // chunk * chunk] for r in [*hosts, *seen]}
+    parts = []
+    for lysogen, (_, window) in zip(made, windows, strict=True):
+        bases = joined_sequence(lysogen, sequences, window, chunk)
+        parts.append((lysogen, joined(lysogen, chunks, inserts, chunk), bases))
     print_recall(parts, "All chunks as predict scored them:")
-    half = [(lysogen, thinned(whole, 0.5, draw)) for lysogen, whole in parts]
+    half = [(lysogen, thinned(whole, 0.5, draw), bases) for lysogen, whole, bases in parts]
     print_recall(half, "Without the scores of half of the chunks:")
-    print_false(groups, chunks)
+    print_false(groups, chunks, sequences)
     if K12 in chunks:
-        print_k12(chunks[K12])
+        print_k12(chunks[K12], sequences[K12])
     prokaryotes = [found for record, found in chunks.items() if groups[record] in PROKARYOTES]
-    print_levels(prokaryotes, inserts.values())
+    print_levels(prokaryotes, inserts.values(), (bases for _, bases in windows))
 
 
 if __name__ == "__main__":

@@ -102,6 +102,8 @@ def test_a_list_with_samples_that_fail(folder: Path, capsys: pytest.CaptureFixtu
     assert list(rows) == [f"s_{name}" for name in names]
     assert [row["state"] for row in rows.values()] == ["finished"] * 3 + ["failed"] * 3
     assert [rows[f"s_{name}"]["records"] for name in GOOD] == ["5", "10", "15"]
+    found = [(row["regions"], row["region_bases"]) for row in rows.values()]
+    assert found == [("0", "0")] * 3 + [("NA", "NA")] * 3
     for name in GOOD:
         _check(folder, folder / "out", name, f"s_{name}")
     page = (folder / "out/samples_overview.html").read_text()
@@ -359,7 +361,7 @@ def test_a_list_may_have_blank_lines_and_other_columns(tmp_path: Path) -> None:
 def test_names_in_a_table_that_cannot_be_folders_do_not_count(tmp_path: Path) -> None:
     folder = SamplesFolder(tmp_path)
     assert samples_of(tmp_path) == {}
-    cells = "\tx\tfailed" + "\tNA" * 7 + "\n"
+    cells = "\tx\tfailed" + "\tNA" * (len(SAMPLES.row._fields) - 3) + "\n"
     folder.summary_table.write_text(f"{SAMPLES.header}../..{cells}a{cells}")
     assert list(samples_of(tmp_path)) == ["a"]
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from virnucpro.cli.summary import outcome_text
-from virnucpro.layout import Layout
+from virnucpro.cli.summary import outcome_text, samples_text
+from virnucpro.layout import Layout, SamplesFolder
 from virnucpro.run.predict import Outcome
+from virnucpro.run.sample_list import Sample
 from virnucpro.settings import Thresholds
 from virnucpro.stages.output import OutputFigures
 
@@ -22,6 +23,7 @@ RESULTS = OutputFigures(
     regions=5,
     with_regions=3,
     more_regions=4,
+    region_bases=61_000,
     highest_rate=0.1,
     unfamiliar=0,
     thresholds=Thresholds(),
@@ -49,7 +51,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
 USUAL = """\
 10 of 100 records are classified as viral, 7 with high confidence.
 Other records: 75 classified as nonviral, 5 undecided.
-5 viral regions, 4 of them in 3 records not classified as viral.
+5 viral regions with 61,000 bases, 4 of them in 3 records not classified as viral.
 10 records could not be judged, and may be viral:"""
 FILES = """
 Results in results; open the first file first:
@@ -78,3 +80,12 @@ def test_a_run_is_told_in_sentences(
     text = "\n".join(outcome_text(_outcome(**changes), layout))
     assert not [words for words in said if words not in text]
     assert unsaid not in text
+
+
+def test_regions_of_all_samples_are_told(tmp_path: Path) -> None:
+    outcomes = [_outcome(), _outcome(calls={"nonvirus": 90, "unscored": 10})]
+    samples = [Sample(name, name, outcome=each) for name, each in zip("ab", outcomes, strict=True)]
+    text = samples_text(samples, SamplesFolder(tmp_path), overview=False)
+    assert "10 of 200 records are classified as viral." in text
+    regions = "10 viral regions with 122,000 bases, 8 of them in 6 records not classified as viral."
+    assert regions in text

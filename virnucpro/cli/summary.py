@@ -103,8 +103,7 @@ def call_lines(results: OutputFigures, layout: Layout, noun: str) -> list[str]:
         )
     lines.append(f"Other {noun}s: {nonvirus:,} classified as nonviral, {undecided:,} undecided.")
     if results.regions:
-        numbers = (results.regions, results.more_regions, results.with_regions)
-        lines.append(f"{regions_text(*numbers)}.")
+        lines.append(f"{regions_text(*results.region_counts)}.")
     return lines
 
 
@@ -126,6 +125,12 @@ def samples_text(samples: Sequence[Sample], folder: SamplesFolder, *, overview: 
         viral = sum(outcome.results.calls.get("virus", 0) for outcome in outcomes)
         records = sum(outcome.results.records for outcome in outcomes)
         lines.append(f"{part_of(viral, records, 'record')} classified as viral.")
+        counts = [
+            sum(column)
+            for column in zip(*(each.results.region_counts for each in outcomes), strict=True)
+        ]
+        if counts[0]:
+            lines.append(f"{regions_text(*counts)}.")
     lines.append(f"One row per sample: {shared.shown_path(folder.summary_table)}")
     if overview and folder.overview.exists():
         lines.append(f"All samples on one page: {shared.shown_path(folder.overview)}")

@@ -34,8 +34,8 @@ SURE = ("virus", "high")  # call and tier
 class Content:
     """Everything that a report shows of the table of records.
 
-    ``counts`` are the records classified as viral of the tier high (``sure``), ``regions``, and of
-    other records those that hold regions (``hosts``), these regions, and their bases.
+    ``counts`` are the records classified as viral of the tier high (``sure``), ``regions`` and
+    their bases, and of other records those that hold regions (``hosts``), these, and their bases.
     """
 
     run: PredictionRun
@@ -101,7 +101,7 @@ def read_content(run: PredictionRun) -> Content:
     parts, records = [np.empty(0, FIGURES)], 0
     for columns in run.contigs().columns():
         cells: dict[str, Any] = dict(zip(ContigRow._fields, columns, strict=True))
-        length, chunks, scored, regions, viral = (
+        length, chunks, scored, regions, viral_bases = (
             np.array(list(map(int, cells[name]))) for name in WHOLE_NUMBERS
         )
         score, rate, coverage = (
@@ -111,9 +111,10 @@ def read_content(run: PredictionRun) -> Content:
         is_host = (call != CALLS.index("virus")) & (regions > 0)
         counts["sure"] += list(zip(cells["call"], cells["tier"], strict=True)).count(SURE)
         counts["regions"] += int(regions.sum())
+        counts["region_bases"] += int(viral_bases[regions > 0].sum())
         counts["more_regions"] += int(regions[is_host].sum())
         counts["hosts"] += int(is_host.sum())
-        counts["host_bases"] += int(viral[is_host].sum())
+        counts["host_bases"] += int(viral_bases[is_host].sum())
         order = np.arange(records, records + len(call))
         for name, best in others.items():
             first = -np.nan_to_num(score) if name == "undecided" else np.zeros(len(call))

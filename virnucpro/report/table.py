@@ -45,9 +45,10 @@ def _rows(content: Content) -> Iterator[_Row]:
     for r in islice(content.run.regions(), regions):
         flanks = "" if r.flank_score is None else f"; score beside it {r.flank_score:.2f}"
         edge = "; reaches the end of the record" if r.at_edge else ""
-        remark = f"bases {r.start:,}-{r.end:,}{flanks}{edge}"
+        kind = r.virus_kind.replace("unsure", "unsure kind")
+        remark = f"bases {r.start:,}-{r.end:,}; {kind}{flanks}{edge}"
         shares = r.chunks_scored, r.chunks_scored / r.chunks
-        yield r.region, "region", r.length, r.score, None, None, *shares, remark
+        yield r.region, "region", r.length, r.score, r.fdr, r.tier, *shares, remark
     for c in content.others:
         remark = "one chunk" if c.chunks_scored == 1 else "little scored"
         if c.call == "unscored":

@@ -222,6 +222,8 @@ def _row(folder: SamplesFolder, sample: Sample) -> dict[str, Json]:
             **{name: run.summary.calls.get(name, 0) for name in CALLS},
             "unscored": run.summary.records - run.summary.scored,
             "seconds": run.summary.seconds,
+            "regions": run.summary.regions,
+            "region_bases": run.summary.region_bases,
             "message": None,
         }
     except UsageError:  # it has no results

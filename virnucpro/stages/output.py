@@ -41,7 +41,14 @@ from virnucpro.stages.calls import (
 )
 from virnucpro.stages.genes import ViralRecord, VirusGenes
 from virnucpro.stages.kinds import VirusKinds, windows
-from virnucpro.stages.regions import SHORTEST_RECORD, Region, find_regions
+from virnucpro.stages.regions import (
+    SHORTEST_RECORD,
+    Region,
+    find_regions,
+    kept_regions,
+    region_fdr,
+    region_tier,
+)
 from virnucpro.stages.topology import topology
 from virnucpro.store.disk import GZIP_LEVEL, OutputWriter
 from virnucpro.store.documents import parse_json
@@ -54,6 +61,8 @@ RECORDS_AT_A_TIME = 1000  # of those classified as viral get their kinds and gen
 MOST_BASES_AT_A_TIME = 10_000_000  # or fewer records, with so many bases
 # SO:0001041, the sequence of a virus: a region may be a provirus, or a viral part of a chimera.
 SEQUENCE_ONTOLOGY_TYPE = "viral_sequence"
+# Columns of STEM_regions.tsv that are attributes in GFF3, too.
+GFF3_ATTRIBUTES = "chunks", "chunks_scored", "at_edge", "virus_kind", "tier", "flank_score", "fdr"
 # The first lines of STEM_mqc.tsv, which MultiQC reads as columns of its general statistics
 # (docs.seqera.io/multiqc/custom_content).
 MULTIQC_HEAD = """\
@@ -100,6 +109,7 @@ class OutputFigures(TaskFigures):
     regions: int  # viral regions in all records
     with_regions: int  # records that are not classified as viral and hold viral regions
     more_regions: int  # viral regions in these
+    region_bases: int  # in all viral regions
     highest_rate: float | None  # of a record classified as viral; None where none is known
     thresholds: Thresholds  # what a record needed to be classified as viral
     unfamiliar: int  # records classified as viral that are unlike all training data of lite
@@ -117,6 +127,11 @@ class OutputFigures(TaskFigures):
         return self.statuses.get("scored", 0)
 
     @property
+    def region_counts(self) -> tuple[int, int, int, int]:
+        """Regions, their bases, those in records not classified as viral, and these records."""
+        return self.regions, self.region_bases, self.more_regions, self.with_regions
+
+    @property
     def unscored(self) -> dict[str, int]:
         """The other records, by the reason."""
         return {name: count for name, count in self.statuses.items() if name != "scored"}
@@ -130,6 +145,7 @@ def result_counts(figures: OutputFigures) -> dict[str, Json]:
         "calls": dict(figures.calls),
         "unfamiliar_viruses": figures.unfamiliar,
         "regions": figures.regions,
+        "region_bases": figures.region_bases,
         "records_with_regions_not_called_virus": figures.with_regions,
         "chunks": dict(figures.chunks),
     }
@@ -168,12 +184,14 @@ class ResultFiles:
         self._genes: VirusGenes | None = None
         self._open_genes = open_genes
         self._ranks = array("d")
+        self._region_rows: list[dict[str, Any]] = []  # of STEM_regions.tsv, but tier and rate
+        self._searched = 0  # bases of the records that are not viral and long enough for regions
         self._statuses: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
         self._bases: Counter[str] = Counter()  # of the records, by call
         self._chunk_statuses: Counter[str] = Counter()
-        names = ("sure", "doubtful", "regions", "with_regions", "more_regions", "unfamiliar")
-        self._counts: dict[str, Any] = dict.fromkeys(names, 0)
+        names = "sure", "doubtful", "regions", "with_regions", "more_regions", "region_bases"
+        self._counts: dict[str, Any] = dict.fromkeys((*names, "unfamiliar"), 0)
         self._highest_rate: float | None = None
         for table, writer in tables:
             writer.write(table.header.encode())
@@ -202,6 +220,11 @@ class ResultFiles:
     ) -> None:
         """Write the records of a block with their calls; ``regions`` are by place in the block."""
         lengths, is_virus = block.bases.tolist(), [call == "virus" for call in calls.call]
+        regions = {
+            place: kept
+            for place, own in regions.items()
+            if (kept := kept_regions(own, records[place].sequence, is_virus=is_virus[place]))
+        }
         bases = [length * viral for length, viral in zip(lengths, is_virus, strict=True)]
         for place, own in regions.items():
             bases[place] = sum(region.stop - region.start for region in own)
@@ -217,6 +240,7 @@ class ResultFiles:
         self._calls.update(calls.call)
         for call, length in zip(calls.call, lengths, strict=True):
             self._bases[call] += length
+            self._searched += length * (call != "virus" and length >= SHORTEST_RECORD)
         for place in sorted({*np.flatnonzero(is_virus).tolist(), *regions}):
             record, name = records[place], block.names[place]
             if place in regions:
@@ -230,33 +254,42 @@ class ResultFiles:
     ) -> None:
         contig = gff3_escaped(name)
         self._gff3.write(f"##sequence-region {contig} 1 {len(record.sequence)}\n".encode())
-        for region in regions:
+        self._kinds = self._kinds or VirusKinds()
+        kinds = self._kinds.of([windows([record.sequence[r.start : r.stop]]) for r in regions])
+        for region, kind in zip(regions, kinds, strict=True):
             start, stop = region.start, region.stop
             own_id = f"{name}|region_{start + 1}_{stop}"  # its name in all files
             values = region._asdict() | {"start": start + 1, "end": stop, "length": stop - start}
-            del values["stop"]
-            self._regions.write(REGIONS.line(region=own_id, record=name, **values).encode(), 1)
+            values |= {"region": own_id, "record": name, "virus_kind": kind.virus_kind}
+            del values["stop"], values["in_host"]
+            self._region_rows.append(values)
             # BED knows no escapes. Only a ``#`` at the beginning would make the line a comment. The
             # score is 1000 times the probability of virus.
             chromosome = name.replace("#", "%23", 1) if name.startswith("#") else name
             cells = (chromosome, start, stop, own_id, round(500 * (1 + region.score)), ".")
             self._bed.write(("\t".join(map(str, cells)) + "\n").encode(), 1)
-            attributes = {
-                "ID": gff3_escaped(own_id),
-                "chunks": region.chunks,
-                "chunks_scored": region.chunks_scored,
-                "at_edge": str(region.at_edge).lower(),
-            }
-            if region.flank_score is not None:
-                attributes["flank_score"] = f"{region.flank_score:.6f}"
-            place = f"{contig}\tvirnucpro\t{SEQUENCE_ONTOLOGY_TYPE}\t{start + 1}\t{stop}"
-            text = ";".join(f"{key}={value}" for key, value in attributes.items())
-            self._gff3.write(f"{place}\t{region.score:.6f}\t.\t.\t{text}\n".encode(), 1)
             if with_sequences:
                 self._add_sequence(record, own_id, start, stop)
+            self._counts["region_bases"] += stop - start
         self._counts["regions"] += len(regions)
         self._counts["with_regions"] += with_sequences
         self._counts["more_regions"] += len(regions) * with_sequences
+
+    def _write_regions(self, *, calibrated: bool) -> None:
+        """Write the rows of all regions, whose rates depend on each other."""
+        scores = np.array([row["score"] for row in self._region_rows], np.float64)
+        rates = region_fdr(scores, self._searched if calibrated else math.nan)
+        for row, fdr in zip(self._region_rows, rates, strict=True):
+            tier = region_tier(row["score"], row["length"], fdr, row.pop("hallmarks"))
+            line = REGIONS.line(**row, tier=tier, fdr=fdr)
+            self._regions.write(line.encode(), 1)
+            cells = dict(zip(REGIONS.row._fields, line.rstrip("\n").split("\t"), strict=True))
+            known = [name for name in GFF3_ATTRIBUTES if cells[name] != MISSING]
+            texts = (f"{name}={cells[name].lower()}" for name in known)
+            attributes = ";".join((f"ID={gff3_escaped(cells['region'])}", *texts))
+            place = gff3_escaped(cells["record"]), "virnucpro", SEQUENCE_ONTOLOGY_TYPE
+            more = *(cells[name] for name in ("start", "end", "score")), ".", ".", attributes
+            self._gff3.write(("\t".join((*place, *more)) + "\n").encode(), 1)
 
     def _add_virus(self, record: Record, name: str, length: int, calls: Calls, place: int) -> None:
         # A read is no complete molecule.
@@ -341,6 +374,7 @@ class ResultFiles:
         """Write the ranked rows, by tier, score, length and place in the input; count all."""
         ranks = np.array(self._ranks).reshape(-1, 3)
         self._add_rows()
+        self._write_regions(calibrated=calibrated)
         for number in np.lexsort(ranks.T[::-1]).tolist():
             self._virus.write(self._ranked[number], 1)
         return OutputFigures(
@@ -379,7 +413,7 @@ class OutputStage(HostStage):
 
     name, title = "output", "Output"
     reads_intermediate: ClassVar[bool] = False
-    version: ClassVar[int] = 15
+    version: ClassVar[int] = 16
 
     source: InputFiles
     seen: Sequence[HashedFile]

@@ -20,9 +20,19 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from virnucpro.classifier.contigs import LARGEST, ContigModel
-from virnucpro.stages.calls import SCORED, VIRUS_ABOVE, Chunks, log_odds, virus_score
+from virnucpro.metrics.classification import Floats
+from virnucpro.settings import DOUBTFUL
+from virnucpro.stages.calls import (
+    NONVIRUS_BELOW,
+    SCORED,
+    VIRUS_ABOVE,
+    Chunks,
+    log_odds,
+    virus_score,
+)
 
 ROUNDS = 8  # of background and path; they nearly always agree after three
 FLANK = 20  # scored chunks on either side of a region give its flank score
@@ -47,6 +57,18 @@ MOST_EVIDENCE = 0.8  # the evidence of one chunk counts up to this, for or again
 SHORTEST_RECORD = 10_000  # bases; shorter records show no background
 FEWEST_CHUNKS = 4  # scored chunks of a region
 
+# Clusters of PE and PPE genes, arrays of integrons and of CRISPR look viral, and repeat themselves.
+REPEAT_WORD = 16  # bases
+COPIES = 3
+MOST_REPEATED = 0.01  # of the words of a region; of phages, 2 % have more (docs/regions.md)
+# Of ``FALSE_REGIONS`` false regions per million bases of hosts, (1 - score) to the power of
+# ``FALSE_TAIL`` have at least that score, about as in the hosts of the validation part
+# (examples/lite/regions.py), where unmarked proviruses count as false.
+FALSE_REGIONS = 0.4
+FALSE_TAIL = 0.2
+SURE = 0.8  # a lower score alone gives no high tier
+LONG = 40_000  # bases
+
 
 class Region(NamedTuple):
     """A viral region of a record; ``start`` and ``stop`` are 0-based and half-open, in bases."""
@@ -60,6 +82,8 @@ class Region(NamedTuple):
     score: float
     flank_score: float | None  # of the scored chunks beside the region, by the rule for records
     at_edge: bool  # whether it reaches an end of the record, and may continue outside
+    in_host: bool = False  # whether the chunks on either side score as a host
+    hallmarks: int | None = None  # genes that only viruses have; None where nobody looked for them
 
 
 class Background(NamedTuple):
@@ -104,8 +128,14 @@ def find_regions(
         low = int(scored[first]) if first else 0
         high = int(scored[last]) + 1 if last + 1 < len(scored) else len(chunks.record)
         start, stop = int(chunks.start[low]), int(chunks.stop[high - 1])
-        beside = [*range(max(0, first - FLANK), first), *range(last + 1, last + 1 + FLANK)]
-        flank = scored[[i for i in beside if i < len(scored) and i not in viral]]
+        left, right = (
+            [i for i in side if 0 <= i < len(scored) and i not in viral]
+            for side in (range(first - FLANK, first), range(last + 1, last + 1 + FLANK))
+        )
+        flank, *sides = (
+            virus_score(chunks.chosen(scored[beside]), contig_model) if beside else None
+            for beside in (left + right, left, right)
+        )
         regions.append(
             Region(
                 start=start,
@@ -113,11 +143,66 @@ def find_regions(
                 chunks=high - low,
                 chunks_scored=last - first + 1,
                 score=math.tanh(evidence / 2),
-                flank_score=virus_score(chunks.chosen(flank), contig_model) if len(flank) else None,
+                flank_score=flank,
                 at_edge=start == 0 or stop == length,
+                in_host=all(side is not None and side < NONVIRUS_BELOW for side in sides),
             )
         )
     return regions
+
+
+def kept_regions(found: Sequence[Region], sequence: str, *, is_virus: bool) -> list[Region]:
+    """Return the regions of a record that are reported.
+
+    Those of repeats are not, unless they have hallmark genes. Parts of a virus that look more viral
+    than the rest are no regions, unless both sides of them look like a host.
+    """
+    regions = (region for region in found if region.in_host or not is_virus)
+    return [
+        region
+        for region in regions
+        if region.hallmarks or repeated_share(sequence[region.start : region.stop]) < MOST_REPEATED
+    ]
+
+
+def repeated_share(sequence: str) -> float:
+    """Return the share of the words of ``REPEAT_WORD`` bases that are there ``COPIES`` times."""
+    letters = np.frombuffer(sequence.upper().encode(), "S1")
+    if len(letters) < REPEAT_WORD:
+        return 0.0
+    words = np.ascontiguousarray(sliding_window_view(letters, REPEAT_WORD))
+    found, counts = np.unique(words.view(f"S{REPEAT_WORD}"), return_counts=True)
+    is_gap = found == b"N" * REPEAT_WORD
+    return float(counts[(counts >= COPIES) & ~is_gap].sum() / len(words))
+
+
+def region_fdr(scores: Floats, bases: float) -> list[float | None]:
+    """Return the false discovery rate of each region among those of a sample, ``[n]``.
+
+    ``bases`` are those of the records that were searched. Of hosts, ``FALSE_REGIONS`` regions per
+    million bases have a score above 0, and fewer have a higher one; the rate is how many of these
+    there should be, divided by how many there are. NaN bases give no rates.
+    """
+    if math.isnan(bases):
+        return [None] * len(scores)
+    order = np.argsort(-scores, kind="stable")
+    tails = [(1 - score) ** FALSE_TAIL for score in scores[order].tolist()]
+    expected = FALSE_REGIONS * bases / 1e6 * np.array(tails) / np.arange(1, len(scores) + 1)
+    rates = np.empty_like(expected)  # that of a region is the least of it and all less certain ones
+    rates[order] = np.minimum(1, np.minimum.accumulate(expected[::-1])[::-1])
+    known: list[float | None] = rates.tolist()
+    return known
+
+
+def region_tier(score: float, length: int, fdr: float | None, hallmarks: int | None = None) -> str:
+    """Return ``high`` or ``low``; ``hallmarks`` are the genes that were found, None if not looked.
+
+    A hallmark makes the tier high. Nearly all phages of ``LONG`` bases have one, so the tier of a
+    region as long without one is low.
+    """
+    if hallmarks is not None and (hallmarks or length >= LONG):
+        return "high" if hallmarks else "low"
+    return "high" if score > SURE and (fdr or 0.0) <= DOUBTFUL else "low"
 
 
 def viral_stretches(log_odds: Sequence[float]) -> list[Stretch]:

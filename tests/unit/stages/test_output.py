@@ -190,9 +190,11 @@ def test_without_rates_a_rate_cannot_be_asked_for(
 
 
 def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> None:
-    record = Record("a=;,%", "a=;,% described", "ACGT" * 3000)
+    sequence = "ACGT" + "".join(random.Random(0).choices("ACGT", k=11_996))
+    record = Record("a=;,%", "a=;,% described", sequence)
     chunks = [Chunk("c", 0, 12000, "scored", 1, "0.9", "0.1")]
-    region = Region(4, 8004, 20, 20, 0.9, -0.8, False)
+    region = Region(4, 8004, 20, 20, 0.9, -0.8, False, in_host=True)
+    virus_part = region._replace(start=1004, in_host=False)
     names = ("chunks", "contigs", "virus", "fasta", "regions", "bed", "gff3")
     host = call_record(12000, chunks)
     with ExitStack() as stack:
@@ -203,8 +205,8 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
         files.add_chunks(["renamed_2"], chunks_of(chunks), cells)
         add_record(files, record, "renamed_2", host, [region])
         add_record(files, record._replace(sequence="ACGT"), "short", virus._replace(fdr=0.2), [])
-        add_record(files, record, record.id, virus, [region])
-        add_record(files, record, "z", virus._replace(fdr=DOUBTFUL), [])
+        add_record(files, record, record.id, virus, [region, virus_part])
+        add_record(files, record, "z", virus._replace(fdr=DOUBTFUL), [virus_part])
         add_record(files, record, "second", virus._replace(fdr=0.01), [])
         add_record(files, record, "twice", host, [region, region])
         figures = files.finish(DEFAULT_THRESHOLDS, None, calibrated=False)
@@ -214,14 +216,16 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
     assert headers == [">renamed_2|region_5_8004 described", *others, *twice]
     ranked = [row["record"] for row in _table(tmp_path / "virus")]  # equal scores: by length, place
     assert ranked == ["a=;,%", "z", "second", "short"]
-    assert (tmp_path / "fasta").read_text().startswith(f"{headers[0]}\n{'ACGT' * 20}\n")
+    assert (tmp_path / "fasta").read_text().startswith(f"{headers[0]}\n{sequence[4:84]}\n")
     places = {(row["start"], row["end"]) for row in _table(tmp_path / "chunks")}
     assert places == {("1", "12000")}
     cells = [(row["regions"], row["viral_bases"]) for row in _table(tmp_path / "contigs")]
     assert cells[:5] == [("1", "8000"), ("0", "4"), ("1", "8000"), *[("0", "12000")] * 2]
     assert cells[5:] == [("2", "16000")]
     assert (tmp_path / "bed").read_text().count("\n") == 4
-    assert (figures.regions, figures.with_regions, figures.more_regions) == (4, 2, 3)
+    assert figures.region_counts == (4, 32_000, 3, 2)
+    found = [(row["tier"], row["fdr"]) for row in _table(tmp_path / "regions")]
+    assert found == [("high", "NA")] * 4  # no rates without calibration
     assert (figures.doubtful, figures.highest_rate) == (1, 0.2)
 
 
@@ -253,7 +257,8 @@ def test_a_region_passes_the_cuts_by_its_own_length_and_score(
     request = replace(
         request_of(TOY_CLASSIFIER), thresholds=Thresholds(min_score=0.5, min_length=200)
     )
-    Path(request.source).write_text(f">a\n{'GCTACC' * 150}\n")
+    sequence = "".join(random.Random(0).choices("ACGT", k=900))
+    Path(request.source).write_text(f">a\n{sequence}\n")
     _computed(request)
     found = [(row["start"], row["end"]) for row in _table(request.layout.regions_table)]
     assert found == [("101", "300")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import unquote
@@ -12,6 +13,7 @@ from Bio import Align
 
 from tests.declared import add_record, call_record
 from virnucpro.io.records import Record
+from virnucpro.settings import DEFAULT_THRESHOLDS
 from virnucpro.stages.output import ResultFiles
 from virnucpro.stages.regions import Region
 from virnucpro.store.disk import Disk
@@ -32,6 +34,7 @@ HOSTILE = [
 REGION = Region(99, 5099, 11, 9, 0.987654, -0.25, False)
 EDGE = Region(6000, 12000, 13, 13, 0.4, None, True)
 SCORES = (-1.0, 0.0, 1.0)
+SEQUENCE = "".join(random.Random(0).choices("ACGT", k=12_000))
 KINDS = ("tsv", "bed", "gff3")
 
 
@@ -43,19 +46,23 @@ def written(tmp_path: Path) -> dict[str, Path]:
         writers = [stack.enter_context(Disk().create(path)) for path in paths.values()]
         files = ResultFiles(writers)
         for name in HOSTILE:
-            record = Record(name, name, "A" * 12000)
+            record = Record(name, name, SEQUENCE)
             add_record(files, record, name, call_record(12000, []), [REGION, EDGE])
         for score in SCORES:
             region = REGION._replace(score=score)
             add_record(files, record, "a", call_record(12000, []), [region])
+        files.finish(DEFAULT_THRESHOLDS, None, calibrated=True)
     return paths
 
 
 def test_the_table_counts_from_one_and_includes_the_last_base(written: dict[str, Path]) -> None:
     rows = list(REGIONS.read(written["tsv"], *REGIONS.row._fields))
     assert [row[1] for row in rows[: 2 * len(HOSTILE) : 2]] == HOSTILE
-    assert rows[0][2:] == ["100", "5099", "5000", "11", "9", "0.987654", "-0.250000", "False"]
-    assert rows[1][2:] == ["6001", "12000", "6000", "13", "13", "0.400000", "NA", "True"]
+    assert rows[0][2:10] == ["100", "5099", "5000", "11", "9", "0.987654", "-0.250000", "False"]
+    assert rows[1][2:10] == ["6001", "12000", "6000", "13", "13", "0.400000", "NA", "True"]
+    assert {row[10] for row in rows} <= {"phage", "eukaryotic virus", "unsure"}
+    assert [row[11] for row in rows[:2]] == ["high", "low"]
+    assert 0 < float(rows[0][12]) < float(rows[1][12]) < 0.1
     assert rows[2][0] == "=;,%&|region_100_5099"
 
 
@@ -85,4 +92,6 @@ def test_bcbio_gff_reads_the_gff3_file(written: dict[str, Path]) -> None:
         assert first.qualifiers["score"] == ["0.987654"]
         assert (first.qualifiers["chunks"], first.qualifiers["chunks_scored"]) == (["11"], ["9"])
         assert (first.qualifiers["at_edge"], second.qualifiers["at_edge"]) == (["false"], ["true"])
+        assert (first.qualifiers["tier"], second.qualifiers["tier"]) == (["high"], ["low"])
+        assert {"virus_kind", "fdr"} <= first.qualifiers.keys()
         assert "flank_score" not in second.qualifiers

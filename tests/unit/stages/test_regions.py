@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from itertools import pairwise, product
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from tests.declared import Chunk, chunks_of
 from virnucpro.io.frames import chunk_spans
 from virnucpro.stages import regions
-from virnucpro.stages.regions import Region
+from virnucpro.stages.regions import Region, kept_regions, region_fdr, region_tier, repeated_share
 
 HOST, VIRUS, SPREAD = -2.0, 1.5, 1.0
 
@@ -84,6 +85,7 @@ def test_a_region_is_found_in_its_place(
     assert region.at_edge == (region.stop == length)
     assert region.flank_score is not None
     assert region.flank_score < region.score
+    assert region.in_host == (region.stop < length)
 
 
 NONE = {
@@ -157,3 +159,102 @@ def test_the_score_of_a_region_pays_for_each_end_within_the_record() -> None:
         region = only(find_regions(*record(*parts, spread=0.1)))
         assert region.chunks == 6
         assert region.score == pytest.approx(math.tanh(evidence / 2))
+
+
+def _drawn(length: int, gc: float = 0.5, seed: int = 0) -> str:
+    weights = [1 - gc, gc, gc, 1 - gc]
+    return "".join(random.Random(seed).choices("ACGT", weights, k=length))
+
+
+def _copies(unit: str, count: int, share: float, between: int, gc: float) -> str:
+    """Return copies of a unit, of whose bases a share is changed, with other bases between them."""
+    draw, parts = random.Random(1), []
+    for number in range(count):
+        changed = [draw.choice("ACGT") if draw.random() < share else base for base in unit]
+        parts += ["".join(changed), _drawn(between, gc, number)]
+    return "".join(parts)
+
+
+REPEATS = {
+    "a phage": (_drawn(40_000), False),
+    "of many A and T": (_drawn(40_000, 0.2), False),
+    "of many G and C": (_drawn(40_000, 0.75), False),
+    "two copies of a gene": (_drawn(20_000) + _drawn(20_000), False),
+    "gaps": (_drawn(5_000) + 9_000 * "N" + _drawn(5_000, seed=2), False),
+    "shorter than a word": ("ACGT", False),
+    "nothing": ("", False),
+    "genes like those of PE_PGRS": (_copies("GGCGGCGCCGGCGGCAACGGCGGG", 200, 0.1, 60, 0.7), True),
+    "an array like attC": (_copies(_drawn(110), 60, 0.1, 500, 0.45), True),
+    "CRISPR": (_drawn(9_000) + _copies(_drawn(36, seed=3), 40, 0.0, 35, 0.5), True),
+    "in small letters": (_copies(_drawn(110), 60, 0.1, 500, 0.45).lower(), True),
+}
+
+
+@pytest.mark.parametrize(("sequence", "is_repeated"), REPEATS.values(), ids=REPEATS.keys())
+def test_regions_of_repeats_are_left_out(sequence: str, is_repeated: bool) -> None:
+    region = Region(0, len(sequence), 9, 9, 0.9, -0.9, False, in_host=True)
+    assert kept_regions([region], sequence, is_virus=False) == [region] * (not is_repeated)
+    assert kept_regions([region._replace(hallmarks=1)], sequence, is_virus=False) != []
+    assert 0 <= repeated_share(sequence) <= 1
+
+
+@pytest.mark.parametrize(
+    ("is_virus", "in_host", "is_kept"),
+    [(True, False, False), (True, True, True), (False, False, True), (False, True, True)],
+)
+def test_a_virus_has_a_region_only_within_a_host(
+    is_virus: bool, in_host: bool, is_kept: bool
+) -> None:
+    region = Region(100, 6_100, 12, 12, 0.9, -0.9, False, in_host)
+    assert kept_regions([region], _drawn(9_000), is_virus=is_virus) == [region] * is_kept
+
+
+def test_flanks_are_hosts_where_either_side_scores_as_one() -> None:
+    """So lambda, of which the right half looks more viral than the left one, has no region."""
+    for parts, in_host in (
+        (((40, HOST), (40, VIRUS), (40, HOST)), True),
+        (((40, HOST), (40, VIRUS)), False),  # at an end of the record
+        (((40, -5.0), (40, VIRUS), (8, 0.3)), False),
+    ):
+        length, chunks = record(*parts)
+        assert [region.in_host for region in find_regions(length, chunks)] == [in_host]
+
+
+def test_the_rate_of_regions_falls_with_their_number_and_rises_with_what_was_searched() -> None:
+    rates = [
+        region_fdr(np.array(scores), bases)
+        for scores, bases in (
+            ([0.9], 1e6),
+            ([0.9], 3e6),
+            ([0.9] * 3, 3e6),
+            ([0.4, 0.9999, 0.99], 4e6),
+            ([1.0], 1e9),
+            ([0.5], 1e9),
+            ([], 1e6),
+        )
+    ]
+    one, three, equal, mixed, certain, doubtful, none = rates
+    assert three == pytest.approx([3 * each for each in one])
+    assert equal == pytest.approx(one * 3)
+    assert mixed[1] <= mixed[2] <= mixed[0] < 1
+    assert (certain, doubtful, none) == ([0.0], [1.0], [])
+    assert region_fdr(np.array([0.9, 0.5]), math.nan) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("score", "length", "fdr", "hallmarks", "tier"),
+    [
+        (0.9, 20_000, 0.05, None, "high"),
+        (0.9, 20_000, None, None, "high"),
+        (0.9, 90_000, 0.05, None, "high"),
+        (0.7, 20_000, 0.05, None, "low"),
+        (0.9, 20_000, 0.2, None, "low"),
+        (0.9, 20_000, 0.05, 0, "high"),  # absence tells nothing of a short region
+        (0.9, 90_000, 0.05, 0, "low"),
+        (0.4, 90_000, 0.9, 1, "high"),
+    ],
+)
+def test_the_tier_of_a_region(
+    score: float, length: int, fdr: float | None, hallmarks: int | None, tier: str
+) -> None:
+    assert region_tier(score, length, fdr, hallmarks) == tier
