@@ -79,7 +79,7 @@ def _keep_best(
     *keys: npt.NDArray[Any],
 ) -> None:
     """Keep the ``most`` rows with the smallest ``keys`` of ``best`` and those meant of a block."""
-    if len(best) == most:
+    if best and len(best) == most:
         is_better = np.zeros(len(is_meant), bool)  # than the last one of the best
         for key, last in zip(keys[::-1], best[-1][0][::-1], strict=True):
             is_better = (key < last) | ((key == last) & is_better)
