@@ -16,7 +16,7 @@ virnucpro predict "$pieces/mates_1.fa" --input2 "$pieces/mates_2.fa" -o "$predic
 virnucpro predict "$dataset/test_records.fa" -o "$predicted" -m lite --force
 python "$here/outside.py" "$dataset" "$pieces" "$predicted"
 python "$here/kinds.py" figures "$pieces"
-awk -F '\t' 'NR == 1 || $3 ~ /^outside /' "$pieces/labels.tsv" > "$work/outside.tsv"
-python "$here/mixtures.py" "$work/outside.tsv" --draws 5 --records 800 \
-    "$predicted"/{mates_1,pieces_150,pieces_500,pieces_2100,pieces_5000}_run.json
+python "$here/mixtures.py" figures "$dataset/genomes.tsv" "$predicted/test_records_run.json"
+python "$here/mixtures.py" figures --records 800 "$pieces/labels.tsv" \
+    "$predicted"/{mates_1,pieces_150}_run.json
 python "$here/regions.py" "$dataset" "$work/regions" -m lite -e 500

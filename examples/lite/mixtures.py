@@ -1,15 +1,25 @@
-"""Compare stated and realised false discovery rates in mixtures with a known share of virus.
+"""Fit what error rates of lite rest on, or print rates, tiers and calls of known samples.
 
-    virnucpro predict pieces_500.fa -o predicted_500 -m lite -e 500
-    python examples/lite/mixtures.py labels.tsv predicted_500/pieces_500_run.json [...]
+    virnucpro predict records.fa -o predicted -m lite -e 500
+    python examples/lite/mixtures.py fit CLASSIFIER OUT LABELS predicted/records_run.json [...]
+    python examples/lite/mixtures.py figures LABELS predicted/records_run.json [...]
 
-labels.tsv is a table with the columns record, label and group, as heldout.py writes it. The records
-are predicted once. From their scores, --draws samples of --records records are drawn for each share
-of virus (1, 10 and 50 %), and every group of a label is drawn alike. For each sample the rates are
-estimated as `virnucpro predict` does, and the records below a stated rate are counted. A row of
-the table that is printed holds the means over the samples: the records with at most that rate, the
-viruses among all viruses that are found that way, and the share of others among those records. A
-realised rate above the stated one means that the estimate promises too much.
+LABELS is a table with the columns record, label and group. The records of a run are cut into
+contigs with lengths as those of assemblies: 500 to 50,000 bases, logarithmically normal with a
+median of 1,300. A shorter record, such as a read, stays as it is.
+
+`fit` writes a copy OUT of CLASSIFIER that says how the log odds of others and of viruses are
+distributed, for the chunk length of each run; runs may share one. Take records that the encoder
+was not trained on. Of each group in LABELS, only every second record is read, from the first one
+on; the others are left to check the rates with: with --half 1, `figures` reads these alone.
+
+`figures` draws samples of each share of virus; every group of a label is drawn alike, as long as
+it lasts. They are called as `virnucpro predict` does it. A row is the mean over the draws: the
+records that are called virus; the share of them that are wrong as stated, the highest `fdr` among
+them, and as realised; for records of 2,000 bases and more, the shares of phages, viruses and
+others that are called; the right calls among them that have the tier high; the share of others in
+the tiers high and medium, of records of any length; and the viruses that are called nonvirus with
+the tier high.
 """
 
 from __future__ import annotations
@@ -19,104 +29,246 @@ from collections import defaultdict
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import asdict
+from outside import PHAGES
 
-from virnucpro.classifier.contigs import ContigModel
-from virnucpro.classifier.files import inspect_classifier
+from virnucpro.classifier.contigs import ContigModel, contig_terms
+from virnucpro.classifier.files import ClassifierMetadata, classifier_to_bytes, inspect_classifier
+from virnucpro.classifier.mixture import with_distributions
+from virnucpro.encoders.weights import read_safetensors
 from virnucpro.evaluation.labels import read_labels
+from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.results import open_run
-from virnucpro.stages.calls import SCORED, Chunks, contig_fdr, summarise
+from virnucpro.stages.calls import (
+    SCORED,
+    Chunks,
+    Summaries,
+    call_of,
+    contig_rates,
+    log_odds,
+    summarise,
+)
+from virnucpro.store.disk import Disk
 from virnucpro.tables import CHUNKS
 
-SHARES = (0.01, 0.1, 0.5)
-STATED = (0.01, 0.05, 0.1, 0.2)
+SHARES = (0.0, 0.01, 0.03, 0.14, 0.5, 1.0)
+MEDIAN, SPREAD, LONGEST = 1300, 0.9, 50_000  # bases; the spread is that of natural logarithms
+LONG = 2000  # bases
+COUNTS = (1, 2, 4, 8, 16, 32)  # chunks of the contigs that `fit` cuts side by side
 SEED = 1
-Scores = list[tuple[bool, str, list[float]]]
-"""Label, group and probabilities of each scored record."""
 
 
-def read_scores(record: Path, labels: Path) -> tuple[Scores, ContigModel | None]:
-    """Return the records with a score of the run of a ``STEM_run.json``, and its contig model."""
-    run = open_run(record.parent, record.name.removesuffix("_run.json"))
-    length = int(run.record["settings"]["analysis"]["chunk_length"])
-    classifier = inspect_classifier(Path(run.record["models"]["classifier"]["path"]))
-    model = classifier.contigs.get(length)
-    table = read_labels(labels).set_index("record")
-    known = {
-        name: (label == "virus", group)
-        for name, label, group in table[["label", "group"]].itertuples()
-    }
+class Known(NamedTuple):
+    """A record of known content: its label, its group and its scored chunks, as one record."""
+
+    virus: bool
+    group: str
+    chunks: Chunks
+
+
+class Contigs(NamedTuple):
+    """Contigs cut from records: arrays ``[contigs]``, and what `summarise` says of them."""
+
+    virus: Bools
+    groups: np.ndarray
+    lengths: Ints
+    found: Summaries
+    probabilities: Floats  # one, or one row, for each contig
+
+    def chosen(self, which: Ints) -> Contigs:
+        """Return some of the contigs."""
+        found = Summaries._make(column[which] for column in self.found)
+        virus, groups, lengths, _, probabilities = self
+        return Contigs(virus[which], groups[which], lengths[which], found, probabilities[which])
+
+
+def known_records(labels: Path, path: Path, half: int | None) -> list[Known]:
+    """Return the labelled records of the run of a STEM_run.json, or every second of each group."""
+    table = read_labels(labels)
+    if half is not None:
+        table = table[table.groupby("group").cumcount() % 2 == half]
+    known = {r.record: (r.label == "virus", r.group) for r in table.itertuples()}
+    stem = path.name.removesuffix("_run.json")
     names = ("record", "start", "end", "status", "max_score_0", "max_score_1")
-    rows = CHUNKS.read(run.folder / CHUNKS.path.format(stem=run.stem), *names)
-    scores = []
+    rows = CHUNKS.read(path.parent / CHUNKS.path.format(stem=stem), *names)
+    records = []
     for name, own in groupby(rows, key=itemgetter(0)):
         scored = [
             (0, int(start) - 1, int(end), SCORED, float(others), float(virus))
             for _, start, end, status, others, virus in own
-            if status == "scored"
+            if status == "scored" and name in known
         ]
-        if (label := known.get(name)) and scored:
-            chunks = Chunks(*map(np.array, zip(*scored, strict=True)))
-            scores.append((*label, summarise(np.array([1]), chunks, model)[1].tolist()))
-    return scores, model
+        if scored:
+            records.append(Known(*known[name], Chunks(*map(np.array, zip(*scored, strict=True)))))
+    return records
 
 
-def draw(scores: Scores, share: float, records: int, generator: np.random.Generator) -> Scores:
-    """Return ``records`` records with ``share`` virus; the groups of a label are drawn alike."""
-    groups: dict[tuple[bool, str], list[int]] = defaultdict(list)
-    for number, (virus, group, _) in enumerate(scores):
-        groups[virus, group].append(number)
-    drawn: list[int] = []
-    viruses = round(records * share)
-    for virus, count in ((True, viruses), (False, records - viruses)):
-        own = [numbers for (label, _), numbers in groups.items() if label == virus]
-        if sum(map(len, own)) < count:
-            raise SystemExit(f"too few records for a share of {share:g}: use fewer --records")
-        shuffled = [generator.permutation(numbers).tolist() for numbers in own]
-        # One of each group after the other, as long as the groups last.
-        turns = [(turn, number) for numbers in shuffled for turn, number in enumerate(numbers)]
-        turns.sort(key=itemgetter(0))
-        drawn += [number for _, number in turns[:count]]
-    return [scores[number] for number in drawn]
+def fitted(records: list[Known], model: ContigModel) -> ContigModel:
+    """Return the model with the distributions of these records."""
+    numbers: dict[tuple[bool, str], int] = {}
+    terms, virus, groups = [], [], []
+    for label, group, chunks in records:
+        number, odds = numbers.setdefault((label, group), len(numbers)), log_odds(chunks)
+        for count in COUNTS:
+            starts = np.arange(0, len(odds) // count * count, count)
+            if len(starts):
+                values = odds[: starts[-1] + count]
+                terms.append(contig_terms(values, starts, np.full(len(starts), float(count))))
+                virus += [label] * len(starts)
+                groups += [number] * len(starts)
+    return with_distributions(model, np.concatenate(terms), np.array(virus), np.array(groups))
 
 
-def measure(sample: Scores, model: ContigModel | None = None) -> list[tuple[int, float, float]]:
-    """Return records, share of the viruses found and realised rate, for each stated rate."""
-    virus = np.array([label for label, _, _ in sample])
-    probabilities = np.concatenate([found for _, _, found in sample])
-    fdr = contig_fdr(probabilities, np.array([len(found) for _, _, found in sample]), model)
-    rows = []
-    for stated in STATED:
-        called = fdr <= stated
-        count, right = int(called.sum()), int((called & virus).sum())
-        rows.append((count, right / max(1, virus.sum()), (count - right) / count if count else 0.0))
-    return rows
+def cut(records: list[Known], length: int, model: ContigModel | None) -> Contigs:
+    """Cut records into contigs of chunks of ``length`` bases, one after the other."""
+    chance = np.random.default_rng(SEED)
+    virus: list[bool] = []
+    groups, lengths, parts = [], [], []
+    for record in records:
+        first = 0
+        while first < len(record.chunks.start):
+            bases = chance.lognormal(np.log(MEDIAN), SPREAD)
+            if not 500 <= bases <= LONGEST:
+                continue
+            part = record.chunks.chosen(slice(first, first + max(1, int(bases / length))))
+            parts.append(part._replace(record=np.full(len(part.start), len(virus))))
+            virus.append(record.virus)
+            groups.append(record.group)
+            lengths.append(part.stop[-1] - part.start[0])
+            first += len(part.start)
+    chunks = Chunks(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    found, probabilities = summarise(np.array(lengths), chunks, model)
+    return Contigs(np.array(virus), np.array(groups), np.array(lengths), found, probabilities)
+
+
+def draw(contigs: Contigs, share: float, count: int, chance: np.random.Generator) -> Ints | None:
+    """Return ``count`` contigs with ``share`` virus, the groups of a label alike; None: too few."""
+    chosen = []
+    viruses = round(count * share)
+    for label, wanted in ((True, viruses), (False, count - viruses)):
+        turns: dict[str, int] = defaultdict(int)
+        ranked = []
+        for number in chance.permutation(np.flatnonzero(contigs.virus == label)).tolist():
+            turns[contigs.groups[number]] += 1
+            ranked.append((turns[contigs.groups[number]], number))
+        if len(ranked) < wanted:
+            return None
+        chosen += [number for _, number in sorted(ranked, key=itemgetter(0))[:wanted]]
+    return np.array(chosen)
+
+
+def measure(sample: Contigs, model: ContigModel | None) -> list[float]:
+    """Return the figures of a row, as counts, but for the stated rate, which is the last one."""
+    fdr, errors = contig_rates(sample.probabilities, sample.found.chunks_scored, model)
+    calls = call_of(sample.lengths, sample.found, fdr, errors=errors)
+    called, tier = np.array(calls.call) == "virus", np.array(calls.tier)
+    virus, is_long = sample.virus, sample.lengths >= LONG
+    phages = virus & np.array([bool(PHAGES.search(group)) for group in sample.groups])
+    counted = [called, called & ~virus]
+    for label in (phages, virus, ~virus):
+        counted += [called & label & is_long, label & is_long]
+    counted.append(called & virus & is_long & (tier == "high"))
+    for name in ("high", "medium"):
+        counted += [called & (tier == name), called & ~virus & (tier == name)]
+    is_lost = virus & (np.array(calls.call) == "nonvirus") & (tier == "high")
+    counted += [is_lost, virus]
+    return [*(float(which.sum()) for which in counted), np.max(fdr[called], initial=0.0)]
+
+
+def figures(args: argparse.Namespace) -> None:
+    """Print the table."""
+    print(
+        "| run | where | records | virus | called | wrong, stated | realised | phages from 2 kb "
+        "called | viruses | others | of the right ones tier high | wrong of tier high | of medium "
+        "| viruses nonvirus, high |"
+    )
+    print("|" + "---|" * 14)
+    for path in args.runs:
+        run = open_run(path.parent, path.name.removesuffix("_run.json"))
+        length = int(run.record["settings"]["analysis"]["chunk_length"])
+        place = args.classifier or Path(run.record["models"]["classifier"]["path"])
+        model = inspect_classifier(place).contigs.get(length)
+        records = known_records(args.labels, path, args.half)
+        for where in ("outside", "held out"):
+            own = [r for r in records if r.group.startswith("outside") == (where == "outside")]
+            if not own:
+                continue
+            contigs = cut(own, length, model)
+            for count in args.records or (500, 1500, 3000):
+                for share in SHARES:
+                    chance = np.random.default_rng((SEED, count, round(1000 * share)))
+                    drawn = [draw(contigs, share, count, chance) for _ in range(args.draws)]
+                    rows = [measure(contigs.chosen(d), model) for d in drawn if d is not None]
+                    if rows:
+                        cells = run.stem, where, f"{count:,}", f"{100 * share:.0f} %"
+                        print("|", " | ".join([*cells, *cells_of(rows)]), "|", flush=True)
+
+
+def cells_of(rows: list[list[float]]) -> list[str]:
+    """Return the cells of the means over draws; a share is that of all draws together."""
+
+    def share(part: float, whole: float) -> str:
+        return f"{100 * part / whole:.1f} %" if whole else "-"
+
+    *counts, stated = np.mean(np.array(rows), axis=0).tolist()
+    called, wrong, phages, all_phages, virus, all_virus, others, all_others, *more = counts
+    right_high, high, high_wrong, medium, medium_wrong, lost, viruses = more
+    return [
+        f"{called:.0f}",
+        f"{100 * stated:.1f} %",
+        share(wrong, called),
+        share(phages, all_phages),
+        share(virus, all_virus),
+        share(others, all_others),
+        share(right_high, virus),
+        share(high_wrong, high),
+        share(medium_wrong, medium),
+        share(lost, viruses),
+    ]
+
+
+def fit(args: argparse.Namespace) -> None:
+    """Write the classifier with its distributions."""
+    known = inspect_classifier(args.classifier)
+    models = dict(known.contigs)
+    records: dict[int, list[Known]] = defaultdict(list)
+    for path in args.runs:
+        run = open_run(path.parent, path.name.removesuffix("_run.json"))
+        length = int(run.record["settings"]["analysis"]["chunk_length"])
+        records[length] += known_records(args.labels, path, args.half or 0)
+    for length, own in records.items():
+        models[length] = fitted(own, models[length])
+        print(length, models[length])
+    said = {name: value for name, value in asdict(known).items() if name in FIELDS}
+    state = read_safetensors(args.classifier)
+    Disk().save(args.out, classifier_to_bytes(state, **said | {"contigs": models}))
+
+
+FIELDS = ClassifierMetadata.__struct_fields__
 
 
 def main() -> None:
-    """Print the table."""
+    """Fit, or print figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("labels", type=Path)
-    parser.add_argument("runs", type=Path, nargs="+", help="STEM_run.json files of predict")
-    parser.add_argument("--records", type=int, default=1000)
-    parser.add_argument("--draws", type=int, default=20)
+    commands = parser.add_subparsers(required=True)
+    for action in (fit, figures):
+        own = commands.add_parser(action.__name__)
+        own.set_defaults(action=action)
+        if action is fit:
+            own.add_argument("classifier", type=Path)
+            own.add_argument("out", type=Path)
+        else:
+            own.add_argument("--classifier", type=Path, help="instead of the one of the run")
+            own.add_argument("--records", type=int, action="append", help="repeatable")
+            own.add_argument("--draws", type=int, default=5)
+        own.add_argument("labels", type=Path)
+        own.add_argument("runs", type=Path, nargs="+", help="STEM_run.json files of predict")
+        own.add_argument("--half", type=int, choices=(0, 1), help="only every second record")
     args = parser.parse_args()
-    print("| run | virus | stated, at most | records | viruses found | realised |")
-    print("|---|---|---|---|---|---|")
-    for record in args.runs:
-        scores, model = read_scores(record, args.labels)
-        name = record.name.removesuffix("_run.json")
-        for share in SHARES:
-            generator = np.random.default_rng(SEED)
-            draws = [
-                measure(draw(scores, share, args.records, generator), model)
-                for _ in range(args.draws)
-            ]
-            means = np.mean(np.array(draws), axis=0)
-            for stated, (count, found, realised) in zip(STATED, means.tolist(), strict=True):
-                row = (name, f"{100 * share:.0f} %", stated, f"{count:.0f}", f"{found:.3f}")
-                print(f"| {' | '.join(map(str, row))} | {realised:.3f} |")
+    args.action(args)
 
 
 if __name__ == "__main__":

@@ -65,7 +65,9 @@ Results in results; open the first file first:
     [
         ({}, [USUAL, "  8 unscored: no frame without a stop", FILES], "fdr"),
         ({"highest_rate": 0.27, "doubtful": 10}, ["27 % of these are probably not"], "--max-fdr"),
-        ({"highest_rate": None}, ["column fdr is NA"], "--max-fdr"),
+        ({"highest_rate": 0.27, "doubtful": 6}, ["27 % of these are probably not"], "--max-fdr"),
+        ({"highest_rate": 0.27, "doubtful": 5}, ["--max-fdr 0.1"], "None"),
+        ({"highest_rate": None}, [USUAL], "fdr"),
         ({"highest_rate": 0.0}, [USUAL], "fdr"),
         (
             {"highest_rate": 0.27, "thresholds": Thresholds(genes=False)},

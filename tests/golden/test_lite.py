@@ -48,7 +48,9 @@ def test_it_is_small_and_says_what_it_is() -> None:
     assert info.extra["encoder_sha256"] == hashed(encoder).sha256
 
 
-def test_the_contigs_of_the_example_are_called_right(tmp_path: Path) -> None:
+def test_the_contigs_of_the_example_are_called_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     example = tmp_path / "example.fa"
     example.write_text(example_fasta())
     predict(example, tmp_path / "out")
@@ -64,11 +66,18 @@ def test_the_contigs_of_the_example_are_called_right(tmp_path: Path) -> None:
     labels = tmp_path / "labels.tsv"
     lines = [f"{name}\t{'virus' if name.startswith('virus') else 'others'}\n" for name in contigs]
     labels.write_text("record\tlabel\n" + "".join(lines))
+    monkeypatch.syspath_prepend(ROOT / "examples/lite")
     script = runpy.run_path(str(ROOT / "examples/lite/mixtures.py"))
-    scores, model = script["read_scores"](tmp_path / "out/example_run.json", labels)
-    assert len(scores) == 6
-    assert model.tail_slope
-    assert all((found[0] < 0.06) == virus for virus, _, found in scores)
+    records = script["known_records"](labels, tmp_path / "out/example_run.json", None)
+    assert len(records) == 6
+    model = inspect_classifier(LITE_CLASSIFIER).contigs[500]
+    assert model.has_distributions
+    pieces = script["cut"](records, 500, model)
+    chunks = [len(record.chunks.start) for record in records]
+    assert pieces.found.chunks_scored.sum() == sum(chunks)
+    called, wrong = script["measure"](pieces, model)[:2]
+    assert called > 5
+    assert wrong == 0
 
 
 @pytest.mark.parametrize(("length", "least"), [(500, 0.86), (300, 0.82), (150, 0.73)])

@@ -50,8 +50,12 @@ def test_call(scores: list[tuple[str, str]], call: str, tier: str) -> None:
     [
         (800, None, "high", "ok"),
         (801, None, "low", "little scored"),
-        (200, 0.1, "high", "ok"),
-        (200, 0.11, "low", "ok"),
+        (200, 0.05, "high", "ok"),
+        (800, 0.05, "high", "ok"),
+        (801, 0.05, "medium", "little scored"),
+        (200, 0.06, "medium", "ok"),
+        (200, 0.25, "medium", "ok"),
+        (200, 0.26, "low", "ok"),
     ],
 )
 def test_the_tier_asks_for_bases_and_a_low_rate(
@@ -62,6 +66,70 @@ def test_the_tier_asks_for_bases_and_a_low_rate(
     assert evidence_of(verdict.chunks_scored, verdict.coverage) == evidence
     one = call_record(100, VIRAL[:1])
     assert evidence_of(one.chunks_scored, one.coverage) == "one chunk"
+
+
+@pytest.mark.parametrize(
+    ("others", "fdr", "tier"),
+    [
+        ("0.94", None, "high"),  # -0.88
+        ("0.94", 0.9, "medium"),
+        ("0.96", 0.9, "high"),
+        ("0.79", 0.9, "low"),
+        ("0.79", None, "low"),
+    ],
+)
+def test_a_record_that_is_surely_no_virus_scores_lower_where_rates_are_known(
+    others: str, fdr: float | None, tier: str
+) -> None:
+    virus = f"{1 - float(others):.2f}"
+    chunks = [_chunk(0, 100, others, virus), _chunk(100, 200, others, virus)]
+    verdict = call_record(200, chunks, fdr=fdr)
+    assert (verdict.call, verdict.tier) == ("nonvirus", tier)
+
+
+@pytest.mark.parametrize(
+    ("hallmarks", "fdr", "tiers"),
+    [
+        (0, 0.5, ["low", "low", "low"]),
+        (1, 0.5, ["medium", "low", "low"]),  # one, and a score above the threshold
+        (2, 0.5, ["medium", "low", "low"]),
+        (9, 0.2, ["high", "low", "low"]),
+        (2, 0.01, ["high", "low", "low"]),
+    ],
+)
+def test_hallmark_genes_raise_the_tier_of_viruses(
+    hallmarks: int, fdr: float, tiers: list[str]
+) -> None:
+    scores = [("0.1", "0.9"), ("0.5", "0.5"), ("0.9", "0.1")]
+    chunks = [[_chunk(0, 100, *pair), _chunk(100, 200, *pair)] for pair in scores]
+    lengths = np.full(3, 200)
+    found, _ = summarise(lengths, chunks_of(*chunks))
+    calls = call_of(lengths, found, np.full(3, fdr), hallmarks=np.full(3, hallmarks))
+    assert calls.tier[0] == tiers[0]
+    assert calls.call == call_of(lengths, found, np.full(3, fdr)).call
+
+
+@pytest.mark.parametrize(
+    ("virus", "error", "thresholds", "call"),
+    [
+        ("0.64", 0.1, Thresholds(), "virus"),
+        ("0.64", 0.11, Thresholds(), "undecided"),
+        ("0.36", 0.1, Thresholds(), "virus"),
+        ("0.34", 0.0, Thresholds(), "nonvirus"),
+        ("0.64", 0.1, Thresholds(min_score=0.31), "undecided"),
+        ("0.64", 0.1, Thresholds(max_fdr=0.01), "undecided"),
+        ("0.64", 0.1, Thresholds(min_length=201), "undecided"),
+    ],
+)
+def test_an_undecided_record_that_is_hardly_wrong_is_a_virus_unless_a_score_was_asked_for(
+    virus: str, error: float, thresholds: Thresholds, call: str
+) -> None:
+    others = f"{1 - float(virus):.2f}"
+    length = np.array([200])
+    chunks = chunks_of([_chunk(0, 100, others, virus), _chunk(100, 200, others, virus)])
+    found, _ = summarise(length, chunks)
+    calls = call_of(length, found, np.array([0.05]), thresholds, np.array([error]))
+    assert calls.call == [call]
 
 
 @pytest.mark.parametrize(
@@ -151,8 +219,8 @@ def test_records_that_are_called_together_are_called_as_alone() -> None:
     ]
     records = [*kinds, *scored[:20], *kinds, [*scored[0], *kinds[1]], *scored[20:], *kinds]
     lengths = np.array([draw.randint(500, 2500) for _ in records])
-    tail = ContigModel(0.1, 1.0, 0.5, -0.2, -0.1, -1.0, -0.5, 0.1, 0.2)
-    for model in (None, tail, ContigModel(*tail[:5])):
+    plain = ContigModel(0.1, 1.0, 0.5, -0.2, -0.1)
+    for model in (None, plain, plain._replace(virus_spread=1.0)):
         found, chances = summarise(lengths, chunks_of(*records), model)
         calls = call_of(lengths, found, np.full(len(records), 0.05))
         alone = [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.declared import Chunk, call_record, chunks_of
-from virnucpro.classifier.contigs import ContigModel, fit_contig_model, with_tail
+from virnucpro.classifier.contigs import ContigModel, fit_contig_model
 from virnucpro.classifier.contigs import contig_terms as terms_of
 from virnucpro.stages.calls import summarise
 
@@ -59,23 +59,6 @@ def test_a_contig_is_not_viral_because_it_is_long():
     assert of[4] > of[3]
 
 
-def test_the_tail_of_others_is_found_again():
-    random = np.random.default_rng(3)
-    values = np.repeat(-3 + random.exponential(0.5, 4000), 4).reshape(-1, 4)
-    terms = np.array([contig_terms(row[:n], n) for n in (1, 4) for row in values.tolist()])
-    model = with_tail(ContigModel(0.0, 1.0, 0.0, 0.0, 0.0), terms, np.zeros(len(terms), np.bool_))
-    for count in (1, 4, 400):  # of an exponential distribution, whose tail is known
-        for level in (-2.0, 0.0):
-            chance = math.exp(-(level + 3) / 0.5)
-            terms = np.array([contig_terms([level] * count, count)])
-            assert model.chance(terms) == pytest.approx(chance, rel=0.35)
-    assert model.chance(np.array([contig_terms([-12.0], 1)])) == 1
-    flat = np.tile(contig_terms([-1.0], 1), (200, 1))  # there is no tail that falls
-    assert (
-        with_tail(ContigModel(*model[:5]), flat, np.zeros(200, np.bool_)) == model[:5] + (0.0,) * 4
-    )
-
-
 def test_labels_that_are_separated_give_finite_coefficients():
     terms = np.array([contig_terms([value], 1) for value in (-3.0, -2.0, 2.0, 3.0)])
     model = fit_contig_model(terms, np.array([False, False, True, True]))
@@ -97,18 +80,18 @@ def test_the_call_of_a_record_follows_the_model():
 
 
 def test_bases_in_two_chunks_count_once():
-    model = ContigModel(0.1, 1.0, 0.5, -0.2, -0.1, -1.0, -0.5, 0.1, 0.2)
+    model = ContigModel(0.1, 1.0, 0.5, -0.2, -0.1, virus_spread=1.0)
     one = [chunk(0, "0.9", "0.1")]
     two = [*one, one[0]._replace(start=1, stop=501)]  # of a record of 501 bases
     apart = [*one, chunk(1, "0.9", "0.1")]
     scores = [call_record(length, c, model).virus_score for length, c in ((500, one), (501, two))]
     assert scores[0] == pytest.approx(scores[1], abs=0.001)
     assert call_record(1000, apart, model).virus_score > scores[0] + 0.05
-    chances = [
+    odds = [
         summarise(np.array([1000]), chunks_of(chunks), model)[1][0] for chunks in (one, two, apart)
     ]
-    assert chances[0] == pytest.approx(chances[1], rel=0.01)
-    assert chances[2] != pytest.approx(chances[0], rel=0.05)
+    assert odds[0] == pytest.approx(odds[1], abs=0.01)
+    assert odds[2][1] == pytest.approx(math.log(2))
 
 
 def test_scores_of_exactly_one_and_zero():

@@ -24,8 +24,6 @@ ASSUMED_SHARE = 1 / 4
 # nine tenths of some bacteria virus, because any mean looked viral in a contig of 400 chunks.
 MOST_CHUNKS = 32
 LARGEST = 12.0  # log odds of a chunk count up to this; beyond, a float32 score is 0 or 1
-TAIL = 0.2  # the share of others whose log odds are the upper tail
-FEWEST_IN_TAIL = 5
 PENALTY = 1e-3  # on the squares of the coefficients, so that few contigs give finite ones
 PRIOR = math.log(ASSUMED_SHARE / (1 - ASSUMED_SHARE))
 
@@ -47,8 +45,11 @@ class ContigModel(NamedTuple):
             ``MOST_CHUNKS`` count.
         spread: per unit of the standard deviation of the log odds of the chunks.
         by_count: per unit of that logarithm.
-        tail_constant, tail_slope, tail_count, tail_slope_by_count: of the share of others with at
-            least these log odds (:meth:`chance`); all are 0 where that was not fitted.
+        others, others_by_count: the mean log odds of others, and per unit of that logarithm.
+        others_spread, others_spread_by_count: their standard deviation around it.
+        virus, virus_by_count, virus_spread, virus_spread_by_count: of viruses. They are 0 where
+            the distributions were not fitted. A file of an earlier development version has four
+            other numbers instead of all of these, which are not used.
     """
 
     constant: Coefficient
@@ -56,20 +57,19 @@ class ContigModel(NamedTuple):
     mean_by_count: Coefficient
     spread: Coefficient
     by_count: Coefficient
-    tail_constant: Coefficient = 0.0
-    tail_slope: Coefficient = 0.0
-    tail_count: Coefficient = 0.0
-    tail_slope_by_count: Coefficient = 0.0
+    others: Coefficient = 0.0
+    others_by_count: Coefficient = 0.0
+    others_spread: Coefficient = 0.0
+    others_spread_by_count: Coefficient = 0.0
+    virus: Coefficient = 0.0
+    virus_by_count: Coefficient = 0.0
+    virus_spread: Coefficient = 0.0
+    virus_spread_by_count: Coefficient = 0.0
 
-    def chance(self, terms: Floats) -> Floats:
-        """Return ``[n]``, the share of others with as many chunks that look at least as viral.
-
-        Its logarithm falls in proportion to the log odds of the contig, the slower the more chunks.
-        ``terms`` are those of :func:`contig_terms`.
-        """
-        slope = self.tail_slope + self.tail_slope_by_count * terms[:, -1]
-        level = self.tail_constant + self.tail_count * terms[:, -1]
-        return each(math.exp, np.minimum(0.0, level + slope * self.log_odds(terms)))
+    @property
+    def has_distributions(self) -> bool:
+        """Whether it says how the log odds of others and of viruses are distributed."""
+        return self.virus_spread > 0
 
     def log_odds(self, terms: Floats) -> Floats:
         """Return ``[n]``, the log odds of contigs in a sample with as much virus as others."""
@@ -131,27 +131,3 @@ def fit_contig_model(terms: Floats, virus: npt.NDArray[np.bool_]) -> ContigModel
     if coefficients[-1] > 0:
         coefficients = np.append(regression.fit(terms[:, :-1], virus).coef_[0], 0.0)
     return ContigModel(*map(float, coefficients))
-
-
-def with_tail(model: ContigModel, terms: Floats, virus: npt.NDArray[np.bool_]) -> ContigModel:
-    """Return the model with its :meth:`ContigModel.chance`, fitted on the others among ``terms``.
-
-    It stays without where the tail of the others does not fall for contigs of every length.
-    """
-    log_odds = terms @ np.array(model[:5])
-    rows, shares, weights = [], [], []
-    for logarithm in np.unique(terms[~virus, 4]):
-        found = np.sort(log_odds[~virus & (terms[:, 4] == logarithm)])[::-1]
-        ranks = np.arange(FEWEST_IN_TAIL, int(TAIL * len(found)) + 1)
-        levels = found[ranks - 1]
-        rows += [(1.0, level, logarithm, level * logarithm) for level in levels.tolist()]
-        shares += np.log(ranks / len(found)).tolist()
-        weights += (1 / np.sqrt(ranks)).tolist()  # neighbours in rank say the same
-    if len(rows) < 5:
-        return model
-    scale = np.array(weights)
-    solution = np.linalg.lstsq(np.array(rows) * scale[:, None], np.array(shares) * scale)[0]
-    constant, slope, count, slope_by_count = solution.tolist()
-    if max(slope, slope + slope_by_count * math.log(MOST_CHUNKS)) >= 0:
-        return model
-    return ContigModel(*model[:5], constant, slope, count, slope_by_count)

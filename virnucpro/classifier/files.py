@@ -12,7 +12,8 @@ coefficients of a :class:`virnucpro.classifier.contigs.ContigModel` for each chu
 
     "contigs": {"500": [0.1, 0.9, 0.3, -0.1, 0.05]}
 
-Four more numbers, if there are any, are those of its tail.
+Eight more numbers, if there are any, are those of its distributions; four more numbers, in files
+of earlier development versions, are not used.
 
 The original's ``.pth`` is a whole pickled module of class ``__main__.MLPClassifier``. It is taken
 apart without running what is pickled: every class in it becomes an inert holder of attributes.

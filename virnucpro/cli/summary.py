@@ -85,17 +85,12 @@ def call_lines(results: OutputFigures, layout: Layout, noun: str) -> list[str]:
     if (results.highest_rate or 0) > DOUBTFUL:
         rate = percent(results.highest_rate)
         lines.append(f"About {rate} of these are probably not viruses (column fdr).")
-        if left := virus - results.doubtful:
+        if 2 * (left := virus - results.doubtful) >= virus:
             lines[-1] += (
                 f" To keep this at {percent(DOUBTFUL)}, which leaves {left:,} of them: virnucpro "
                 f"call {shlex.quote(str(shared.shown_path(layout.root)))} "
                 f"{replace(results.thresholds, max_fdr=DOUBTFUL).options()}"
             )
-    elif virus and results.calibrated and results.highest_rate is None:
-        lines.append(
-            f"How many of these are not viruses is not known (column fdr is NA): nearly all "
-            f"{noun}s look viral, so most are viruses, or their hosts are of an unknown kind."
-        )
     if results.unfamiliar:
         lines.append(
             f"Unlike all that lite was trained on: {results.unfamiliar:,} of these (column "

@@ -17,7 +17,7 @@ HEADS = {
     "score": "from -1 (not viral) to 1 (viral)",
     "fdr": "estimated share of errors among this record and all more certain ones; it is large "
     "beside a high score where many records that are not viral score as high, as short reads do",
-    "tier": "high where the score is clear, at least two chunks were scored, and fdr is small",
+    "tier": "high, medium or low: how certain the call is, by fdr where it is known, and by score",
     "chunks scored": "the pieces of the record that have a score",
     "share scored": "the part of the record with a score, from 0 to 1",
     "remark": "kind and terminal repeats of a virus, place of a region, what weakens a call",

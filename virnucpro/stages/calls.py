@@ -1,9 +1,11 @@
 """From the scores of its chunks to the call of a record, and its false discovery rate.
 
-The classifier was calibrated on as much virus as others. A sample has another share of virus, so
-the probabilities are corrected first, as in Saerens, Latinne and Decaestecker 2002 (Neural
-Computation 14:21-41). Chunks are corrected, contigs averaged afterwards: a mean over chunks is
-less certain than it should be, and the share of virus that is found from such means runs to 0 or 1.
+Where the classifier file says how the log odds of others and of viruses are distributed, a sample
+is a mixture of both (:mod:`virnucpro.classifier.mixture`). Other classifiers were calibrated on as
+much virus as others. A sample has another share of virus, so their probabilities are corrected, as
+in Saerens, Latinne and Decaestecker 2002 (Neural Computation 14:21-41). Chunks are corrected,
+contigs averaged afterwards: a mean over chunks is less certain than it should be, and the share of
+virus that is found from such means runs to 0 or 1.
 """
 
 from __future__ import annotations
@@ -15,13 +17,20 @@ from typing import NamedTuple
 import numpy as np
 
 from virnucpro.classifier.contigs import PRIOR, ContigModel, contig_terms, each, sums
+from virnucpro.classifier.mixture import error_rates
 from virnucpro.metrics.classification import Bools, Floats, Ints
-from virnucpro.settings import DEFAULT_THRESHOLDS, DOUBTFUL, Thresholds
+from virnucpro.settings import DEFAULT_THRESHOLDS, Thresholds
 
 # Thresholds of the files' contract (docs/files.md).
 VIRUS_ABOVE = DEFAULT_THRESHOLDS.min_score  # where nothing else was asked for
 NONVIRUS_BELOW = -0.3
-HIGH_TIER = 0.6
+TIERS = ("low", "medium", "high")
+HIGHEST_RATES = (0.25, 0.05)  # false discovery rates of a virus with the tier medium and high
+HIGH_SCORE = 0.6  # of a virus with the tier high where no rate is known
+# Scores of a record called nonvirus with the tier medium and high. Of the viruses that lite was
+# fitted on (examples/lite/mixtures.py), one of 100 with two chunks or more scores below the last.
+LOW_SCORES = (-0.6, -0.9)
+UNLIKELY = 0.1  # error rate of a record that is viral although its score is not above VIRUS_ABOVE
 LITTLE = 0.25  # of the bases of a record; less says little about the rest of it
 CONFIDENT = 0.8
 CONTRADICTED = 0.3
@@ -33,10 +42,6 @@ SCORED, FAILED, *_, NO_CHUNK = range(len(STATUSES))
 TRAINED_SHARE = 0.5  # of virus: training and validation parts are balanced
 FEWEST = 100  # scored contigs; the share of virus of fewer is too uncertain to correct with
 ITERATIONS = 1000
-BACKGROUND = 0.75  # the share of the records of a sample that show how its hosts score
-USUAL = 0.5  # of others look as viral as that record, in a sample of half virus
-LEAST_USUAL = 0.05
-OTHERS_PER_USUAL = 3  # a third of others, of nearly all kinds, look no more viral than USUAL
 TOLERANCE = 1e-6  # change of the share from one iteration to the next
 
 
@@ -95,9 +100,9 @@ def summarise(
 ) -> tuple[Summaries, Floats]:
     """Return what the chunks of records of ``lengths`` bases say, and the probabilities.
 
-    With a ``model`` the probabilities are one number for each record that is scored: the share of
-    others that look as viral where the model has their tail, else a probability at
-    ``TRAINED_SHARE``. Without, there is one for each scored chunk.
+    With a ``model`` the probabilities are one number for each record that is scored, a probability
+    at ``TRAINED_SHARE``; without, there is one for each scored chunk. A model with distributions
+    gives ``[records, 2]`` instead: log odds, and the logarithm of the number of chunks.
     """
     status = np.full(len(lengths), NO_CHUNK)
     np.minimum.at(status, chunks.record, chunks.status)
@@ -113,8 +118,8 @@ def summarise(
         odds = model.log_odds(terms)
         scores = each(math.tanh, (odds + PRIOR) / 2)
         probabilities = 0.5 * (1 + each(math.tanh, odds / 2))
-        if model.tail_slope:
-            probabilities = model.chance(terms)
+        if model.has_distributions:
+            probabilities = np.stack([odds, terms[:, -1]], axis=1)
     coverage, virus_score = np.zeros(len(lengths)), np.full(len(lengths), np.nan)
     coverage[records] = bases / lengths[records]
     virus_score[records] = scores
@@ -128,24 +133,54 @@ def summarise(
     return Summaries(*counts, coverage, virus_score, viral, nonviral, status), probabilities
 
 
-def met(thresholds: Thresholds, lengths: Ints, scores: Floats, fdr: Floats) -> Bools:
-    """Return which records, or regions, are classified as viral; a rate that is unknown is NaN."""
+def met(
+    thresholds: Thresholds,
+    lengths: Ints,
+    scores: Floats,
+    fdr: Floats,
+    errors: Floats | None = None,
+) -> Bools:
+    """Return which records, or regions, are classified as viral; a rate that is unknown is NaN.
+
+    With the default of the least score, that is also an undecided record whose own error rate, of
+    ``errors``, is at most ``UNLIKELY``.
+    """
+    is_viral = scores > thresholds.min_score
+    if errors is not None and thresholds.min_score == VIRUS_ABOVE:
+        is_viral |= (scores >= NONVIRUS_BELOW) & (errors <= UNLIKELY)
     is_low = np.isnan(fdr) | (fdr <= thresholds.max_fdr)
-    return (scores > thresholds.min_score) & is_low & (lengths >= thresholds.min_length)
+    return is_viral & is_low & (lengths >= thresholds.min_length)
 
 
 def call_of(
-    lengths: Ints, found: Summaries, fdr: Floats, thresholds: Thresholds = DEFAULT_THRESHOLDS
+    lengths: Ints,
+    found: Summaries,
+    fdr: Floats,
+    thresholds: Thresholds = DEFAULT_THRESHOLDS,
+    errors: Floats | None = None,
+    hallmarks: Ints | None = None,
 ) -> Calls:
-    """Return the calls of records of ``lengths`` bases; ``fdr`` is NaN where it is not known."""
+    """Return the calls of records of ``lengths`` bases.
+
+    ``fdr`` and ``errors`` are those of :func:`contig_rates`; NaN where they are not known.
+    ``hallmarks`` are the numbers of hallmark functions that were found in the records; 0 says
+    nothing. Two of them, or one and a score above the threshold, raise the tier.
+    """
     scores, scored = found.virus_score, found.chunks_scored
     is_scored = found.status == SCORED
-    is_virus = met(thresholds, lengths, scores, fdr)
+    is_virus = met(thresholds, lengths, scores, fdr, errors)
     is_nonvirus = ~is_virus & (scores < NONVIRUS_BELOW)
-    is_sure = (is_nonvirus & (scores < -HIGH_TIER)) | (
-        is_virus & (scores > HIGH_TIER) & ~(fdr > DOUBTFUL)
-    )
-    is_high = is_sure & (scored > 1) & (found.coverage >= LITTLE)  # as in evidence_of
+    has_rate = ~np.isnan(fdr)
+    medium, high = HIGHEST_RATES
+    of_virus = np.where(has_rate, 1 * (fdr <= medium) + (fdr <= high), 2 * (scores > HIGH_SCORE))
+    medium, high = LOW_SCORES
+    is_clear = scores < medium
+    of_nonvirus = np.where(has_rate, 1 * is_clear + (scores < high), 2 * is_clear)
+    tiers = is_virus * of_virus + is_nonvirus * of_nonvirus
+    is_enough = (scored > 1) & (found.coverage >= LITTLE)  # as in evidence_of
+    tiers = np.minimum(tiers, np.where(is_enough, 2, has_rate))
+    if hallmarks is not None:
+        tiers += is_virus & (hallmarks + (scores > thresholds.min_score) >= 2) & (tiers < 2)
     cases = [~is_scored, is_virus, is_nonvirus]
     return Calls(
         chunks=found.chunks.tolist(),
@@ -153,7 +188,7 @@ def call_of(
         coverage=found.coverage.tolist(),
         call=np.select(cases, ["unscored", "virus", "nonvirus"], "undecided").tolist(),
         virus_score=_known(scores),
-        tier=np.array([None, "low", "high"])[is_scored.astype(int) + is_high].tolist(),
+        tier=np.array([None, *TIERS])[is_scored * (1 + tiers)].tolist(),
         confident_viral=found.confident_viral.tolist(),
         confident_nonviral=found.confident_nonviral.tolist(),
         undecided=(scored - found.confident_viral - found.confident_nonviral).tolist(),
@@ -217,53 +252,39 @@ def virus_score(scored: Chunks, model: ContigModel | None = None) -> float:
     return math.tanh((float(model.log_odds(_terms(scored, starts))[0]) + PRIOR) / 2)
 
 
-def rates_by_chance(chances: Floats) -> Floats:
-    """Return the false discovery rate of every record (Benjamini and Hochberg 1995).
+def contig_rates(
+    probabilities: Floats,
+    chunks: Ints,
+    model: ContigModel | None = None,
+    hallmarks: Ints | None = None,
+) -> tuple[Floats, Floats]:
+    """Return the false discovery rate and the own error rate of every contig: ``[contigs]``.
 
-    ``chances`` ``[n]`` are the shares of others that look as viral as each record. Where three
-    quarters of the records look more viral than half of the others should, the hosts are of a kind
-    that looks more viral, and the chances are raised accordingly. Where nearly all do, either most
-    records are viruses, or the hosts are like none that are known: then all rates are NaN. The
-    number of others is estimated from the records that look as others do (after Storey 2002).
-    """
-    others = len(chances)
-    if others >= FEWEST:
-        usual = min(USUAL, float(np.quantile(chances, BACKGROUND)))
-        if usual < LEAST_USUAL:
-            return np.full(len(chances), np.nan)
-        # Counted before they are raised, where many may tie with ``usual`` and be rounded below it.
-        others = min(others, OTHERS_PER_USUAL * int((chances >= usual).sum()))
-        chances = chances ** (math.log(USUAL) / math.log(usual))
-    order = np.argsort(chances, kind="stable")
-    rates = others * chances[order] / np.arange(1, len(chances) + 1)
-    fdr = np.empty(len(chances))
-    fdr[order] = np.minimum.accumulate(np.minimum(rates, 1.0)[::-1])[::-1]
-    return fdr
-
-
-def contig_fdr(probabilities: Floats, chunks: Ints, model: ContigModel | None = None) -> Floats:
-    """Return ``[contigs]``, the false discovery rate of every contig; NaN where nothing was scored.
-
-    It is the rate if the contig and all that look at least as viral were classified as viral.
-    ``probabilities`` ``[n]`` are those of :func:`summarise` with this ``model``, contig
-    by contig; ``chunks`` ``[contigs]`` are the scored chunks of each contig.
+    The former is the share of errors if the contig and all that are at least as certain were
+    classified as viral, the latter is how likely the contig itself is no virus. Both are NaN where
+    nothing was scored. ``probabilities`` ``[n]`` are those of :func:`summarise` with this
+    ``model``, contig by contig; ``chunks`` ``[contigs]`` are the scored chunks of each contig, and
+    ``hallmarks`` the hallmark functions that were found.
     """
     scored = chunks > 0
-    fdr = np.full(len(chunks), np.nan)
-    counts = chunks[scored] if model is None else np.ones(scored.sum(), np.int64)
-    if len(counts) == 0:
-        return fdr
-    if model is not None and model.tail_slope:
-        fdr[scored] = rates_by_chance(probabilities)
-        return fdr
-    if len(counts) >= FEWEST:
-        share = virus_share(probabilities, np.repeat(1 / counts, counts))
-        # A larger share would lower every rate. Where the classifier is less sure than calibrated,
-        # the estimate runs to 1, and all contigs would be viral at a rate of 0.
-        probabilities = at_share(probabilities, min(share, TRAINED_SHARE))
-    starts = np.cumsum(counts) - counts
-    fdr[scored] = running_mean_of_errors(np.add.reduceat(probabilities, starts) / counts)
-    return fdr
+    fdr, errors = np.full((2, len(chunks)), np.nan)
+    if not scored.any():
+        return fdr, errors
+    if model is not None and model.has_distributions:
+        known = np.zeros_like(chunks) if hallmarks is None else hallmarks
+        odds, counts = probabilities.T
+        errors[scored] = error_rates(model, odds, counts, known[scored])
+    else:
+        counts = chunks[scored] if model is None else np.ones(scored.sum(), np.int64)
+        if len(counts) >= FEWEST:
+            share = virus_share(probabilities, np.repeat(1 / counts, counts))
+            # A larger share would lower every rate. Where the classifier is less sure than
+            # calibrated, the estimate runs to 1, and all contigs would be viral at a rate of 0.
+            probabilities = at_share(probabilities, min(share, TRAINED_SHARE))
+        starts = np.cumsum(counts) - counts
+        errors[scored] = 1 - np.add.reduceat(probabilities, starts) / counts
+    fdr[scored] = running_mean(errors[scored])
+    return fdr, errors
 
 
 def virus_share(probabilities: Floats, weights: Floats) -> float:
@@ -290,12 +311,12 @@ def at_share(probabilities: Floats, share: float) -> Floats:
     return np.where(certain, probabilities, virus / np.where(certain, 1.0, total))
 
 
-def running_mean_of_errors(probabilities: Floats) -> Floats:
-    """Return ``[n]``, the mean of ``1 - p`` over all rows with at least the same ``p``."""
-    order = np.argsort(-probabilities, kind="stable")
-    errors = 1 - probabilities[order]
-    means = np.cumsum(errors) / np.arange(1, len(errors) + 1)
-    last = np.searchsorted(errors, errors, side="right") - 1  # of those with the same probability
+def running_mean(errors: Floats) -> Floats:
+    """Return ``[n]``, the mean of all ``errors`` ``[n]`` that are at most as large."""
+    order = np.argsort(errors, kind="stable")
+    ranked = errors[order]
+    means = np.cumsum(ranked) / np.arange(1, len(ranked) + 1)
+    last = np.searchsorted(ranked, ranked, side="right") - 1  # of those with the same rate
     fdr = np.empty_like(means)
     fdr[order] = np.maximum.accumulate(means[last])  # rounding must not make it fall
     return fdr

@@ -30,11 +30,12 @@ from virnucpro.stages.calls import (
     FAILED,
     SCORED,
     STATUSES,
+    TIERS,
     Calls,
     Chunks,
     Summaries,
     call_of,
-    contig_fdr,
+    contig_rates,
     evidence_of,
     met,
     summarise,
@@ -314,7 +315,7 @@ class ResultFiles:
         self._waiting_bases += length
         if len(self._waiting) == RECORDS_AT_A_TIME or self._waiting_bases >= MOST_BASES_AT_A_TIME:
             self._add_rows()
-        self._ranks.extend((tier != "high", -(score or 0.0), -length))
+        self._ranks.extend((-TIERS.index(tier or "low"), -(score or 0.0), -length))
         self._counts["sure"] += tier == "high"
         if fdr is not None:
             self._counts["doubtful"] += fdr > DOUBTFUL
@@ -468,7 +469,7 @@ class OutputStage(HostStage):
             reads = paired or self.layout.virus_fastq in task.outputs
             genes = open_genes if self.thresholds.genes and not reads else None
             files = ResultFiles(writers, fastq, paired=paired, open_genes=genes)
-            found, fdr = self._summaries(files)
+            found, rates = self._summaries(files)
             sequences = iter(self.source.records())
             # Records are let go before the next ones are read: a chromosome takes a GB while it is
             # parsed.
@@ -477,8 +478,8 @@ class OutputStage(HostStage):
                 lengths = np.array([record.lengths for record in records]).T
                 if not np.array_equal(lengths, block.lengths):
                     raise changed_input_error(self.source.first)
-                rates, fdr = np.split(fdr, [len(records)])
-                calls = call_of(block.bases, summaries, rates, self.thresholds)
+                (fdr, errors), rates = np.split(rates, [len(records)], axis=1)
+                calls = call_of(block.bases, summaries, fdr, self.thresholds, errors)
                 files.add(records, block, calls, regions)
                 report(len(records), 0)
                 del records
@@ -501,8 +502,8 @@ class OutputStage(HostStage):
     def _summaries(self, files: ResultFiles) -> tuple[list[tuple[Summaries, BlockRegions]], Floats]:
         """Write all chunks; return what follows from those of each block, and the rates of all.
 
-        Rates depend on all records; they are NaN where they are not known. This takes 64 bytes of
-        memory for each record.
+        Rates ``[2, records]`` are those of :func:`contig_rates`, which depend on all records; they
+        are NaN where they are not known. This takes 88 bytes of memory for each record.
         """
         found: list[tuple[Summaries, BlockRegions]] = []
         probabilities = []
@@ -514,8 +515,9 @@ class OutputStage(HostStage):
                 probabilities.append(chances)
         scored = np.concatenate([summaries.chunks_scored for summaries, _ in found])
         if not self.calibrated:
-            return found, np.full(len(scored), np.nan)
-        return found, contig_fdr(np.concatenate(probabilities), scored, self.contig_model)
+            return found, np.full((2, len(scored)), np.nan)
+        rates = contig_rates(np.concatenate(probabilities), scored, self.contig_model)
+        return found, np.stack(rates)
 
     def _regions(self, block: Block, chunks: Chunks) -> BlockRegions:
         """Return the regions that are classified as viral, by the place of their record."""

@@ -29,7 +29,7 @@ from virnucpro.settings import (
     Thresholds,
 )
 from virnucpro.stages import output
-from virnucpro.stages.calls import contig_fdr
+from virnucpro.stages.calls import TIERS, contig_rates
 from virnucpro.stages.kinds import Kind, VirusKinds
 from virnucpro.stages.output import ResultFiles
 from virnucpro.stages.regions import Region
@@ -89,7 +89,7 @@ def test_with_a_temperature_every_scored_record_has_a_rate(
             others, virus = float(row["max_score_0"]), float(row["max_score_1"])
             scores[row["record"]].append(virus / (virus + others))
     flat = [p for found in scores.values() for p in found]
-    expected = contig_fdr(np.array(flat), np.array([len(found) for found in scores.values()]))
+    expected, _ = contig_rates(np.array(flat), np.array([len(found) for found in scores.values()]))
     assert [float(row["fdr"]) for row in rows[1:]] == pytest.approx(expected[1:], abs=1e-6)
     assert len({row["fdr"] for row in rows}) > RECORDS / 2
 
@@ -102,7 +102,7 @@ def test_the_ranked_table_has_the_surest_records_first_up_to_a_rate_that_is_aske
     rows = _table(request.layout.virus_table)
     contigs = {row["record"]: row for row in _table(request.layout.contigs_table)}
     assert len(rows) == RECORDS
-    order = [(row["tier"], -float(row["score"]), -int(row["length"])) for row in rows]
+    order = [(-TIERS.index(row["tier"]), -float(row["score"]), -int(row["length"])) for row in rows]
     assert order == sorted(order)
     assert {"one chunk", "ok"} <= {row["evidence"] for row in rows}
     for row in rows:

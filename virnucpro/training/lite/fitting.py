@@ -19,9 +19,9 @@ from virnucpro.classifier.contigs import (
     Floats,
     contig_terms,
     fit_contig_model,
-    with_tail,
 )
 from virnucpro.classifier.files import ClassifierInfo, classifier_to_bytes, inspect_classifier
+from virnucpro.classifier.mixture import with_distributions
 from virnucpro.contracts import Device
 from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
 from virnucpro.encoders.lite_network import LiteNetwork
@@ -251,6 +251,7 @@ def _contig_models(
     for length in lengths:
         terms: list[Floats] = []
         labels: list[bool] = []
+        groups: list[int] = []
         for count, contigs in CONTIGS.items():
             records, starts = measured_windows(genomes, count * length, contigs, 1)
             if not len(records):
@@ -261,7 +262,9 @@ def _contig_models(
             first, counts = np.arange(len(records)) * count, np.full(len(records), float(count))
             terms.append(contig_terms(log_odds, first, counts))
             labels += genomes.virus[records].tolist()
+            groups += genomes.groups[records].tolist()
         if terms:
             known, virus = np.concatenate(terms), np.array(labels)
-            models[length] = with_tail(fit_contig_model(known, virus), known, virus)
+            fitted = fit_contig_model(known, virus)
+            models[length] = with_distributions(fitted, known, virus, np.array(groups))
     return models

@@ -1,0 +1,107 @@
+"""Error rates of samples as mixtures of two distributions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from virnucpro.classifier.contigs import ContigModel
+from virnucpro.classifier.mixture import (
+    COUNTS,
+    TAIL,
+    TAIL_SHARE,
+    TAIL_SPREAD,
+    error_rates,
+    with_distributions,
+)
+from virnucpro.stages.calls import running_mean
+
+MODEL = ContigModel(
+    *(0.0, 1.0, 0.0, 0.0, 0.0),
+    **{"others": -1.5, "others_by_count": -0.5, "others_spread": 1.5},
+    **{"virus": 2.0, "virus_by_count": 1.0, "virus_spread": 2.0, "virus_spread_by_count": 0.2},
+)
+
+
+def sample(
+    seed: int, records: int, share: float, shift: float = 0.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Truth, log odds and logarithms of the number of chunks; hosts are shifted."""
+    rng = np.random.default_rng(seed)
+    virus = np.arange(records) < records * share
+    logs = np.log(rng.choice(COUNTS, records, p=np.arange(10, 0, -1) / 55))
+    tail = rng.random(records) < TAIL_SHARE
+    others = rng.normal(MODEL.others + MODEL.others_by_count * logs + shift, MODEL.others_spread)
+    others = np.where(tail, rng.normal(TAIL, TAIL_SPREAD, records), others)
+    spread = MODEL.virus_spread + MODEL.virus_spread_by_count * logs
+    viral = rng.normal(MODEL.virus + MODEL.virus_by_count * logs, spread)
+    return virus, np.where(virus, viral, others), logs
+
+
+def rates(odds: np.ndarray, logs: np.ndarray, hallmarks: int = 0) -> np.ndarray:
+    return error_rates(MODEL, odds, logs, np.full(len(odds), hallmarks))
+
+
+@pytest.mark.parametrize("shift", [-1.0, 0.0, 1.0])
+@pytest.mark.parametrize("share", [0.0, 0.03, 0.14, 0.5, 1.0])
+def test_stated_rates_are_realised_whatever_the_share_of_virus(share: float, shift: float) -> None:
+    virus, odds, logs = sample(3, 3000, share, shift)
+    called = odds > 1.7
+    stated = running_mean(rates(odds, logs))[called].max()
+    realised = (~virus[called]).mean()
+    assert realised / 2 - 0.02 <= stated <= 2 * realised + 0.02
+
+
+def test_one_record_is_judged_by_what_is_assumed() -> None:
+    one = np.zeros(1)
+    first = [float(rates(np.array([odds]), one)[0]) for odds in (-3.0, 0.0, 3.0, 6.0, 20.0)]
+    assert first == sorted(first, reverse=True)
+    assert first[0] > 0.9
+    assert first[-1] < 0.1
+    twice = rates(np.array([3.0, 3.0]), np.zeros(2))
+    assert twice[0] == twice[1] < first[2]  # two that look viral: the share of virus is larger
+
+
+def test_no_record_is_more_certain_than_one_of_its_length_with_a_higher_score() -> None:
+    _, odds, logs = sample(4, 2000, 0.1, 1.5)
+    found = rates(odds, logs)
+    for count in np.unique(logs):
+        order = np.argsort(odds[logs == count])
+        assert (np.diff(found[logs == count][order]) <= 0).all()
+    assert ((found > 0) & (found < 1)).all()
+
+
+def test_hallmark_genes_are_evidence_and_their_absence_is_none() -> None:
+    _, odds, logs = sample(5, 1000, 0.1)
+    none, one, two, many = (rates(odds, logs, number) for number in (0, 1, 2, 7))
+    assert (one < none).all()
+    assert (two < one).all()
+    assert (many == two).all()
+    marked = np.arange(1000) < 10
+    mixed = error_rates(MODEL, odds, logs, 2 * marked)
+    assert (mixed[~marked] == none[~marked]).all()
+    assert (mixed[marked] == two[marked]).all()
+
+
+def test_the_distributions_of_known_contigs_are_found_again() -> None:
+    _, odds, logs = sample(6, 20_000, 0.5)
+    virus = np.arange(20_000) < 10_000
+    groups = np.where(virus, 0, 1 + np.arange(20_000) % 3)
+    odds = odds + np.choose(groups, [0, -0.5, 0.0, 0.5])
+    terms = np.stack([np.ones_like(odds), odds, odds * 0, odds * 0, logs], axis=1)
+    fitted = with_distributions(ContigModel(*MODEL[:5]), terms, virus, groups)
+    assert fitted[:5] == MODEL[:5]
+    assert fitted.has_distributions
+    assert fitted[5:] == pytest.approx(MODEL[5:], abs=0.2)
+
+
+def test_a_model_of_an_earlier_version_has_none() -> None:
+    assert not ContigModel(*MODEL[:5]).has_distributions
+    assert not ContigModel(*MODEL[:5], -1.0, -0.5, -0.1, 0.2).has_distributions
+
+
+def test_contigs_of_any_number_of_chunks() -> None:
+    logs = np.array([math.log(1.002), math.log(32)])
+    assert np.isfinite(rates(np.array([5.0, -12.0]), logs)).all()

@@ -1,0 +1,160 @@
+"""How likely each record of a sample is no virus, by its score and by those of all others.
+
+The log odds that a contig model gives are right for known genomes, and for as many viruses as
+others. The hosts of a sample may be of kinds that look more viral, its viruses of kinds that are
+recognised better or worse, and its share of virus is unknown. So a sample is taken as a mixture of
+two distributions of log odds, others and virus, for each number of chunks. Its share of virus and
+how far both distributions are shifted are not estimated: all values count, each by how well it
+explains the records. Few records leave them open, and many settle them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from virnucpro.classifier.contigs import ContigModel, Floats, Ints, each
+
+# Log odds are rounded to steps of 0.1, and numbers of chunks to one of these, in logarithms.
+LOWEST, HIGHEST, STEP = -3.0, 8.0, 0.1
+LEVELS = round((HIGHEST - LOWEST) / STEP) + 1
+COUNTS = 1, 2, 3, 4, 6, 8, 12, 16, 24, 32
+RARE = 1e-12  # no log odds are less likely than this
+NEGLIGIBLE = 1e-6  # what is less likely of a sample is left out
+# What may be true of a sample: the log odds of its share of virus, 0.1 to 99.9 %, all alike likely;
+# and shifts of others and of virus, with normal distributions of these standard deviations. The
+# unit is the spread of records of one chunk.
+SHARES = np.arange(-14, 15) / 2
+OTHERS_SHIFTS, OTHERS_SPREAD = np.arange(-3, 3) / 3, 1 / 2
+VIRUS_SHIFTS, VIRUS_SPREAD = np.arange(-2, 3) / 3, 1 / 3
+# So many of the others have log odds with this mean and standard deviation, whatever their number
+# of chunks, mostly because of proviruses. On the hosts that the distributions of lite are fitted on
+# (examples/lite/mixtures.py), about the same numbers are best for chunks of 150, 300 and 500 bases.
+TAIL_SHARE, TAIL, TAIL_SPREAD = 0.005, 2.6, 2.0
+UPPER = 0.8413  # of a normal variable is below one standard deviation above the mean
+MOST_OF_GROUP = 100  # contigs of a group and length; more do not make it count more
+# A record with hallmark genes is so many times as likely a virus for each of them, at most two.
+HALLMARK_ODDS, MOST_HALLMARKS = 20.0, 2
+
+
+def error_rates(
+    model: ContigModel, log_odds: Floats, log_counts: Floats, hallmarks: Ints
+) -> Floats:
+    """Return ``[n]``, how likely each record of a sample is no virus, 0 to 1.
+
+    Args:
+        model: one with the distributions of both labels.
+        log_odds: ``[n]``, those of the model.
+        log_counts: ``[n]``, the logarithm of the number of chunks, as in
+            :func:`virnucpro.classifier.contigs.contig_terms`.
+        hallmarks: ``[n]``, the number of hallmark functions that were found; 0 says nothing.
+    """
+    counts = each(math.log, np.array(COUNTS, np.float64))
+    typical = model.others + model.others_by_count * counts
+    # All below the mean of others is one level: how little viral hosts look says nothing.
+    lowest = _levels(typical)
+    rows = np.searchsorted((counts[1:] + counts[:-1]) / 2, log_counts)
+    columns = np.maximum(_levels(log_odds), lowest[rows])
+    found = np.zeros((len(COUNTS), LEVELS))
+    np.add.at(found, (rows, columns), 1)
+    means, spreads = np.full_like(counts, TAIL), np.full_like(counts, TAIL_SPREAD)
+    tail = TAIL_SHARE * _chances(means, spreads, lowest)
+    spreads = model.others_spread + model.others_spread_by_count * counts
+    shifts = OTHERS_SHIFTS * model.others_spread
+    usual = np.array([_chances(typical + shift, spreads, lowest) for shift in shifts])
+    others = (1 - TAIL_SHARE) * usual + tail
+    means = model.virus + model.virus_by_count * counts
+    spreads = model.virus_spread + model.virus_spread_by_count * counts
+    shifts = VIRUS_SHIFTS * model.virus_spread
+    virus = np.array([_chances(means + shift, spreads, lowest) for shift in shifts])
+    share = 1 / (1 + each(math.exp, -SHARES))
+    weights = _weights(found, others, virus, share)
+    rates = np.zeros((MOST_HALLMARKS + 1, *found.shape))
+    for number, rate in enumerate(rates):
+        for i, j, k in zip(*np.nonzero(weights > NEGLIGIBLE), strict=True):
+            right = share[k] * virus[j] * HALLMARK_ODDS**number
+            wrong = (1 - share[k]) * others[i]
+            rate += weights[i, j, k] * (wrong / (right + wrong))
+    # No record is less likely a virus than another one with as many chunks and a lower score. Far
+    # above the mean of viruses, the distributions say nothing.
+    each_row, places = np.arange(len(COUNTS))[:, None], np.arange(LEVELS)
+    rates = rates[:, each_row, np.maximum(places, lowest[:, None])]
+    rates = np.minimum.accumulate(rates, axis=-1)
+    return rates[np.minimum(hallmarks, MOST_HALLMARKS), rows, columns]
+
+
+def _weights(found: Floats, others: Floats, virus: Floats, share: Floats) -> Floats:
+    """Return how likely all shifts and shares are for a sample: ``[others, virus, share]``.
+
+    ``found`` ``[counts, levels]`` are its records; ``others`` and ``virus`` ``[shifts, counts,
+    levels]`` say how likely each number of chunks has each level.
+    """
+    is_met = found > 0
+    of_virus, of_others = virus[None, :, None, is_met], others[:, None, None, is_met]
+    chances = share[:, None] * of_virus + (1 - share)[:, None] * of_others
+    logarithms = each(math.log, chances.ravel()).reshape(chances.shape)
+    fit = np.cumsum(found[is_met] * logarithms, axis=-1)[..., -1]  # in order on every processor
+    fit -= ((OTHERS_SHIFTS / OTHERS_SPREAD) ** 2 / 2)[:, None, None]
+    fit -= ((VIRUS_SHIFTS / VIRUS_SPREAD) ** 2 / 2)[:, None]
+    weights = each(math.exp, (fit - fit.max()).ravel()).reshape(fit.shape)
+    return weights / math.fsum(weights.ravel().tolist())
+
+
+def _levels(log_odds: Floats) -> Ints:
+    return np.clip(np.rint((log_odds - LOWEST) / STEP), 0, LEVELS - 1).astype(np.int64)
+
+
+def _chances(means: Floats, spreads: Floats, lowest: Ints) -> Floats:
+    """Return how likely normal variables ``[n]`` are rounded to each level: ``[n, levels]``.
+
+    The last level, and the ``lowest`` of each, have the tails.
+    """
+    edges = LOWEST + STEP * (np.arange(1, LEVELS) - 0.5)
+    places = (edges - means[:, None]) / (math.sqrt(2) * np.maximum(spreads, STEP)[:, None])
+    places[np.arange(1, LEVELS) <= lowest[:, None]] = -math.inf
+    below = each(math.erf, places.ravel()).reshape(places.shape)
+    ends = np.ones((len(means), 1))
+    return np.maximum(np.diff(np.hstack([-ends, below, ends])) / 2, RARE)
+
+
+def with_distributions(
+    model: ContigModel, terms: Floats, virus: npt.NDArray[np.bool_], groups: Ints
+) -> ContigModel:
+    """Return the model with how the log odds of others and of viruses are distributed.
+
+    Means and spreads are lines over the logarithm of the number of chunks. Of every group, the
+    mean is the median, and the spread is that of the upper half: hosts may look as little viral as
+    they like. Groups differ as the shifts of samples do, but for viruses this is part of the
+    spread: a sample has viruses of many groups.
+
+    Args:
+        model: its first five coefficients are kept.
+        terms: ``[n, 5]``, those of :func:`virnucpro.classifier.contigs.contig_terms`.
+        virus: bool ``[n]``.
+        groups: ``[n]``, numbers of the groups.
+    """
+    odds, log_counts = model.log_odds(terms), terms[:, -1]
+    lines: list[float] = []
+    for label in (False, True):
+        rows = []
+        pairs = np.stack([groups, log_counts], axis=1)
+        for pair in np.unique(pairs[virus == label], axis=0):
+            own = odds[(virus == label) & (pairs == pair).all(axis=1)]
+            middle, upper = np.quantile(own, [0.5, UPPER])
+            rows.append((pair[1], middle, upper - middle, min(len(own), MOST_OF_GROUP)))
+        counts, means, spreads, weights = np.array(rows).T
+        level, slope = _line(counts, means, weights)
+        if label:
+            spreads = np.hypot(spreads, means - level - slope * counts)
+        lines += [level, slope, *(max(0.0, value) for value in _line(counts, spreads, weights))]
+    return ContigModel(*model[:5], *lines)
+
+
+def _line(places: Floats, values: Floats, weights: Floats) -> list[float]:
+    """Return level and slope of the line through the values, by least squares."""
+    scale = np.sqrt(weights)
+    terms = np.stack([scale, places * scale], axis=1)
+    solution: list[float] = np.linalg.lstsq(terms, values * scale)[0].tolist()
+    return solution
