@@ -51,6 +51,8 @@ class VirusRow(NamedTuple):
     virus_kind: str
     coding_density: Share | None
     unfamiliar: str | None
+    hallmarks: int | None
+    hallmark_genes: str | None
 
 
 class RegionRow(NamedTuple):
@@ -66,6 +68,8 @@ class RegionRow(NamedTuple):
     score: Figure
     flank_score: Figure | None
     at_edge: bool
+    hallmarks: int | None
+    hallmark_genes: str | None
 
 
 class ChunkRow(NamedTuple):

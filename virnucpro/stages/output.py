@@ -28,6 +28,7 @@ from virnucpro.settings import DEFAULT_THRESHOLDS, DOUBTFUL, Thresholds
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import (
     FAILED,
+    NONVIRUS_BELOW,
     SCORED,
     STATUSES,
     Calls,
@@ -39,7 +40,15 @@ from virnucpro.stages.calls import (
     met,
     summarise,
 )
-from virnucpro.stages.genes import ViralRecord, VirusGenes
+from virnucpro.stages.genes import (
+    FoundGenes,
+    GeneFinder,
+    Genes,
+    Searched,
+    hallmark_columns,
+    region_id,
+    write_genes,
+)
 from virnucpro.stages.kinds import VirusKinds, windows
 from virnucpro.stages.regions import SHORTEST_RECORD, Region, find_regions
 from virnucpro.stages.topology import topology
@@ -50,8 +59,9 @@ from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, PAIRS, RECORDS,
 
 BASES_PER_LINE = 80  # of FASTA for people, as NCBI writes it
 BASES_AT_A_TIME = 8192 * BASES_PER_LINE  # are written together
-RECORDS_AT_A_TIME = 1000  # of those classified as viral get their kinds and genes together
+RECORDS_AT_A_TIME = 1000  # of those classified as viral get their kinds together
 MOST_BASES_AT_A_TIME = 10_000_000  # or fewer records, with so many bases
+LONG = 5000  # bases; the hallmark genes of undecided records of this length are found, too
 # SO:0001041, the sequence of a virus: a region may be a provirus, or a viral part of a chimera.
 SEQUENCE_ONTOLOGY_TYPE = "viral_sequence"
 # The first lines of STEM_mqc.tsv, which MultiQC reads as columns of its general statistics
@@ -144,12 +154,12 @@ class ResultFiles:
         fastq: Sequence[GzipFile] = (),
         *,
         paired: bool = False,
-        open_genes: Callable[[], VirusGenes] | None = None,
+        open_genes: Callable[[], Sequence[OutputWriter]] | None = None,
     ) -> None:
         """Begin the ``files``, in the order of the outputs of :class:`OutputStage`.
 
-        ``fastq`` compress into the last ones: one file, or one for each of both mates. Genes are
-        found where ``open_genes`` begins their files, which it does for the first viral record.
+        ``fastq`` compress into the last ones: one file, or one for each of both mates.
+        ``open_genes`` begins both files of genes, for the first virus or region.
         """
         self._chunks, self._contigs, self._virus, self._fasta, *more = files
         tables = list(zip((CHUNKS, CONTIGS, VIRUS), files, strict=False))
@@ -161,11 +171,12 @@ class ResultFiles:
             tables.append((REGIONS, self._regions))
         self._fastq = fastq
         self._ranked: list[bytes] = []  # rows of STEM_virus.tsv, until all of them are known
-        # Columns, windows and record of those that have no kind and no genes yet.
-        self._waiting: list[tuple[dict[str, object], list[str], ViralRecord]] = []
+        # Columns and windows of the records that have no kind yet.
+        self._waiting: list[tuple[dict[str, object], list[str]]] = []
         self._waiting_bases = 0
         self._kinds: VirusKinds | None = None
-        self._genes: VirusGenes | None = None
+        self.genes: FoundGenes = {}
+        self._gene_files: Sequence[OutputWriter] | None = None
         self._open_genes = open_genes
         self._ranks = array("d")
         self._statuses: Counter[str] = Counter()
@@ -230,11 +241,13 @@ class ResultFiles:
     ) -> None:
         contig = gff3_escaped(name)
         self._gff3.write(f"##sequence-region {contig} 1 {len(record.sequence)}\n".encode())
-        for region in regions:
+        genes = [self.genes.get((name, (region.start, region.stop))) for region in regions]
+        for region, found in zip(regions, genes, strict=True):
             start, stop = region.start, region.stop
-            own_id = f"{name}|region_{start + 1}_{stop}"  # its name in all files
+            own_id = region_id(name, start, stop)
             values = region._asdict() | {"start": start + 1, "end": stop, "length": stop - start}
             del values["stop"]
+            values |= hallmark_columns(found)
             self._regions.write(REGIONS.line(region=own_id, record=name, **values).encode(), 1)
             # BED knows no escapes. Only a ``#`` at the beginning would make the line a comment. The
             # score is 1000 times the probability of virus.
@@ -254,9 +267,19 @@ class ResultFiles:
             self._gff3.write(f"{place}\t{region.score:.6f}\t.\t.\t{text}\n".encode(), 1)
             if with_sequences:
                 self._add_sequence(record, own_id, start, stop)
+        if with_sequences:
+            self._add_genes(name, len(record.sequence), genes)
         self._counts["regions"] += len(regions)
         self._counts["with_regions"] += with_sequences
         self._counts["more_regions"] += len(regions) * with_sequences
+
+    def _add_genes(
+        self, name: str, length: int, genes: Sequence[Genes | None], *, circular: bool = False
+    ) -> None:
+        """Write the genes of a record, or of its regions, unless they were not looked for."""
+        if self._open_genes and (known := [found for found in genes if found]):
+            self._gene_files = self._gene_files or self._open_genes()
+            write_genes(self._gene_files, name, length, circular, known)
 
     def _add_virus(self, record: Record, name: str, length: int, calls: Calls, place: int) -> None:
         # A read is no complete molecule.
@@ -264,6 +287,7 @@ class ResultFiles:
         shape = topology(record.sequence) if assembled else "linear"
         score, fdr, tier = calls.virus_score[place], calls.fdr[place], calls.tier[place]
         chunks_scored, coverage = calls.chunks_scored[place], calls.coverage[place]
+        genes = self.genes.get((name, None))
         values: dict[str, object] = {
             "record": name,
             "length": length,
@@ -274,13 +298,15 @@ class ResultFiles:
             "coverage": coverage,
             "evidence": evidence_of(chunks_scored, coverage),
             "topology": shape,
+            "coding_density": genes and genes.density,
+            **hallmark_columns(genes),
         }
         mates = [record.sequence] + ([record.mate.sequence] if record.mate else [])
-        viral = name, record.sequence, shape == "DTR"
-        self._waiting.append((values, windows(mates), viral))
+        self._waiting.append((values, windows(mates)))
         self._waiting_bases += length
         if len(self._waiting) == RECORDS_AT_A_TIME or self._waiting_bases >= MOST_BASES_AT_A_TIME:
             self._add_rows()
+        self._add_genes(name, length, [genes], circular=shape == "DTR")
         self._ranks.extend((tier != "high", -(score or 0.0), -length))
         self._counts["sure"] += tier == "high"
         if fdr is not None:
@@ -301,20 +327,14 @@ class ResultFiles:
                 _write_fastq(self._fastq[place], header, mate.sequence, mate.qualities)
 
     def _add_rows(self) -> None:
-        """Find kinds and genes of the records that wait for them, and complete their rows."""
+        """Find the kinds of the records that wait for them, and complete their rows."""
         if not self._waiting:
             return
-        rows, own, records = zip(*self._waiting, strict=True)
+        rows, own = zip(*self._waiting, strict=True)
         self._waiting, self._waiting_bases = [], 0
         self._kinds = self._kinds or VirusKinds()
-        kinds = self._kinds.of(own)
-        densities: Sequence[float | None] = [None] * len(records)
-        if self._open_genes:
-            self._genes = self._genes or self._open_genes()
-            densities = self._genes.write(records)
-        for values, kind, density in zip(rows, kinds, densities, strict=True):
-            line = VIRUS.line(**values, **kind._asdict(), coding_density=density)
-            self._ranked.append(line.encode())
+        for values, kind in zip(rows, self._kinds.of(own), strict=True):
+            self._ranked.append(VIRUS.line(**values, **kind._asdict()).encode())
             self._counts["unfamiliar"] += kind.unfamiliar == "yes"
 
     def _add_sequence(
@@ -379,7 +399,7 @@ class OutputStage(HostStage):
 
     name, title = "output", "Output"
     reads_intermediate: ClassVar[bool] = False
-    version: ClassVar[int] = 15
+    version: ClassVar[int] = 16
 
     source: InputFiles
     seen: Sequence[HashedFile]
@@ -426,30 +446,26 @@ class OutputStage(HostStage):
                 if path.suffix == ".gz"
             ]
 
-            def open_genes() -> VirusGenes:
+            def open_genes() -> Sequence[OutputWriter]:
                 writers.extend(stack.enter_context(self.disk.create(p)) for p in task.optional)
-                return VirusGenes(*writers[-2:])
+                writers[-2].write(GFF3_HEADER.encode())
+                return writers[-2:]
 
-            paired = self.source.paired
-            reads = paired or self.layout.virus_fastq in task.outputs
-            genes = open_genes if self.thresholds.genes and not reads else None
-            files = ResultFiles(writers, fastq, paired=paired, open_genes=genes)
-            found, fdr = self._summaries(files)
-            sequences = iter(self.source.records())
-            # Records are let go before the next ones are read: a chromosome takes a GB while it is
-            # parsed.
-            for block, (summaries, regions) in zip(self._blocks(), found, strict=True):
-                records = list(islice(sequences, len(block.names)))
-                lengths = np.array([record.lengths for record in records]).T
-                if not np.array_equal(lengths, block.lengths):
-                    raise changed_input_error(self.source.first)
+            files = ResultFiles(writers, fastq, paired=self.source.paired, open_genes=open_genes)
+            found, chances = self._summaries(files)
+            files.genes, _hallmarks = self._genes(found)  # of these, the calls know nothing yet
+            scored = np.concatenate([summaries.chunks_scored for summaries, _ in found])
+            fdr = np.full(len(scored), np.nan)  # where the rates are not known
+            if self.calibrated:
+                fdr = contig_fdr(np.concatenate(chances), scored, self.contig_model)
+            summarised = iter(found)  # zip would hold records while the next ones are read
+            for block, records in self._records():
+                summaries, regions = next(summarised)
                 rates, fdr = np.split(fdr, [len(records)])
                 calls = call_of(block.bases, summaries, rates, self.thresholds)
                 files.add(records, block, calls, regions)
                 report(len(records), 0)
                 del records
-            if next(sequences, None) is not None:
-                raise changed_input_error(self.source.first)
             figures = files.finish(self.thresholds, self.contig_model, calibrated=self.calibrated)
             multiqc = writers[len(task.outputs) - 1]
             multiqc.write(MULTIQC_HEAD.encode() + files.multiqc_row(self.layout.sample), 1)
@@ -464,11 +480,12 @@ class OutputStage(HostStage):
             self.disk.remove(path)  # of an earlier call with other settings
         return TaskResult(task, written, figures)
 
-    def _summaries(self, files: ResultFiles) -> tuple[list[tuple[Summaries, BlockRegions]], Floats]:
-        """Write all chunks; return what follows from those of each block, and the rates of all.
+    def _summaries(
+        self, files: ResultFiles
+    ) -> tuple[list[tuple[Summaries, BlockRegions]], list[Floats]]:
+        """Write all chunks; return what follows from those of each block, and its probabilities.
 
-        Rates depend on all records; they are NaN where they are not known. This takes 64 bytes of
-        memory for each record.
+        This takes 64 bytes of memory for each record.
         """
         found: list[tuple[Summaries, BlockRegions]] = []
         probabilities = []
@@ -478,10 +495,54 @@ class OutputStage(HostStage):
             found.append((summaries, self._regions(block, chunks)))
             if self.calibrated:
                 probabilities.append(chances)
-        scored = np.concatenate([summaries.chunks_scored for summaries, _ in found])
-        if not self.calibrated:
-            return found, np.full(len(scored), np.nan)
-        return found, contig_fdr(np.concatenate(probabilities), scored, self.contig_model)
+        return found, probabilities
+
+    def _records(self) -> Iterator[tuple[Block, list[Record]]]:
+        """Yield the records of the input, some at a time. Raises InputError if it has changed.
+
+        Let go of them before the next ones are read: a chromosome takes a GB while it is parsed.
+        """
+        sequences = iter(self.source.records())
+        for block in self._blocks():
+            records = list(islice(sequences, len(block.names)))
+            lengths = np.array([record.lengths for record in records]).T
+            if not np.array_equal(lengths, block.lengths):
+                raise changed_input_error(self.source.first)
+            yield block, records
+            del records
+        if next(sequences, None) is not None:
+            raise changed_input_error(self.source.first)
+
+    def _genes(self, found: Sequence[tuple[Summaries, BlockRegions]]) -> tuple[FoundGenes, Ints]:
+        """Find the genes of records that may be viral, and of regions.
+
+        Returns also ``[records]``, how many functions the hallmark genes of each record have, which
+        is 0 where none were looked for. Genes take a quarter of a byte for each base searched.
+        """
+        genes: FoundGenes = {}
+        functions = [np.zeros(len(summaries.status), np.int64) for summaries, _ in found]
+        reads = self.source.paired or holds_qualities(self.source.first)
+        if not self.thresholds.genes or reads:
+            return genes, np.concatenate(functions)
+        finder: GeneFinder | None = None
+        blocks = zip(found, functions, strict=True)
+        for block, records in self._records():
+            (summaries, regions), own = next(blocks)
+            bases, scores = block.bases, summaries.virus_score
+            may_be_viral = met(self.thresholds, bases, scores, np.array(np.nan))
+            may_be_viral |= (scores >= NONVIRUS_BELOW) & (bases >= LONG)
+            places = np.flatnonzero(may_be_viral).tolist()
+            parts = [Searched(block.names[i], records[i].sequence) for i in places]
+            for i, own_regions in regions.items():
+                name, sequence = block.names[i], records[i].sequence
+                parts += [Searched(name, sequence, (r.start, r.stop)) for r in own_regions]
+            del records
+            if parts:
+                finder = finder or GeneFinder()
+                results = finder.find(parts)
+                own[places] = [len(set(result.hallmarks)) for result in results[: len(places)]]
+                genes |= {(e.record, e.region): r for e, r in zip(parts, results, strict=True)}
+        return genes, np.concatenate(functions)
 
     def _regions(self, block: Block, chunks: Chunks) -> BlockRegions:
         """Return the regions that are classified as viral, by the place of their record."""
