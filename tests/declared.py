@@ -13,8 +13,8 @@ from virnucpro.columns import MISSING, ResultTable
 from virnucpro.io.records import Record
 from virnucpro.settings import DEFAULT_THRESHOLDS, Thresholds
 from virnucpro.stages.calls import STATUSES, Calls, Chunks, call_of, summarise
-from virnucpro.stages.output import Block, ResultFiles
 from virnucpro.stages.regions import Region
+from virnucpro.stages.result_files import Block, ResultFiles
 
 EXAMPLES: dict[type, object] = {str: "x", int: 5, float: 0.5, bool: True}
 

@@ -129,7 +129,7 @@ def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):
         "tables.py", 'in the order of the input. No record is missing."""\n\n', "    gc: Share\n"
     )
     insert(
-        "stages/output.py",
+        "stages/result_files.py",
         "CONTIGS.lines(",
         "gc=[sum(map(r.sequence.count, 'GC')) / max(1, len(r.sequence)) for r in records], ",
     )

@@ -233,7 +233,7 @@ class Thresholds:
         True,
         "calls.genes",
         "--genes/--no-genes",
-        "Predict the genes of the records classified as viral; not of reads.",
+        "Predict genes of viral records and regions, and find hallmarks of viruses; not of reads.",
     )
 
     def options(self) -> str:

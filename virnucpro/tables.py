@@ -51,6 +51,8 @@ class VirusRow(NamedTuple):
     virus_kind: str
     coding_density: Share | None
     unfamiliar: str | None
+    hallmarks: int | None
+    hallmark_genes: str | None
 
 
 class RegionRow(NamedTuple):
@@ -69,6 +71,8 @@ class RegionRow(NamedTuple):
     virus_kind: str
     tier: str
     fdr: Figure | None
+    hallmarks: int | None
+    hallmark_genes: str | None
 
 
 class ChunkRow(NamedTuple):

@@ -12,7 +12,7 @@ from virnucpro.layout import Layout, SamplesFolder
 from virnucpro.run.predict import Outcome
 from virnucpro.run.sample_list import Sample
 from virnucpro.settings import Thresholds
-from virnucpro.stages.output import OutputFigures
+from virnucpro.stages.result_files import OutputFigures
 
 RESULTS = OutputFigures(
     statuses={"scored": 90, "no_open_frame": 8, "ambiguous": 2},

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from virnucpro.layout import Layout, SamplesFolder
     from virnucpro.run.predict import Outcome
     from virnucpro.run.sample_list import Sample
-    from virnucpro.stages.output import OutputFigures
+    from virnucpro.stages.result_files import OutputFigures
 
 UNSCORED_REASONS = {
     "no_open_frame": "no frame without a stop codon",
@@ -33,7 +33,7 @@ FILES = {
     "_virus_2.fastq.gz": "their second mates, in the same order",
     "_virus_1.fna": "their first mates",
     "_virus_2.fna": "their second mates, in the same order",
-    "_virus_genes.gff3": "the genes of these records",
+    "_virus_genes.gff3": "their genes, and those of any viral regions",
     "_virus_genes.faa": "the proteins of these genes",
     "_regions.tsv": "the viral regions, such as proviruses, with their places",
     "_regions.bed": "the same for genome browsers",

@@ -7,6 +7,7 @@ from itertools import islice
 
 from virnucpro.report.content import Content
 from virnucpro.stages.calls import LITTLE
+from virnucpro.tables import RegionRow, VirusRow
 
 MOST_ROWS = 5000
 MOST_REGION_ROWS = 1000  # of these, where more viruses were found than there are rows
@@ -20,7 +21,8 @@ HEADS = {
     "tier": "high, medium or low: how certain the call is, by fdr where it is known, and by score",
     "chunks scored": "the pieces of the record that have a score",
     "share scored": "the part of the record with a score, from 0 to 1",
-    "remark": "kind and terminal repeats of a virus, place of a region, what weakens a call",
+    "remark": "kind, terminal repeats and hallmark genes of a virus, place of a region, what "
+    "weakens a call",
 }
 _Row = tuple[str, str, int, float | None, float | None, str | None, int, float, str]  # as HEADS
 
@@ -39,14 +41,15 @@ def _rows(content: Content) -> Iterator[_Row]:
         kind = v.virus_kind.replace("unsure", "unsure kind")
         strange = "unfamiliar" if v.unfamiliar == "yes" else ""
         facts = (kind, strange, v.topology.replace("linear", ""), v.evidence.replace("ok", ""))
-        remark = "; ".join(filter(None, facts))
+        remark = "; ".join(filter(None, (*facts, _hallmarks(v))))
         shares = v.chunks_scored, v.coverage
         yield v.record, "virus", v.length, v.score, v.fdr, v.tier, *shares, remark
     for r in islice(content.run.regions(), regions):
         flanks = "" if r.flank_score is None else f"; score beside it {r.flank_score:.2f}"
         edge = "; reaches the end of the record" if r.at_edge else ""
         kind = r.virus_kind.replace("unsure", "unsure kind")
-        remark = f"bases {r.start:,}-{r.end:,}; {kind}{flanks}{edge}"
+        place = f"bases {r.start:,}-{r.end:,}; {kind}{flanks}{edge}"
+        remark = f"{place}; {_hallmarks(r)}".removesuffix("; ")
         shares = r.chunks_scored, r.chunks_scored / r.chunks
         yield r.region, "region", r.length, r.score, r.fdr, r.tier, *shares, remark
     for c in content.others:
@@ -59,3 +62,8 @@ def _rows(content: Content) -> Iterator[_Row]:
             remark = ""
         shares = c.chunks_scored, c.coverage
         yield c.record, c.call, c.length, c.virus_score, c.fdr, c.tier, *shares, remark
+
+
+def _hallmarks(row: VirusRow | RegionRow) -> str:
+    """Return the names of the hallmark genes of a row, or nothing."""
+    return (row.hallmark_genes or "").replace(";", ", ")

@@ -25,7 +25,8 @@ from virnucpro.run.engine import carry_out_stage
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import finished_runs, renew_samples
 from virnucpro.settings import Thresholds
-from virnucpro.stages.output import OutputFigures, OutputStage, result_counts
+from virnucpro.stages.output import OutputStage
+from virnucpro.stages.result_files import OutputFigures, result_counts
 from virnucpro.store.disk import Disk, telling
 from virnucpro.store.hashed import HashedFile, hashed_input
 from virnucpro.store.ledger import Ledger

@@ -22,9 +22,10 @@ from virnucpro.run.request import PredictionRequest, refuse_own_files
 from virnucpro.run.run import Run, tidy_up
 from virnucpro.run.workers import opened_executor
 from virnucpro.settings import SHIPPED_MODELS, recorded_thresholds
-from virnucpro.stages.output import OutputFigures, result_counts
+from virnucpro.stages.genes import HALLMARKS
+from virnucpro.stages.result_files import OutputFigures, result_counts
 from virnucpro.store.disk import Disk, telling
-from virnucpro.store.hashed import hashed_input
+from virnucpro.store.hashed import hashed, hashed_input
 from virnucpro.store.lock import locked, refuse_held
 from virnucpro.store.work import INPUT_NAMES, RunState, check_run
 
@@ -147,6 +148,7 @@ def finish(
                 "calibrated": results.calibrated,
             }
         },
+        "hallmarks": {"sha256": hashed(HALLMARKS).sha256},
         "settings": {
             "analysis": asdict(analysis),
             "thresholds": asdict(request.thresholds),

@@ -1,405 +1,59 @@
-"""The results: every record and every chunk accounted for, and the viral sequences."""
+"""The last stage: from the scores of chunks to the calls of all records, and their files."""
 
 from __future__ import annotations
 
 import json
 import math
-from array import array
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from gzip import GzipFile
 from itertools import compress, islice, pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from virnucpro.classifier.contigs import ContigModel
-from virnucpro.columns import GFF3_HEADER, MISSING, gff3_escaped
-from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskFigures, TaskResult
+from virnucpro.columns import GFF3_HEADER, MISSING
+from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.frames import spans_of_records
-from virnucpro.io.pairs import InputFiles, mate_headers
+from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record, holds_qualities
 from virnucpro.metrics.classification import Floats, Ints
 from virnucpro.results import INCOMPLETE
-from virnucpro.settings import DEFAULT_THRESHOLDS, DOUBTFUL, Thresholds
+from virnucpro.settings import DEFAULT_THRESHOLDS, Thresholds
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import (
     FAILED,
+    NONVIRUS_BELOW,
     SCORED,
     STATUSES,
-    TIERS,
-    Calls,
     Chunks,
     Summaries,
     call_of,
     contig_rates,
-    evidence_of,
     met,
     summarise,
 )
-from virnucpro.stages.genes import ViralRecord, VirusGenes
-from virnucpro.stages.kinds import VirusKinds, windows
-from virnucpro.stages.regions import (
-    SHORTEST_RECORD,
-    Region,
-    find_regions,
-    kept_regions,
-    region_fdr,
-    region_tier,
+from virnucpro.stages.genes import FoundGenes, GeneFinder, Searched
+from virnucpro.stages.regions import SHORTEST_RECORD, find_regions
+from virnucpro.stages.result_files import (
+    MOST_BASES_AT_A_TIME,
+    Block,
+    BlockRegions,
+    OutputFigures,
+    ResultFiles,
 )
-from virnucpro.stages.topology import topology
 from virnucpro.store.disk import GZIP_LEVEL, OutputWriter
 from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import HashedFile, changed_input_error, refuse_changed_input
-from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, PAIRS, RECORDS, REGIONS, VIRUS
+from virnucpro.tables import CONSENSUS, FRAMES, PAIRS, RECORDS
 
-BASES_PER_LINE = 80  # of FASTA for people, as NCBI writes it
-BASES_AT_A_TIME = 8192 * BASES_PER_LINE  # are written together
-RECORDS_AT_A_TIME = 1000  # of those classified as viral get their kinds and genes together
-MOST_BASES_AT_A_TIME = 10_000_000  # or fewer records, with so many bases
-# SO:0001041, the sequence of a virus: a region may be a provirus, or a viral part of a chimera.
-SEQUENCE_ONTOLOGY_TYPE = "viral_sequence"
-# Columns of STEM_regions.tsv that are attributes in GFF3, too.
-GFF3_ATTRIBUTES = "chunks", "chunks_scored", "at_edge", "virus_kind", "tier", "flank_score", "fdr"
-# The first lines of STEM_mqc.tsv, which MultiQC reads as columns of its general statistics
-# (docs.seqera.io/multiqc/custom_content).
-MULTIQC_HEAD = """\
-# id: virnucpro
-# plot_type: generalstats
-# headers:
-#   virus: {title: Virus, description: Records classified as viral, format: "{:,.0f}"}
-#   virus_share: {title: "% virus", description: Share of the bases}
-#   records: {title: Records, format: "{:,.0f}"}
-#   unscored: {title: Unscored, description: Records without a score, format: "{:,.0f}"}
-Sample\tvirus\tvirus_share\trecords\tunscored
-"""
+LONG = 5000  # bases; the hallmark genes of undecided records of this length are found, too
 CHUNKS_AT_A_TIME = 4096  # are written together, or those of one longer record
 # Of chunks without a score, by the status that the table of frames has.
 UNSCORED = {"framed": FAILED, **{status: place for place, status in enumerate(STATUSES)}}
-
-
-class Block(NamedTuple):
-    """Records that follow each other, as the table of records has them."""
-
-    names: list[str]  # in results
-    lengths: Ints  # [1, records], in bases, or [2, records] for both mates of pairs
-
-    @property
-    def bases(self) -> Ints:
-        """The bases of each record: of both mates of a pair."""
-        bases: Ints = self.lengths.sum(axis=0)
-        return bases
-
-
-BlockRegions = dict[int, list[Region]]
-"""The viral regions of the records of a block, by their place in it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputFigures(TaskFigures):
-    """What the results hold, and what they were made with."""
-
-    statuses: Mapping[str, int]  # records by status
-    calls: Mapping[str, int]  # records by call
-    chunks: Mapping[str, int]  # chunks by status
-    sure: int  # records classified as viral of the tier ``high``
-    doubtful: int  # records classified as viral with a false discovery rate above ``DOUBTFUL``
-    regions: int  # viral regions in all records
-    with_regions: int  # records that are not classified as viral and hold viral regions
-    more_regions: int  # viral regions in these
-    region_bases: int  # in all viral regions
-    highest_rate: float | None  # of a record classified as viral; None where none is known
-    thresholds: Thresholds  # what a record needed to be classified as viral
-    unfamiliar: int  # records classified as viral that are unlike all training data of lite
-    calibrated: bool  # whether the scores of the classifier are calibrated
-    contig_model: tuple[float, ...]  # its coefficients; empty for none
-
-    @property
-    def records(self) -> int:
-        """All records."""
-        return sum(self.statuses.values())
-
-    @property
-    def scored(self) -> int:
-        """Records with at least one scored chunk."""
-        return self.statuses.get("scored", 0)
-
-    @property
-    def region_counts(self) -> tuple[int, int, int, int]:
-        """Regions, their bases, those in records not classified as viral, and these records."""
-        return self.regions, self.region_bases, self.more_regions, self.with_regions
-
-    @property
-    def unscored(self) -> dict[str, int]:
-        """The other records, by the reason."""
-        return {name: count for name, count in self.statuses.items() if name != "scored"}
-
-
-def result_counts(figures: OutputFigures) -> dict[str, Json]:
-    """Return the counts of results as they stand in ``STEM_run.json``."""
-    return {
-        "records_scored": figures.scored,
-        "records_unscored": figures.unscored,
-        "calls": dict(figures.calls),
-        "unfamiliar_viruses": figures.unfamiliar,
-        "regions": figures.regions,
-        "region_bases": figures.region_bases,
-        "records_with_regions_not_called_virus": figures.with_regions,
-        "chunks": dict(figures.chunks),
-    }
-
-
-class ResultFiles:
-    """Writes all files of results, and counts what they hold."""
-
-    def __init__(
-        self,
-        files: Sequence[OutputWriter],
-        fastq: Sequence[GzipFile] = (),
-        *,
-        paired: bool = False,
-        open_genes: Callable[[], VirusGenes] | None = None,
-    ) -> None:
-        """Begin the ``files``, in the order of the outputs of :class:`OutputStage`.
-
-        ``fastq`` compress into the last ones: one file, or one for each of both mates. Genes are
-        found where ``open_genes`` begins their files, which it does for the first viral record.
-        """
-        self._chunks, self._contigs, self._virus, self._fasta, *more = files
-        tables = list(zip((CHUNKS, CONTIGS, VIRUS), files, strict=False))
-        if paired:
-            self._mates = more
-        else:
-            self._regions, self._bed, self._gff3, *_ = more
-            self._gff3.write(GFF3_HEADER.encode())
-            tables.append((REGIONS, self._regions))
-        self._fastq = fastq
-        self._ranked: list[bytes] = []  # rows of STEM_virus.tsv, until all of them are known
-        # Columns, windows and record of those that have no kind and no genes yet.
-        self._waiting: list[tuple[dict[str, object], list[str], ViralRecord]] = []
-        self._waiting_bases = 0
-        self._kinds: VirusKinds | None = None
-        self._genes: VirusGenes | None = None
-        self._open_genes = open_genes
-        self._ranks = array("d")
-        self._region_rows: list[dict[str, Any]] = []  # of STEM_regions.tsv, but tier and rate
-        self._searched = 0  # bases of the records that are not viral and long enough for regions
-        self._statuses: Counter[str] = Counter()
-        self._calls: Counter[str] = Counter()
-        self._bases: Counter[str] = Counter()  # of the records, by call
-        self._chunk_statuses: Counter[str] = Counter()
-        names = "sure", "doubtful", "regions", "with_regions", "more_regions", "region_bases"
-        self._counts: dict[str, Any] = dict.fromkeys((*names, "unfamiliar"), 0)
-        self._highest_rate: float | None = None
-        for table, writer in tables:
-            writer.write(table.header.encode())
-
-    def add_chunks(
-        self, names: Sequence[str], chunks: Chunks, cells: Mapping[str, Sequence[str]]
-    ) -> None:
-        """Write the chunks of records, which results call ``names``."""
-        statuses = [STATUSES[place] for place in chunks.status.tolist()]
-        lines = CHUNKS.lines(
-            record=[names[number] for number in chunks.record.tolist()],
-            start=(chunks.start + 1).tolist(),  # coordinates are from 1, the last one included
-            end=chunks.stop.tolist(),
-            status=statuses,
-            **cells,
-        )
-        self._chunks.write(lines.encode(), len(statuses))
-        self._chunk_statuses.update(statuses)
-
-    def add(
-        self,
-        records: Sequence[Record],
-        block: Block,
-        calls: Calls,
-        regions: BlockRegions,
-    ) -> None:
-        """Write the records of a block with their calls; ``regions`` are by place in the block."""
-        lengths, is_virus = block.bases.tolist(), [call == "virus" for call in calls.call]
-        regions = {
-            place: kept
-            for place, own in regions.items()
-            if (kept := kept_regions(own, records[place].sequence, is_virus=is_virus[place]))
-        }
-        bases = [length * viral for length, viral in zip(lengths, is_virus, strict=True)]
-        for place, own in regions.items():
-            bases[place] = sum(region.stop - region.start for region in own)
-        lines = CONTIGS.lines(
-            record=block.names,
-            length=lengths,
-            regions=[len(regions.get(place, ())) for place in range(len(records))],
-            viral_bases=bases,
-            **calls._asdict(),
-        )
-        self._contigs.write(lines.encode(), len(records))
-        self._statuses.update(calls.status)
-        self._calls.update(calls.call)
-        for call, length in zip(calls.call, lengths, strict=True):
-            self._bases[call] += length
-            self._searched += length * (call != "virus" and length >= SHORTEST_RECORD)
-        for place in sorted({*np.flatnonzero(is_virus).tolist(), *regions}):
-            record, name = records[place], block.names[place]
-            if place in regions:
-                with_sequences = not is_virus[place]
-                self._add_regions(record, name, regions[place], with_sequences=with_sequences)
-            if is_virus[place]:
-                self._add_virus(record, name, lengths[place], calls, place)
-
-    def _add_regions(
-        self, record: Record, name: str, regions: Sequence[Region], *, with_sequences: bool
-    ) -> None:
-        contig = gff3_escaped(name)
-        self._gff3.write(f"##sequence-region {contig} 1 {len(record.sequence)}\n".encode())
-        self._kinds = self._kinds or VirusKinds()
-        kinds = self._kinds.of([windows([record.sequence[r.start : r.stop]]) for r in regions])
-        for region, kind in zip(regions, kinds, strict=True):
-            start, stop = region.start, region.stop
-            own_id = f"{name}|region_{start + 1}_{stop}"  # its name in all files
-            values = region._asdict() | {"start": start + 1, "end": stop, "length": stop - start}
-            values |= {"region": own_id, "record": name, "virus_kind": kind.virus_kind}
-            del values["stop"], values["in_host"]
-            self._region_rows.append(values)
-            # BED knows no escapes. Only a ``#`` at the beginning would make the line a comment. The
-            # score is 1000 times the probability of virus.
-            chromosome = name.replace("#", "%23", 1) if name.startswith("#") else name
-            cells = (chromosome, start, stop, own_id, round(500 * (1 + region.score)), ".")
-            self._bed.write(("\t".join(map(str, cells)) + "\n").encode(), 1)
-            if with_sequences:
-                self._add_sequence(record, own_id, start, stop)
-            self._counts["region_bases"] += stop - start
-        self._counts["regions"] += len(regions)
-        self._counts["with_regions"] += with_sequences
-        self._counts["more_regions"] += len(regions) * with_sequences
-
-    def _write_regions(self, *, calibrated: bool) -> None:
-        """Write the rows of all regions, whose rates depend on each other."""
-        scores = np.array([row["score"] for row in self._region_rows], np.float64)
-        rates = region_fdr(scores, self._searched if calibrated else math.nan)
-        for row, fdr in zip(self._region_rows, rates, strict=True):
-            tier = region_tier(row["score"], row["length"], fdr, row.pop("hallmarks"))
-            line = REGIONS.line(**row, tier=tier, fdr=fdr)
-            self._regions.write(line.encode(), 1)
-            cells = dict(zip(REGIONS.row._fields, line.rstrip("\n").split("\t"), strict=True))
-            known = [name for name in GFF3_ATTRIBUTES if cells[name] != MISSING]
-            texts = (f"{name}={cells[name].lower()}" for name in known)
-            attributes = ";".join((f"ID={gff3_escaped(cells['region'])}", *texts))
-            place = gff3_escaped(cells["record"]), "virnucpro", SEQUENCE_ONTOLOGY_TYPE
-            more = *(cells[name] for name in ("start", "end", "score")), ".", ".", attributes
-            self._gff3.write(("\t".join((*place, *more)) + "\n").encode(), 1)
-
-    def _add_virus(self, record: Record, name: str, length: int, calls: Calls, place: int) -> None:
-        # A read is no complete molecule.
-        assembled = record.mate is None and record.qualities is None
-        shape = topology(record.sequence) if assembled else "linear"
-        score, fdr, tier = calls.virus_score[place], calls.fdr[place], calls.tier[place]
-        chunks_scored, coverage = calls.chunks_scored[place], calls.coverage[place]
-        values: dict[str, object] = {
-            "record": name,
-            "length": length,
-            "score": score,
-            "fdr": fdr,
-            "tier": tier,
-            "chunks_scored": chunks_scored,
-            "coverage": coverage,
-            "evidence": evidence_of(chunks_scored, coverage),
-            "topology": shape,
-        }
-        mates = [record.sequence] + ([record.mate.sequence] if record.mate else [])
-        viral = name, record.sequence, shape == "DTR"
-        self._waiting.append((values, windows(mates), viral))
-        self._waiting_bases += length
-        if len(self._waiting) == RECORDS_AT_A_TIME or self._waiting_bases >= MOST_BASES_AT_A_TIME:
-            self._add_rows()
-        self._ranks.extend((-TIERS.index(tier or "low"), -(score or 0.0), -length))
-        self._counts["sure"] += tier == "high"
-        if fdr is not None:
-            self._counts["doubtful"] += fdr > DOUBTFUL
-            self._highest_rate = max(self._highest_rate or 0.0, fdr)
-        if record.mate is None:
-            label = " [topology=circular]" if shape == "DTR" else ""
-            self._add_sequence(record, name, 0, length, label)
-            return
-        # Both mates as ``name/1`` and ``name/2``, and each with its header to its file.
-        headers = mate_headers(record, name)
-        for place, mate in enumerate((record, record.mate)):
-            _write_fasta(self._fasta, headers[place], mate.sequence)
-            header = mate.header.replace(mate.id, name, 1)
-            if mate.qualities is None:
-                _write_fasta(self._mates[place], header, mate.sequence)
-            else:
-                _write_fastq(self._fastq[place], header, mate.sequence, mate.qualities)
-
-    def _add_rows(self) -> None:
-        """Find kinds and genes of the records that wait for them, and complete their rows."""
-        if not self._waiting:
-            return
-        rows, own, records = zip(*self._waiting, strict=True)
-        self._waiting, self._waiting_bases = [], 0
-        self._kinds = self._kinds or VirusKinds()
-        kinds = self._kinds.of(own)
-        densities: Sequence[float | None] = [None] * len(records)
-        if self._open_genes:
-            self._genes = self._genes or self._open_genes()
-            densities = self._genes.write(records)
-        for values, kind, density in zip(rows, kinds, densities, strict=True):
-            line = VIRUS.line(**values, **kind._asdict(), coding_density=density)
-            self._ranked.append(line.encode())
-            self._counts["unfamiliar"] += kind.unfamiliar == "yes"
-
-    def _add_sequence(
-        self, record: Record, name: str, start: int, stop: int, label: str = ""
-    ) -> None:
-        """Write the bases ``start`` to ``stop`` (0-based, half-open) of a record as ``name``."""
-        header = record.header.replace(record.id, name, 1) + label  # renamed, or unchanged
-        sequence = record.sequence[start:stop]
-        _write_fasta(self._fasta, header, sequence)
-        if record.qualities is not None:
-            _write_fastq(self._fastq[0], header, sequence, record.qualities[start:stop])
-
-    def multiqc_row(self, sample: str) -> bytes:
-        """Return the line of the sample for MultiQC."""
-        records, bases = self._calls.total(), self._bases
-        share = 100 * bases["virus"] / max(bases.total(), 1)
-        counts = self._calls["virus"], f"{share:.4f}", records, self._calls["unscored"]
-        cells = " ".join(sample.split()), *map(str, counts)  # a name may hold tabs
-        return ("\t".join(cells) + "\n").encode("utf-8", "backslashreplace")
-
-    def finish(
-        self, thresholds: Thresholds, model: ContigModel | None, *, calibrated: bool
-    ) -> OutputFigures:
-        """Write the ranked rows, by tier, score, length and place in the input; count all."""
-        ranks = np.array(self._ranks).reshape(-1, 3)
-        self._add_rows()
-        self._write_regions(calibrated=calibrated)
-        for number in np.lexsort(ranks.T[::-1]).tolist():
-            self._virus.write(self._ranked[number], 1)
-        return OutputFigures(
-            statuses=dict(sorted(self._statuses.items())),
-            calls=dict(sorted(self._calls.items())),
-            chunks=dict(sorted(self._chunk_statuses.items())),
-            **self._counts,
-            highest_rate=self._highest_rate,
-            thresholds=thresholds,
-            calibrated=calibrated,
-            contig_model=tuple(model or ()),
-        )
-
-
-def _write_fastq(out: GzipFile, header: str, sequence: str, qualities: str) -> None:
-    out.write(f"@{header}\n{sequence}\n+\n{qualities}\n".encode())
-
-
-def _write_fasta(out: OutputWriter, header: str, sequence: str) -> None:
-    out.write(f">{header}\n".encode(), 1)
-    for start in range(0, len(sequence), BASES_AT_A_TIME):
-        block = sequence[start : start + BASES_AT_A_TIME]
-        lines = (block[i : i + BASES_PER_LINE] for i in range(0, len(block), BASES_PER_LINE))
-        out.write("".join(f"{line}\n" for line in lines).encode())
 
 
 @dataclass(frozen=True)
@@ -461,33 +115,27 @@ class OutputStage(HostStage):
                 if path.suffix == ".gz"
             ]
 
-            def open_genes() -> VirusGenes:
+            def open_genes() -> Sequence[OutputWriter]:
                 writers.extend(stack.enter_context(self.disk.create(p)) for p in task.optional)
-                return VirusGenes(*writers[-2:])
+                writers[-2].write(GFF3_HEADER.encode())
+                return writers[-2:]
 
-            paired = self.source.paired
-            reads = paired or self.layout.virus_fastq in task.outputs
-            genes = open_genes if self.thresholds.genes and not reads else None
-            files = ResultFiles(writers, fastq, paired=paired, open_genes=genes)
-            found, rates = self._summaries(files)
-            sequences = iter(self.source.records())
-            # Records are let go before the next ones are read: a chromosome takes a GB while it is
-            # parsed.
-            for block, (summaries, regions) in zip(self._blocks(), found, strict=True):
-                records = list(islice(sequences, len(block.names)))
-                lengths = np.array([record.lengths for record in records]).T
-                if not np.array_equal(lengths, block.lengths):
-                    raise changed_input_error(self.source.first)
+            files = ResultFiles(writers, fastq, paired=self.source.paired, open_genes=open_genes)
+            found, chances = self._summaries(files)
+            files.genes, functions = self._genes(found)
+            rates = self._rates(found, chances, functions)
+            summarised = iter(found)  # zip would hold records while the next ones are read
+            for block, records in self._records():
+                summaries, regions = next(summarised)
                 (fdr, errors), rates = np.split(rates, [len(records)], axis=1)
-                calls = call_of(block.bases, summaries, fdr, self.thresholds, errors)
+                hallmarks, functions = np.split(functions, [len(records)])
+                calls = call_of(block.bases, summaries, fdr, self.thresholds, errors, hallmarks)
                 files.add(records, block, calls, regions)
                 report(len(records), 0)
                 del records
-            if next(sequences, None) is not None:
-                raise changed_input_error(self.source.first)
             figures = files.finish(self.thresholds, self.contig_model, calibrated=self.calibrated)
             multiqc = writers[len(task.outputs) - 1]
-            multiqc.write(MULTIQC_HEAD.encode() + files.multiqc_row(self.layout.sample), 1)
+            multiqc.write(files.multiqc_table(self.layout.sample), 1)
             refuse_changed_input(self.seen)
             # Mark an earlier record of the run until another one describes the new results.
             with suppress(OSError, ValueError, TypeError):  # there is none, or it was damaged
@@ -499,11 +147,12 @@ class OutputStage(HostStage):
             self.disk.remove(path)  # of an earlier call with other settings
         return TaskResult(task, written, figures)
 
-    def _summaries(self, files: ResultFiles) -> tuple[list[tuple[Summaries, BlockRegions]], Floats]:
-        """Write all chunks; return what follows from those of each block, and the rates of all.
+    def _summaries(
+        self, files: ResultFiles
+    ) -> tuple[list[tuple[Summaries, BlockRegions]], list[Floats]]:
+        """Write all chunks; return what follows from those of each block, and its probabilities.
 
-        Rates ``[2, records]`` are those of :func:`contig_rates`, which depend on all records; they
-        are NaN where they are not known. This takes 88 bytes of memory for each record.
+        This takes 72 bytes of memory for each record.
         """
         found: list[tuple[Summaries, BlockRegions]] = []
         probabilities = []
@@ -513,11 +162,66 @@ class OutputStage(HostStage):
             found.append((summaries, self._regions(block, chunks)))
             if self.calibrated:
                 probabilities.append(chances)
-        scored = np.concatenate([summaries.chunks_scored for summaries, _ in found])
+        return found, probabilities
+
+    def _rates(
+        self,
+        found: Sequence[tuple[Summaries, BlockRegions]],
+        chances: Sequence[Floats],
+        hallmarks: Ints,
+    ) -> Floats:
+        """Return the rates of :func:`contig_rates`, ``[2, records]``; NaN where not known."""
         if not self.calibrated:
-            return found, np.full((2, len(scored)), np.nan)
-        rates = contig_rates(np.concatenate(probabilities), scored, self.contig_model)
-        return found, np.stack(rates)
+            return np.full((2, len(hallmarks)), np.nan)
+        scored = np.concatenate([summaries.chunks_scored for summaries, _ in found])
+        return np.stack(contig_rates(np.concatenate(chances), scored, self.contig_model, hallmarks))
+
+    def _records(self) -> Iterator[tuple[Block, list[Record]]]:
+        """Yield the records of the input, some at a time. Raises InputError if it has changed.
+
+        Let go of them before the next ones are read: a chromosome takes a GB while it is parsed.
+        """
+        sequences = iter(self.source.records())
+        for block in self._blocks():
+            records = list(islice(sequences, len(block.names)))
+            lengths = np.array([record.lengths for record in records]).T
+            if not np.array_equal(lengths, block.lengths):
+                raise changed_input_error(self.source.first)
+            yield block, records
+            del records
+        if next(sequences, None) is not None:
+            raise changed_input_error(self.source.first)
+
+    def _genes(self, found: Sequence[tuple[Summaries, BlockRegions]]) -> tuple[FoundGenes, Ints]:
+        """Find the genes of records that may be viral, and of regions.
+
+        Returns also ``[records]``, how many functions the hallmark genes of each record have, which
+        is 0 where none were looked for. Genes take a quarter of a byte for each base searched.
+        """
+        genes: FoundGenes = {}
+        functions = [np.zeros(len(summaries.status), np.int64) for summaries, _ in found]
+        reads = self.source.paired or holds_qualities(self.source.first)
+        if not self.thresholds.genes or reads:
+            return genes, np.concatenate(functions)
+        finder: GeneFinder | None = None
+        blocks = zip(found, functions, strict=True)
+        for block, records in self._records():
+            (summaries, regions), own = next(blocks)
+            bases, scores = block.bases, summaries.virus_score
+            may_be_viral = met(self.thresholds, bases, scores, np.array(np.nan))
+            may_be_viral |= (scores >= NONVIRUS_BELOW) & (bases >= LONG)
+            places = np.flatnonzero(may_be_viral).tolist()
+            parts = [Searched(block.names[i], records[i].sequence) for i in places]
+            for i, own_regions in regions.items():
+                name, sequence = block.names[i], records[i].sequence
+                parts += [Searched(name, sequence, (r.start, r.stop)) for r in own_regions]
+            del records
+            if parts:
+                finder = finder or GeneFinder()
+                results = finder.find(parts)
+                own[places] = [len(set(result.hallmarks)) for result in results[: len(places)]]
+                genes |= {(e.record, e.region): r for e, r in zip(parts, results, strict=True)}
+        return genes, np.concatenate(functions)
 
     def _regions(self, block: Block, chunks: Chunks) -> BlockRegions:
         """Return the regions that are classified as viral, by the place of their record."""

@@ -75,7 +75,7 @@ def test_sections_tiles_and_rows_are_in_order(page: Page) -> None:
         '<span class="number"><b>1</b> record</span><span class="number">5,000 bases</span>',
         '<td class="n">0.001</td>',
         "host|region_10001_15000",
-        "bases 10,001-15,000; x; score beside it -0.80",
+        "bases 10,001-15,000; x; score beside it -0.80; x",
         "Viral regions: bases 10,001 to 15,000.",
         "Hollow dots are weak evidence, 9 records:",
     ):
@@ -97,8 +97,8 @@ def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(
     records += [Shown("one", "undecided", [0.6], 0.5), Shown("none", "unscored", [None])]
     page = page_of(tmp_path, records)
     assert dict(re.findall(r'class="id">([^<]+)<.*class="remark">([^<]+)<', page.text)) == {
-        "host|region_1501_2500": "bases 1,501-2,500; x; score beside it -0.80",
-        "host|region_2501_3000": "bases 2,501-3,000; x; score beside it -0.80",
+        "host|region_1501_2500": "bases 1,501-2,500; x; score beside it -0.80; x",
+        "host|region_2501_3000": "bases 2,501-3,000; x; score beside it -0.80; x",
         "host": "viral regions: 2",
         "one": "one chunk",
         "few": "little scored",

@@ -1,23 +1,29 @@
-"""Genes of viral records: those of pyrodigal-gv, with names and escapes, and only where they belong."""
+"""Genes: those of pyrodigal-gv, with names and escapes, only where they belong; and hallmarks."""
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Callable
+from gzip import GzipFile
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 from BCBio import GFF
 from Bio import SeqIO
+from pyhmmer.plan7 import HMMFile
 from pyrodigal_gv import ViralGeneFinder
 
 from tests.cli.inputs import TOY, table
 from tests.conftest import Call
 from virnucpro.cli.demo import SOURCE
+from virnucpro.columns import GFF3_HEADER
 from virnucpro.io.records import Records
 from virnucpro.results import open_run
-from virnucpro.stages import output
-from virnucpro.stages.genes import VirusGenes
+from virnucpro.stages import output, result_files
+from virnucpro.stages.genes import HALLMARKS, GeneFinder, Genes, Searched, write_genes
+from virnucpro.stages.regions import Region
 from virnucpro.store.disk import Disk
 
 Calling = Callable[..., Call]
@@ -34,22 +40,33 @@ def _records() -> list[tuple[str, str, bool]]:
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[float]]:
-    """The genes of odd names as GFF3 and as proteins, and the share of bases in them."""
+def finder() -> GeneFinder:
+    return GeneFinder()
+
+
+@pytest.fixture(scope="module")
+def written(
+    finder: GeneFinder, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path, list[Genes]]:
+    """The genes of odd names, as GFF3 and as proteins."""
     gff3, proteins = (tmp_path_factory.mktemp("genes") / name for name in ("gff3", "faa"))
+    found = finder.find([Searched(name, text) for name, text, _ in _records()])
     with Disk().create(gff3) as one, Disk().create(proteins) as other:
-        return gff3, proteins, VirusGenes(one, other).write(_records())
+        one.write(GFF3_HEADER.encode())
+        for (name, text, circular), genes in zip(_records(), found, strict=True):
+            write_genes((one, other), name, len(text), circular, [genes])
+    return gff3, proteins, found
 
 
 def test_genes_and_proteins_are_those_of_pyrodigal_gv(
-    written: tuple[Path, Path, list[float]],
+    written: tuple[Path, Path, list[Genes]],
 ) -> None:
     finder, expected = ViralGeneFinder(meta=True, mask=True), []
-    for (name, sequence, _), density in zip(_records(), written[2], strict=True):
+    for (name, sequence, _), found in zip(_records(), written[2], strict=True):
         genes = finder.find_genes(sequence)
         assert (len(genes) == 0) == (name == "short")
         places = {base for gene in genes for base in range(gene.begin, gene.end + 1)}
-        assert density == pytest.approx(len(places) / len(sequence))
+        assert found.density == pytest.approx(len(places) / len(sequence))
         expected += [(f"{name}_{n}", g, g.translate()) for n, g in enumerate(genes, 1)]
     with written[1].open(encoding="utf-8") as stream:
         proteins = list(SeqIO.parse(stream, "fasta"))
@@ -68,7 +85,7 @@ def test_genes_and_proteins_are_those_of_pyrodigal_gv(
         assert values["transl_table"] == str(gene.translation_table)
 
 
-def test_another_program_reads_the_gff3(written: tuple[Path, Path, list[float]]) -> None:
+def test_another_program_reads_the_gff3(written: tuple[Path, Path, list[Genes]]) -> None:
     lines = written[0].read_text().splitlines()
     assert lines[0] == "##gff-version 3"
     assert [line for line in lines if line.startswith("#")][-1] == "##sequence-region short 1 8"
@@ -113,7 +130,7 @@ def test_genes_follow_the_calls(
     region = b"b%3Bc\tvirnucpro\tregion\t1\t3436\t.\t+\t.\tID=b%3Bc:1..3436;Is_circular=true\n"
     assert region in genes["s_virus_genes.gff3"]
     rows = table(out / "s_virus.tsv")
-    assert [*rows[0]][-2] == "coding_density"
+    assert [*rows[0]][-4:] == ["coding_density", "unfamiliar", "hallmarks", "hallmark_genes"]
     assert all(0.8 < float(row["coding_density"]) <= 1 for row in rows)
     leftover.unlink()
     assert call(*predict, *ALL).code == 0
@@ -132,3 +149,107 @@ def test_pairs_have_no_genes(call: Calling, source: Path, tmp_path: Path) -> Non
     assert call(*PREDICT, source, "--input2", mate, "-o", out, *ALL).code == 0
     assert _genes(out) == {}
     assert [row["coding_density"] for row in table(out / "s_virus.tsv")] == ["NA", "NA"]
+
+
+# The contigs of the example; the Caulobacter phage and the Mammarenavirus were held out.
+EXAMPLE = {
+    "NC_002362.1:1-6087": [],
+    "OQ135103:20001-24000": ["portal protein"],
+    "NC_077807.1:1-3376": ["nucleocapsid protein"],
+    "NC_000913.3:1000001-1006000": [],
+    "NC_013716.1:1100001-1104000": [],
+    "CP065316.1:1000001-1004000": [],
+}
+
+
+def test_hallmark_genes_of_the_example(finder: GeneFinder) -> None:
+    records = [record for record in Records(SOURCE) if len(record.sequence) > 1000]
+    found = finder.find([Searched(r.id, r.sequence) for r in records])
+    assert {r.id: genes.hallmarks for r, genes in zip(records, found, strict=True)} == EXAMPLE
+    for record, genes in zip(records, found, strict=True):  # one by one: the same
+        assert finder.find([Searched(record.id, record.sequence)]) == [genes]
+        products = re.findall("product=(.*?);", zlib.decompress(genes.gff3).decode())
+        assert products == genes.hallmarks
+
+
+def test_genes_of_a_region_have_their_places_in_the_record(finder: GeneFinder) -> None:
+    text, before = GENOMES[1], 700
+    end = before + len(text)
+    longer = Searched("a;", GENOMES[0][:before] + text + "ACGT", (before, end))
+    alone, inside = finder.find([Searched("a;", text), longer])
+    assert (alone.hallmarks, alone.density) == (inside.hallmarks, inside.density)
+    rows = [
+        [line.split("\t") for line in zlib.decompress(genes.gff3).decode().splitlines()]
+        for genes in (alone, inside)
+    ]
+    for one, other in zip(*rows, strict=True):
+        assert one[0] == other[0] == "a%3B"
+        assert [int(base) + before for base in one[3:5]] == [int(base) for base in other[3:5]]
+        assert one[8].replace("ID=a%3B_", f"ID=a%3B|region_701_{end}_") == other[8]
+    headers = [
+        [line.split(" # ") for line in zlib.decompress(genes.proteins).decode().split("\n")[:1]]
+        for genes in (alone, inside)
+    ]
+    for one, other in zip(*headers, strict=True):
+        assert one[0].replace(">a;_", f">a;|region_701_{end}_") == other[0]
+        assert [int(base) + before for base in one[1:3]] == [int(base) for base in other[1:3]]
+
+
+def test_every_profile_has_a_name_and_a_cutoff() -> None:
+    with GzipFile(HALLMARKS) as stream, HMMFile(stream) as file:
+        profiles = list(file)
+    assert len({profile.name for profile in profiles}) == len(profiles) <= 250
+    assert all(profile.description and profile.cutoffs.gathering[0] >= 25 for profile in profiles)
+    assert HALLMARKS.stat().st_size < 6_000_000
+
+
+def test_regions_have_genes_and_hallmarks(
+    call: Calling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that is not viral has the genes of its region only, a viral one all of its own."""
+    region, out = Region(300, 3000, 4, 4, 0.99, None, False), tmp_path / "out"
+    monkeypatch.setattr(output, "SHORTEST_RECORD", 3000)
+    monkeypatch.setattr(output, "find_regions", lambda *_: [region])
+    (tmp_path / "s.fa").write_text(f">a;b\n{GENOMES[1]}\n")
+    for command in (("predict", *TOY, "-e", 150, tmp_path / "s.fa", "-o"), ("call",)):
+        assert call(*command, out, "--min-score", "0.98").code == 0
+        assert table(out / "s_virus.tsv") == []
+        (row,) = table(out / "s_regions.tsv")
+        assert [*row.values()][-2:] == ["1", "portal protein"]
+        lines = (out / "s_virus_genes.gff3").read_text().splitlines()
+        assert lines[:2] == ["##gff-version 3", f"##sequence-region a%3Bb 1 {len(GENOMES[1])}"]
+        genes = [line.split("\t") for line in lines[2:]]
+        assert [cells[8].split(";")[0] for cells in genes] == [
+            f"ID=a%3Bb|region_301_3000_{n}" for n in range(1, len(genes) + 1)
+        ]
+        assert all(cells[0] == "a%3Bb" and 300 < int(cells[3]) < 3000 for cells in genes)
+        headers = re.findall("^>(.*?) ", (out / "s_virus_genes.faa").read_text(), re.MULTILINE)
+        assert headers == [f"a;b|region_301_3000_{n}" for n in range(1, len(genes) + 1)]
+        assert call("call", out, *ALL).code == 0
+        assert "|region" not in (out / "s_virus_genes.gff3").read_text()
+        assert [row["hallmarks"] for row in table(out / "s_virus.tsv")] == ["1"]
+        assert call("call", out, "--min-score", "0.98", "--no-genes").code == 0
+        assert _genes(out) == {}
+        assert [*table(out / "s_regions.tsv")[0].values()][-2:] == ["NA", "NA"]
+
+
+@pytest.mark.parametrize(("least", "searched"), [(3000, {"virus", "undecided"}), (9000, {"virus"})])
+def test_genes_are_looked_for_in_viral_and_in_long_undecided_records(
+    call: Calling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int, searched: set[str]
+) -> None:
+    asked: list[str] = []
+
+    def find(_: GeneFinder, parts: list[Searched]) -> list[Genes]:
+        asked.extend(part.record for part in parts)
+        return [Genes(b"", b"", 0, 0.0, [])] * len(parts)
+
+    monkeypatch.setattr(GeneFinder, "find", find)
+    monkeypatch.setattr(result_files, "write_genes", lambda *_: None)
+    monkeypatch.setattr(output, "LONG", least)
+    contigs = [record for record in Records(SOURCE) if len(record.sequence) >= 3000]
+    (tmp_path / "s.fa").write_text("".join(f">{r.id}\n{r.sequence}\n" for r in contigs))
+    lite = ("predict", "-m", "lite", "-e", 500)
+    assert call(*lite, tmp_path / "s.fa", "-o", tmp_path / "out").code == 0
+    rows = table(tmp_path / "out" / "s_contigs.tsv")
+    assert {"virus", "undecided", "nonvirus"} <= {row["call"] for row in rows}
+    assert asked == [row["record"] for row in rows if row["call"] in searched]

@@ -28,11 +28,11 @@ from virnucpro.settings import (
     MachineSettings,
     Thresholds,
 )
-from virnucpro.stages import output
+from virnucpro.stages import output, result_files
 from virnucpro.stages.calls import TIERS, contig_rates
 from virnucpro.stages.kinds import Kind, VirusKinds
-from virnucpro.stages.output import ResultFiles
 from virnucpro.stages.regions import Region
+from virnucpro.stages.result_files import ResultFiles
 from virnucpro.store.disk import Disk
 
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
@@ -147,8 +147,8 @@ def test_terminal_repeats_and_kinds_of_viruses(
     most: int,
     sizes: list[int],
 ) -> None:
-    monkeypatch.setattr(output, "RECORDS_AT_A_TIME", 2)
-    monkeypatch.setattr(output, "MOST_BASES_AT_A_TIME", most)
+    monkeypatch.setattr(result_files, "RECORDS_AT_A_TIME", 2)
+    monkeypatch.setattr(result_files, "MOST_BASES_AT_A_TIME", most)
     asked: list[int] = []
 
     def of(_: VirusKinds, records: list[list[str]]) -> list[Kind]:

@@ -14,8 +14,8 @@ from Bio import Align
 from tests.declared import add_record, call_record
 from virnucpro.io.records import Record
 from virnucpro.settings import DEFAULT_THRESHOLDS
-from virnucpro.stages.output import ResultFiles
 from virnucpro.stages.regions import Region
+from virnucpro.stages.result_files import ResultFiles
 from virnucpro.store.disk import Disk
 from virnucpro.tables import REGIONS
 

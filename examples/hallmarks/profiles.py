@@ -1,0 +1,219 @@
+"""Make the profiles of hallmark genes from proteins of viral genomes.
+
+    python examples/hallmarks/profiles.py GENOMES DATASET PROFILES [--all]
+
+members.tsv, beside this script, names the proteins of each profile, and says what they are called:
+RECORD|N is the N-th gene that pyrodigal-gv finds in a record of GENOMES/*/viral/*.fa.gz. Of these,
+the proteins of genomes in the part train of DATASET are used (`virnucpro train prepare` of
+examples/lite/train.sh has made it), or with --all those of held-out genomes, too.
+
+Each profile gets the least score that a protein needs (its gathering cutoff): the highest score of
+proteins of hosts. Those near another hallmark do not count, because they may be of a provirus, nor
+does the highest of the others. The hosts are a sample of the parts train and validation, and every
+second record of GENOMES/genomes_hosts/nonviral, which DATASET does not have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import io
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyfamsa
+from pyhmmer.easel import AA, Alphabet, DigitalSequence, DigitalSequenceBlock, TextMSA, TextSequence
+from pyhmmer.plan7 import HMM, Background, Builder, HMMFile, Pipeline
+from pyrodigal_gv import ViralGeneFinder
+
+from virnucpro.io.records import Records
+from virnucpro.training.data.dataset import Dataset, Part
+
+MEMBERS = Path(__file__).parent / "members.tsv"
+LEAST = 25.0  # bits; what is less may be chance
+NEAR = 20_000  # bases; hallmarks of another name so near speak for a provirus
+SAMPLE = 1_600_000  # bases of hosts of each group and part
+LONGEST = 1000  # columns of a profile; of a longer alignment, the core is taken
+CORE = 800  # columns
+BEFORE_MOTIF = 550  # columns; the palm and fingers of RNA polymerases are before motif C
+MOST_RESIDUES = 100_000  # of a protein that HMMER compares
+AMINO = Alphabet.amino()
+
+
+class Protein(NamedTuple):
+    """A protein as pyrodigal-gv predicts it."""
+
+    record: str
+    number: int  # of the gene in its record, from 1
+    begin: int  # in the record
+    text: str
+
+
+class Profile(NamedTuple):
+    """A profile as a file of HMMER 3."""
+
+    name: str
+    product: str  # what its proteins are called
+    text: bytes
+
+
+def proteins(records: Iterable[tuple[str, str]]) -> Iterator[Protein]:
+    """Yield the proteins of records, given as names and sequences."""
+    finder = ViralGeneFinder(meta=True)
+    listed = list(records)
+    with ThreadPoolExecutor() as pool:
+        found = pool.map(finder.find_genes, [sequence for _, sequence in listed])
+        for (name, _), genes in zip(listed, found, strict=True):
+            for number, gene in enumerate(genes, 1):
+                yield Protein(name, number, gene.begin, gene.translate(include_stop=False))
+
+
+def hosts(genomes: Path, dataset: Path, *, held_out: bool) -> Iterator[tuple[str, str]]:
+    """Yield names and sequences of a sample of hosts: of those held out, or of the others."""
+    parts: Sequence[Part] = ("test",) if held_out else ("train", "validation")
+    for part in parts:
+        bases: dict[str, int] = defaultdict(int)
+        for record in Dataset(dataset).records(part):
+            if record.label == "others" and bases[record.group] < SAMPLE:
+                bases[record.group] += len(record.sequence)
+                yield record.record, record.sequence
+    for path in sorted(genomes.glob("genomes_hosts/nonviral/*.fa.gz")):
+        for number, other in enumerate(Records(path)):
+            if number % 2 == held_out:
+                yield other.id, other.sequence
+
+
+def digital(name: str, text: str) -> DigitalSequence[AA]:
+    """Return a protein as HMMER reads it."""
+    return TextSequence(name=name, sequence=text[:MOST_RESIDUES]).digitize(AMINO)
+
+
+def core(rows: list[str]) -> list[str]:
+    """Return the part of a long alignment that its profile is made from.
+
+    Of polyproteins and other long proteins it is the polymerase: the columns around the motif C of
+    RNA polymerases, three residues such as GDD, where most rows have it; elsewhere the columns
+    that are conserved best. Rows with little of that part are left out.
+    """
+    letters = np.array([list(row) for row in rows])
+    columns = np.flatnonzero((letters != "-").mean(axis=0) >= 0.5)
+    if len(columns) <= LONGEST:
+        return rows
+    usual = letters[:, columns]
+    shares = np.stack([(usual == letter).mean(axis=0) for letter in AMINO.symbols[:20]])
+    known = (shares * np.log2(np.maximum(shares, 1e-9) * 20)).sum(axis=0)
+    first, second, third = usual[:, :-2], usual[:, 1:-1], usual[:, 2:]
+    is_motif = np.isin(first, ["G", "S"]) & (second == "D") & np.isin(third, ["D", "N"])
+    around = np.convolve(known, np.ones(200), "same")
+    places = np.flatnonzero(is_motif.mean(axis=0) >= 0.7)
+    if len(places):
+        start = int(places[around[places].argmax()]) - BEFORE_MOTIF
+    else:
+        start = int(np.convolve(known, np.ones(CORE), "valid").argmax())
+    start = min(max(start, 0), len(columns) - CORE)
+    part = letters[:, columns[start] : columns[start + CORE - 1] + 1]
+    part = part[(part != "-").mean(axis=1) >= 0.5 * (part != "-").mean()]
+    return ["".join(row) for row in part]
+
+
+def profile(name: str, product: str, texts: Sequence[str]) -> Profile:
+    """Return the profile of proteins."""
+    given = [pyfamsa.Sequence(str(n).encode(), t.encode()) for n, t in enumerate(texts)]
+    rows = core([row.sequence.decode() for row in pyfamsa.Aligner(threads=1).align(given)])
+    background, builder = Background(AMINO), Builder(AMINO, seed=1)
+    if len(rows) == 1:
+        hmm, *_ = builder.build(digital(name, rows[0]), background)
+    else:
+        aligned = [TextSequence(name=str(n), sequence=row) for n, row in enumerate(rows)]
+        msa = TextMSA(name=name, sequences=aligned).digitize(AMINO)
+        hmm, *_ = builder.build_msa(msa, background)
+    hmm.description = product
+    return Profile(name, product, shortened(hmm))
+
+
+def shortened(hmm: HMM[AA]) -> bytes:
+    """Return a profile as text, with one decimal, and without time and command."""
+    out = io.BytesIO()
+    hmm.write(out)
+    text = re.sub(rb"^(DATE|COM|CKSUM) .*\n", b"", out.getvalue(), flags=re.MULTILINE)
+    head, middle, body = text.partition(b"\nHMM ")
+    decimals = re.compile(rb"(?<= )\d+\.\d{5}(?=\s)")
+    return head + middle + decimals.sub(lambda number: b"%.1f" % float(number[0]), body)
+
+
+def searched(text: bytes, block: DigitalSequenceBlock[AA]) -> list[tuple[float, int]]:
+    """Return score and number of each protein that looks like a profile, the best first."""
+    with HMMFile(io.BytesIO(text), alphabet=AMINO) as file:
+        hits = Pipeline(AMINO, T=LEAST).search_hmm(next(iter(file)), block)
+    return sorted(((hit.score, int(hit.name)) for hit in hits.reported), reverse=True)
+
+
+def cutoffs(profiles: Sequence[Profile], others: Sequence[Protein]) -> list[float]:
+    """Return the least score of each profile, from the proteins of hosts."""
+    block = DigitalSequenceBlock(AMINO, [digital(str(n), p.text) for n, p in enumerate(others)])
+    with ThreadPoolExecutor() as pool:
+        found = list(pool.map(lambda each: searched(each.text, block), profiles))
+    places: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for each, hits in zip(profiles, found, strict=True):
+        for _, number in hits:
+            places[others[number].record].append((others[number].begin, each.product))
+
+    def is_near_another(number: int, product: str) -> bool:
+        begin = others[number].begin
+        return any(
+            abs(place - begin) <= NEAR and other != product
+            for place, other in places[others[number].record]
+        )
+
+    least = []
+    for each, hits in zip(profiles, found, strict=True):
+        alone = [score for score, number in hits if not is_near_another(number, each.product)]
+        least.append(max([LEAST, *alone[1:2]]))
+    return least
+
+
+def made(genomes: Path, dataset: Path, *, everything: bool) -> Iterator[Profile]:
+    """Yield the profiles."""
+    with MEMBERS.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    members = {row["profile"]: row["proteins"].split(",") for row in rows}
+    wanted = {protein.rpartition("|")[0] for own in members.values() for protein in own}
+    with (dataset / "genomes.tsv").open(encoding="utf-8", newline="") as stream:
+        parts = {row["record"]: row["part"] for row in csv.DictReader(stream, delimiter="\t")}
+    if not everything:
+        wanted = {record for record in wanted if parts.get(record) == "train"}
+    records: dict[str, str] = {}
+    for path in sorted(genomes.glob("*/viral/*.fa.gz")):
+        for record in Records(path):
+            if record.id in wanted:
+                records.setdefault(record.id, record.sequence)
+    texts = {f"{p.record}|{p.number}": p.text for p in proteins(records.items())}
+    for row in rows:
+        if known := [texts[each] for each in members[row["profile"]] if each in texts]:
+            yield profile(row["profile"], row["name"], known)
+
+
+def main() -> None:
+    """Write the profiles."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("genomes", type=Path)
+    parser.add_argument("dataset", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--all", action="store_true", help="proteins of held-out genomes, too")
+    arguments = parser.parse_args()
+    profiles = list(made(arguments.genomes, arguments.dataset, everything=arguments.all))
+    others = list(proteins(hosts(arguments.genomes, arguments.dataset, held_out=False)))
+    with gzip.GzipFile(arguments.out, "wb", 9, mtime=0) as out:
+        for each, least in zip(profiles, cutoffs(profiles, others), strict=True):
+            cutoff = b"\nGA    %.2f %.2f\nSTATS" % (least, least)
+            out.write(each.text.replace(b"\nSTATS", cutoff, 1))
+
+
+if __name__ == "__main__":
+    main()

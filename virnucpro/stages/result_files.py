@@ -1,0 +1,412 @@
+"""The files of results: every record and every chunk accounted for, and the viral sequences."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from gzip import GzipFile
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from virnucpro.classifier.contigs import ContigModel
+from virnucpro.columns import GFF3_HEADER, MISSING, gff3_escaped
+from virnucpro.contracts import Json, TaskFigures
+from virnucpro.io.pairs import mate_headers
+from virnucpro.io.records import Record
+from virnucpro.metrics.classification import Ints
+from virnucpro.settings import DOUBTFUL, Thresholds
+from virnucpro.stages.calls import (
+    STATUSES,
+    TIERS,
+    Calls,
+    Chunks,
+    evidence_of,
+)
+from virnucpro.stages.genes import (
+    FoundGenes,
+    Genes,
+    hallmark_columns,
+    region_id,
+    write_genes,
+)
+from virnucpro.stages.kinds import VirusKinds, windows
+from virnucpro.stages.regions import (
+    SHORTEST_RECORD,
+    Region,
+    kept_regions,
+    region_fdr,
+    region_tier,
+)
+from virnucpro.stages.topology import topology
+from virnucpro.store.disk import OutputWriter
+from virnucpro.tables import CHUNKS, CONTIGS, REGIONS, VIRUS
+
+BASES_PER_LINE = 80  # of FASTA for people, as NCBI writes it
+BASES_AT_A_TIME = 8192 * BASES_PER_LINE  # are written together
+RECORDS_AT_A_TIME = 1000  # of those classified as viral get their kinds together
+MOST_BASES_AT_A_TIME = 10_000_000  # or fewer records, with so many bases
+# SO:0001041, the sequence of a virus: a region may be a provirus, or a viral part of a chimera.
+SEQUENCE_ONTOLOGY_TYPE = "viral_sequence"
+# Columns of STEM_regions.tsv that are attributes in GFF3, too.
+GFF3_ATTRIBUTES = "chunks", "chunks_scored", "at_edge", "virus_kind", "tier", "flank_score", "fdr"
+# The first lines of STEM_mqc.tsv, which MultiQC reads as columns of its general statistics
+# (docs.seqera.io/multiqc/custom_content).
+MULTIQC_HEAD = """\
+# id: virnucpro
+# plot_type: generalstats
+# headers:
+#   virus: {title: Virus, description: Records classified as viral, format: "{:,.0f}"}
+#   virus_share: {title: "% virus", description: Share of the bases}
+#   records: {title: Records, format: "{:,.0f}"}
+#   unscored: {title: Unscored, description: Records without a score, format: "{:,.0f}"}
+Sample\tvirus\tvirus_share\trecords\tunscored
+"""
+
+
+class Block(NamedTuple):
+    """Records that follow each other, as the table of records has them."""
+
+    names: list[str]  # in results
+    lengths: Ints  # [1, records], in bases, or [2, records] for both mates of pairs
+
+    @property
+    def bases(self) -> Ints:
+        """The bases of each record: of both mates of a pair."""
+        bases: Ints = self.lengths.sum(axis=0)
+        return bases
+
+
+BlockRegions = dict[int, list[Region]]
+"""The viral regions of the records of a block, by their place in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputFigures(TaskFigures):
+    """What the results hold, and what they were made with."""
+
+    statuses: Mapping[str, int]  # records by status
+    calls: Mapping[str, int]  # records by call
+    chunks: Mapping[str, int]  # chunks by status
+    sure: int  # records classified as viral of the tier ``high``
+    doubtful: int  # records classified as viral with a false discovery rate above ``DOUBTFUL``
+    regions: int  # viral regions in all records
+    with_regions: int  # records that are not classified as viral and hold viral regions
+    more_regions: int  # viral regions in these
+    region_bases: int  # in all viral regions
+    highest_rate: float | None  # of a record classified as viral; None where none is known
+    thresholds: Thresholds  # what a record needed to be classified as viral
+    unfamiliar: int  # records classified as viral that are unlike all training data of lite
+    calibrated: bool  # whether the scores of the classifier are calibrated
+    contig_model: tuple[float, ...]  # its coefficients; empty for none
+
+    @property
+    def records(self) -> int:
+        """All records."""
+        return sum(self.statuses.values())
+
+    @property
+    def scored(self) -> int:
+        """Records with at least one scored chunk."""
+        return self.statuses.get("scored", 0)
+
+    @property
+    def region_counts(self) -> tuple[int, int, int, int]:
+        """Regions, their bases, those in records not classified as viral, and these records."""
+        return self.regions, self.region_bases, self.more_regions, self.with_regions
+
+    @property
+    def unscored(self) -> dict[str, int]:
+        """The other records, by the reason."""
+        return {name: count for name, count in self.statuses.items() if name != "scored"}
+
+
+def result_counts(figures: OutputFigures) -> dict[str, Json]:
+    """Return the counts of results as they stand in ``STEM_run.json``."""
+    return {
+        "records_scored": figures.scored,
+        "records_unscored": figures.unscored,
+        "calls": dict(figures.calls),
+        "unfamiliar_viruses": figures.unfamiliar,
+        "regions": figures.regions,
+        "region_bases": figures.region_bases,
+        "records_with_regions_not_called_virus": figures.with_regions,
+        "chunks": dict(figures.chunks),
+    }
+
+
+class ResultFiles:
+    """Writes all files of results, and counts what they hold."""
+
+    def __init__(
+        self,
+        files: Sequence[OutputWriter],
+        fastq: Sequence[GzipFile] = (),
+        *,
+        paired: bool = False,
+        open_genes: Callable[[], Sequence[OutputWriter]] | None = None,
+    ) -> None:
+        """Begin the ``files``, in the order of the outputs of :class:`OutputStage`.
+
+        ``fastq`` compress into the last ones: one file, or one for each of both mates.
+        ``open_genes`` begins both files of genes, for the first virus or region.
+        """
+        self._chunks, self._contigs, self._virus, self._fasta, *more = files
+        tables = list(zip((CHUNKS, CONTIGS, VIRUS), files, strict=False))
+        if paired:
+            self._mates = more
+        else:
+            self._regions, self._bed, self._gff3, *_ = more
+            self._gff3.write(GFF3_HEADER.encode())
+            tables.append((REGIONS, self._regions))
+        self._fastq = fastq
+        self._ranked: list[bytes] = []  # rows of STEM_virus.tsv, until all of them are known
+        # Columns and windows of the records that have no kind yet.
+        self._waiting: list[tuple[dict[str, object], list[str]]] = []
+        self._waiting_bases = 0
+        self._kinds: VirusKinds | None = None
+        self.genes: FoundGenes = {}
+        self._gene_files: Sequence[OutputWriter] | None = None
+        self._open_genes = open_genes
+        self._ranks = array("d")
+        self._region_rows: list[dict[str, Any]] = []  # of STEM_regions.tsv, but tier and rate
+        self._searched = 0  # bases of the records that are not viral and long enough for regions
+        self._statuses: Counter[str] = Counter()
+        self._calls: Counter[str] = Counter()
+        self._bases: Counter[str] = Counter()  # of the records, by call
+        self._chunk_statuses: Counter[str] = Counter()
+        names = "sure", "doubtful", "regions", "with_regions", "more_regions", "region_bases"
+        self._counts: dict[str, Any] = dict.fromkeys((*names, "unfamiliar"), 0)
+        self._highest_rate: float | None = None
+        for table, writer in tables:
+            writer.write(table.header.encode())
+
+    def add_chunks(
+        self, names: Sequence[str], chunks: Chunks, cells: Mapping[str, Sequence[str]]
+    ) -> None:
+        """Write the chunks of records, which results call ``names``."""
+        statuses = [STATUSES[place] for place in chunks.status.tolist()]
+        lines = CHUNKS.lines(
+            record=[names[number] for number in chunks.record.tolist()],
+            start=(chunks.start + 1).tolist(),  # coordinates are from 1, the last one included
+            end=chunks.stop.tolist(),
+            status=statuses,
+            **cells,
+        )
+        self._chunks.write(lines.encode(), len(statuses))
+        self._chunk_statuses.update(statuses)
+
+    def add(
+        self,
+        records: Sequence[Record],
+        block: Block,
+        calls: Calls,
+        regions: BlockRegions,
+    ) -> None:
+        """Write the records of a block with their calls; ``regions`` are by place in the block."""
+        lengths, is_virus = block.bases.tolist(), [call == "virus" for call in calls.call]
+        regions = {
+            place: kept
+            for place, own in regions.items()
+            if (
+                kept := kept_regions(
+                    self._with_hallmarks(block.names[place], own),
+                    records[place].sequence,
+                    is_virus=is_virus[place],
+                )
+            )
+        }
+        bases = [length * viral for length, viral in zip(lengths, is_virus, strict=True)]
+        for place, own in regions.items():
+            bases[place] = sum(region.stop - region.start for region in own)
+        lines = CONTIGS.lines(
+            record=block.names,
+            length=lengths,
+            regions=[len(regions.get(place, ())) for place in range(len(records))],
+            viral_bases=bases,
+            **calls._asdict(),
+        )
+        self._contigs.write(lines.encode(), len(records))
+        self._statuses.update(calls.status)
+        self._calls.update(calls.call)
+        for call, length in zip(calls.call, lengths, strict=True):
+            self._bases[call] += length
+            self._searched += length * (call != "virus" and length >= SHORTEST_RECORD)
+        for place in sorted({*np.flatnonzero(is_virus).tolist(), *regions}):
+            record, name = records[place], block.names[place]
+            if place in regions:
+                with_sequences = not is_virus[place]
+                self._add_regions(record, name, regions[place], with_sequences=with_sequences)
+            if is_virus[place]:
+                self._add_virus(record, name, lengths[place], calls, place)
+
+    def _with_hallmarks(self, name: str, regions: Sequence[Region]) -> list[Region]:
+        """Return the regions of a record with the number of their hallmark genes."""
+        genes = [self.genes.get((name, (region.start, region.stop))) for region in regions]
+        return [
+            region._replace(hallmarks=len(found.hallmarks)) if found else region
+            for region, found in zip(regions, genes, strict=True)
+        ]
+
+    def _add_regions(
+        self, record: Record, name: str, regions: Sequence[Region], *, with_sequences: bool
+    ) -> None:
+        contig = gff3_escaped(name)
+        self._gff3.write(f"##sequence-region {contig} 1 {len(record.sequence)}\n".encode())
+        self._kinds = self._kinds or VirusKinds()
+        kinds = self._kinds.of([windows([record.sequence[r.start : r.stop]]) for r in regions])
+        genes = [self.genes.get((name, (region.start, region.stop))) for region in regions]
+        for region, kind, found in zip(regions, kinds, genes, strict=True):
+            start, stop = region.start, region.stop
+            own_id = region_id(name, start, stop)
+            values = region._asdict() | {"start": start + 1, "end": stop, "length": stop - start}
+            values |= {"region": own_id, "record": name, "virus_kind": kind.virus_kind}
+            values |= hallmark_columns(found)
+            del values["stop"], values["in_host"]
+            self._region_rows.append(values)
+            # BED knows no escapes. Only a ``#`` at the beginning would make the line a comment. The
+            # score is 1000 times the probability of virus.
+            chromosome = name.replace("#", "%23", 1) if name.startswith("#") else name
+            cells = (chromosome, start, stop, own_id, round(500 * (1 + region.score)), ".")
+            self._bed.write(("\t".join(map(str, cells)) + "\n").encode(), 1)
+            if with_sequences:
+                self._add_sequence(record, own_id, start, stop)
+            self._counts["region_bases"] += stop - start
+        if with_sequences:
+            self._add_genes(name, len(record.sequence), genes)
+        self._counts["regions"] += len(regions)
+        self._counts["with_regions"] += with_sequences
+        self._counts["more_regions"] += len(regions) * with_sequences
+
+    def _write_regions(self, *, calibrated: bool) -> None:
+        """Write the rows of all regions, whose rates depend on each other."""
+        scores = np.array([row["score"] for row in self._region_rows], np.float64)
+        rates = region_fdr(scores, self._searched if calibrated else math.nan)
+        for row, fdr in zip(self._region_rows, rates, strict=True):
+            tier = region_tier(row["score"], row["length"], fdr, row["hallmarks"])
+            line = REGIONS.line(**row, tier=tier, fdr=fdr)
+            self._regions.write(line.encode(), 1)
+            cells = dict(zip(REGIONS.row._fields, line.rstrip("\n").split("\t"), strict=True))
+            known = [name for name in GFF3_ATTRIBUTES if cells[name] != MISSING]
+            texts = (f"{name}={cells[name].lower()}" for name in known)
+            attributes = ";".join((f"ID={gff3_escaped(cells['region'])}", *texts))
+            place = gff3_escaped(cells["record"]), "virnucpro", SEQUENCE_ONTOLOGY_TYPE
+            more = *(cells[name] for name in ("start", "end", "score")), ".", ".", attributes
+            self._gff3.write(("\t".join((*place, *more)) + "\n").encode(), 1)
+
+    def _add_genes(
+        self, name: str, length: int, genes: Sequence[Genes | None], *, circular: bool = False
+    ) -> None:
+        """Write the genes of a record, or of its regions, unless they were not looked for."""
+        if self._open_genes and (known := [found for found in genes if found]):
+            self._gene_files = self._gene_files or self._open_genes()
+            write_genes(self._gene_files, name, length, circular, known)
+
+    def _add_virus(self, record: Record, name: str, length: int, calls: Calls, place: int) -> None:
+        # A read is no complete molecule.
+        assembled = record.mate is None and record.qualities is None
+        shape = topology(record.sequence) if assembled else "linear"
+        score, fdr, tier = calls.virus_score[place], calls.fdr[place], calls.tier[place]
+        chunks_scored, coverage = calls.chunks_scored[place], calls.coverage[place]
+        genes = self.genes.get((name, None))
+        values: dict[str, object] = {
+            "record": name,
+            "length": length,
+            "score": score,
+            "fdr": fdr,
+            "tier": tier,
+            "chunks_scored": chunks_scored,
+            "coverage": coverage,
+            "evidence": evidence_of(chunks_scored, coverage),
+            "topology": shape,
+            "coding_density": genes and genes.density,
+            **hallmark_columns(genes),
+        }
+        mates = [record.sequence] + ([record.mate.sequence] if record.mate else [])
+        self._waiting.append((values, windows(mates)))
+        self._waiting_bases += length
+        if len(self._waiting) == RECORDS_AT_A_TIME or self._waiting_bases >= MOST_BASES_AT_A_TIME:
+            self._add_rows()
+        self._add_genes(name, length, [genes], circular=shape == "DTR")
+        self._ranks.extend((-TIERS.index(tier or "low"), -(score or 0.0), -length))
+        self._counts["sure"] += tier == "high"
+        if fdr is not None:
+            self._counts["doubtful"] += fdr > DOUBTFUL
+            self._highest_rate = max(self._highest_rate or 0.0, fdr)
+        if record.mate is None:
+            label = " [topology=circular]" if shape == "DTR" else ""
+            self._add_sequence(record, name, 0, length, label)
+            return
+        # Both mates as ``name/1`` and ``name/2``, and each with its header to its file.
+        headers = mate_headers(record, name)
+        for place, mate in enumerate((record, record.mate)):
+            _write_fasta(self._fasta, headers[place], mate.sequence)
+            header = mate.header.replace(mate.id, name, 1)
+            if mate.qualities is None:
+                _write_fasta(self._mates[place], header, mate.sequence)
+            else:
+                _write_fastq(self._fastq[place], header, mate.sequence, mate.qualities)
+
+    def _add_rows(self) -> None:
+        """Find the kinds of the records that wait for them, and complete their rows."""
+        if not self._waiting:
+            return
+        rows, own = zip(*self._waiting, strict=True)
+        self._waiting, self._waiting_bases = [], 0
+        self._kinds = self._kinds or VirusKinds()
+        for values, kind in zip(rows, self._kinds.of(own), strict=True):
+            self._ranked.append(VIRUS.line(**values, **kind._asdict()).encode())
+            self._counts["unfamiliar"] += kind.unfamiliar == "yes"
+
+    def _add_sequence(
+        self, record: Record, name: str, start: int, stop: int, label: str = ""
+    ) -> None:
+        """Write the bases ``start`` to ``stop`` (0-based, half-open) of a record as ``name``."""
+        header = record.header.replace(record.id, name, 1) + label  # renamed, or unchanged
+        sequence = record.sequence[start:stop]
+        _write_fasta(self._fasta, header, sequence)
+        if record.qualities is not None:
+            _write_fastq(self._fastq[0], header, sequence, record.qualities[start:stop])
+
+    def multiqc_table(self, sample: str) -> bytes:
+        """Return the file for MultiQC, with the line of the sample."""
+        records, bases = self._calls.total(), self._bases
+        share = 100 * bases["virus"] / max(bases.total(), 1)
+        counts = self._calls["virus"], f"{share:.4f}", records, self._calls["unscored"]
+        cells = " ".join(sample.split()), *map(str, counts)  # a name may hold tabs
+        return (MULTIQC_HEAD + "\t".join(cells) + "\n").encode("utf-8", "backslashreplace")
+
+    def finish(
+        self, thresholds: Thresholds, model: ContigModel | None, *, calibrated: bool
+    ) -> OutputFigures:
+        """Write the ranked rows, by tier, score, length and place in the input; count all."""
+        ranks = np.array(self._ranks).reshape(-1, 3)
+        self._add_rows()
+        self._write_regions(calibrated=calibrated)
+        for number in np.lexsort(ranks.T[::-1]).tolist():
+            self._virus.write(self._ranked[number], 1)
+        return OutputFigures(
+            statuses=dict(sorted(self._statuses.items())),
+            calls=dict(sorted(self._calls.items())),
+            chunks=dict(sorted(self._chunk_statuses.items())),
+            **self._counts,
+            highest_rate=self._highest_rate,
+            thresholds=thresholds,
+            calibrated=calibrated,
+            contig_model=tuple(model or ()),
+        )
+
+
+def _write_fastq(out: GzipFile, header: str, sequence: str, qualities: str) -> None:
+    out.write(f"@{header}\n{sequence}\n+\n{qualities}\n".encode())
+
+
+def _write_fasta(out: OutputWriter, header: str, sequence: str) -> None:
+    out.write(f">{header}\n".encode(), 1)
+    for start in range(0, len(sequence), BASES_AT_A_TIME):
+        block = sequence[start : start + BASES_AT_A_TIME]
+        lines = (block[i : i + BASES_PER_LINE] for i in range(0, len(block), BASES_PER_LINE))
+        out.write("".join(f"{line}\n" for line in lines).encode())
