@@ -8,10 +8,11 @@ LABELS is a table with the columns record, label and group. The records of a run
 contigs with lengths as those of assemblies: 500 to 50,000 bases, logarithmically normal with a
 median of 1,300. A shorter record, such as a read, stays as it is.
 
-`fit` writes a copy OUT of CLASSIFIER that says how the log odds of others and of viruses are
-distributed, for the chunk length of each run; runs may share one. Take records that the encoder
-was not trained on. Of each group in LABELS, only every second record is read, from the first one
-on; the others are left to check the rates with: with --half 1, `figures` reads these alone.
+`fit` writes to OUT, which is to become virnucpro/data/lite_contigs.json, how the log odds that
+CLASSIFIER gives others and viruses are distributed, for the chunk length of each run; runs may
+share one. Take records that the encoder was not trained on. Of each group in LABELS, only every
+second record is read, from the first one on; the others are left to check the rates with: with
+--half 1, `figures` reads these alone.
 
 `figures` draws samples of each share of virus; every group of a label is drawn alike, as long as
 it lasts. They are called as `virnucpro predict` does it. A row is the mean over the draws: the
@@ -25,6 +26,7 @@ the tier high.
 from __future__ import annotations
 
 import argparse
+import json
 from collections import defaultdict
 from itertools import groupby
 from operator import itemgetter
@@ -32,13 +34,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from msgspec.structs import asdict
 from outside import PHAGES
 
-from virnucpro.classifier.contigs import ContigModel, contig_terms
-from virnucpro.classifier.files import ClassifierMetadata, classifier_to_bytes, inspect_classifier
+from virnucpro.classifier.contigs import ContigModel, contig_terms, lite_model
+from virnucpro.classifier.files import inspect_classifier
 from virnucpro.classifier.mixture import with_distributions
-from virnucpro.encoders.weights import read_safetensors
 from virnucpro.evaluation.labels import read_labels
 from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.results import open_run
@@ -189,8 +189,7 @@ def figures(args: argparse.Namespace) -> None:
     for path in args.runs:
         run = open_run(path.parent, path.name.removesuffix("_run.json"))
         length = int(run.record["settings"]["analysis"]["chunk_length"])
-        place = args.classifier or Path(run.record["models"]["classifier"]["path"])
-        model = inspect_classifier(place).contigs.get(length)
+        model = lite_model(run.record["models"]["classifier"]["sha256"], length)
         records = known_records(args.labels, path, args.half)
         for where in ("outside", "held out"):
             own = [r for r in records if r.group.startswith("outside") == (where == "outside")]
@@ -231,7 +230,7 @@ def cells_of(rows: list[list[float]]) -> list[str]:
 
 
 def fit(args: argparse.Namespace) -> None:
-    """Write the classifier with its distributions."""
+    """Write the models of the classifier with their distributions."""
     known = inspect_classifier(args.classifier)
     models = dict(known.contigs)
     records: dict[int, list[Known]] = defaultdict(list)
@@ -242,12 +241,7 @@ def fit(args: argparse.Namespace) -> None:
     for length, own in records.items():
         models[length] = fitted(own, models[length])
         print(length, models[length])
-    said = {name: value for name, value in asdict(known).items() if name in FIELDS}
-    state = read_safetensors(args.classifier)
-    Disk().save(args.out, classifier_to_bytes(state, **said | {"contigs": models}))
-
-
-FIELDS = ClassifierMetadata.__struct_fields__
+    Disk().save(args.out, (json.dumps({known.file.sha256: models}, indent=1) + "\n").encode())
 
 
 def main() -> None:
@@ -261,7 +255,6 @@ def main() -> None:
             own.add_argument("classifier", type=Path)
             own.add_argument("out", type=Path)
         else:
-            own.add_argument("--classifier", type=Path, help="instead of the one of the run")
             own.add_argument("--records", type=int, action="append", help="repeatable")
             own.add_argument("--draws", type=int, default=5)
         own.add_argument("labels", type=Path)

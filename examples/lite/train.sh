@@ -47,5 +47,4 @@ python "$here/kinds.py" fit "$work/data" "$work/model/lite_encoder.safetensors" 
 # hosts.fa has both, and labels.tsv says which is which, with the columns record, label and group:
 #   for length in 500 300 150; do virnucpro predict hosts.fa -o "$length" -m lite -e "$length"; done
 #   python examples/lite/mixtures.py fit virnucpro/data/lite_classifier.safetensors \
-#       fitted.safetensors labels.tsv {500,300,150}/hosts_run.json
-#   cp fitted.safetensors virnucpro/data/lite_classifier.safetensors
+#       virnucpro/data/lite_contigs.json labels.tsv {500,300,150}/hosts_run.json

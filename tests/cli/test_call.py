@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Call
-from virnucpro.classifier.files import with_temperature
+from virnucpro.classifier.contigs import lite_model
+from virnucpro.classifier.files import inspect_classifier, with_temperature
 from virnucpro.cli import run
 from virnucpro.layout import Layout
-from virnucpro.settings import TOY_CLASSIFIER
+from virnucpro.settings import LITE_CLASSIFIER, TOY_CLASSIFIER
 from virnucpro.store.disk import Disk
+from virnucpro.store.documents import digest, sealed, unsealed
+from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
@@ -200,3 +204,51 @@ def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(
             break
     assert code == 0
     assert refused > 1
+
+
+def test_a_run_of_lite_by_an_earlier_version_gets_the_rates_of_this_one(
+    call: Calling, tmp_path: Path
+) -> None:
+    """Its receipt is written here as that version wrote it, with what its classifier file says."""
+    source, out = tmp_path / "s.fa", tmp_path / "out"
+    bases = random.Random(1)
+    texts = ("".join(bases.choices("ACGT", k=1600)) for _ in range(3))
+    source.write_text("".join(f">r{n}\n{text}\n" for n, text in enumerate(texts)))
+    predicted = ("predict", source, "-o", out, "-m", "lite", "--device", "cpu", "-q", "--no-genes")
+    assert call(*predicted).code == 0
+    wanted, layout = _tables(out, "s"), Layout(out, "s", 500)
+    document = unsealed(layout.receipt_files[0].read_bytes())
+    receipt = document["receipts"][layout.receipt("output").relative_to(out).as_posix()]
+    known = inspect_classifier(LITE_CLASSIFIER).contigs[500]
+    figures = receipt["figures"]
+    figures["contig_model"] = [*known[:9]]
+    del figures["region_bases"]
+    inputs = source, layout.records_table, layout.frames_table, layout.consensus
+    params = {
+        "chunk_length": 500,
+        "calibrated": True,
+        "thresholds": figures["thresholds"],
+        "contig_model": figures["contig_model"],
+    }
+    decides = {"version": 15, "params": params, "inputs": [hashed(p).sha256 for p in inputs]}
+    receipt["fingerprint"] = digest({"stage": "output", **decides})
+    receipt["outputs"] = [each for each in receipt["outputs"] if each["path"] != "s_contigs.tsv"]
+    (out / "s_contigs.tsv").unlink()
+    for path in layout.receipt_files:
+        path.write_bytes(sealed(document))
+    shutil.copytree(out, tmp_path / "resumed")
+    assert "(as it was)" not in call("call", out, "--no-genes").out
+    assert _tables(out, "s") == wanted
+    assert call(*predicted[:3], tmp_path / "resumed", *predicted[4:], "--resume").code == 0
+    assert _tables(tmp_path / "resumed", "s") == wanted
+
+
+def test_runs_of_lite_are_known_by_its_classifier_file() -> None:
+    """A file with other bytes would end all runs that have begun: its rates are beside it."""
+    digest = hashed(LITE_CLASSIFIER).sha256
+    assert digest == "39795567c4e2fdc96ed770c3c95aec7417454dc1d251cfa5fb894385c1d5b30d"
+    for length, known in inspect_classifier(LITE_CLASSIFIER).contigs.items():
+        model = lite_model(digest, length)
+        assert model is not None
+        assert model[:5] == known[:5]
+        assert model.has_distributions

@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
@@ -26,6 +28,11 @@ MOST_CHUNKS = 32
 LARGEST = 12.0  # log odds of a chunk count up to this; beyond, a float32 score is 0 or 1
 PENALTY = 1e-3  # on the squares of the coefficients, so that few contigs give finite ones
 PRIOR = math.log(ASSUMED_SHARE / (1 - ASSUMED_SHARE))
+
+# Models of the classifier of lite, which is named by its SHA-256, with the distributions that its own
+# file lacks (examples/lite/mixtures.py fit). That file stays as it is: a run goes on only with the
+# same.
+LITE_CONTIGS = Path(__file__).parents[1] / "data/lite_contigs.json"
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -48,8 +55,8 @@ class ContigModel(NamedTuple):
         others, others_by_count: the mean log odds of others, and per unit of that logarithm.
         others_spread, others_spread_by_count: their standard deviation around it.
         virus, virus_by_count, virus_spread, virus_spread_by_count: of viruses. They are 0 where
-            the distributions were not fitted. A file of an earlier development version has four
-            other numbers instead of all of these, which are not used.
+            the distributions were not fitted. Four other numbers that a classifier file may have
+            instead of all of these are of an earlier development version, and are not used.
     """
 
     constant: Coefficient
@@ -74,6 +81,16 @@ class ContigModel(NamedTuple):
     def log_odds(self, terms: Floats) -> Floats:
         """Return ``[n]``, the log odds of contigs in a sample with as much virus as others."""
         return np.array(list(map(math.fsum, (terms * self[:5]).tolist())), np.float64)
+
+
+def lite_model(classifier: str, chunk_length: int) -> ContigModel | None:
+    """Return the model of chunks of ``chunk_length`` bases; None for other classifiers than lite's.
+
+    ``classifier`` is the SHA-256 (hex) of its file.
+    """
+    form = dict[str, dict[int, ContigModel]]
+    models = msgspec.json.decode(LITE_CONTIGS.read_bytes(), type=form)
+    return models.get(classifier, {}).get(chunk_length)
 
 
 def each(function: Callable[[float], float], values: Floats) -> Floats:

@@ -12,8 +12,7 @@ coefficients of a :class:`virnucpro.classifier.contigs.ContigModel` for each chu
 
     "contigs": {"500": [0.1, 0.9, 0.3, -0.1, 0.05]}
 
-Eight more numbers, if there are any, are those of its distributions; four more numbers, in files
-of earlier development versions, are not used.
+Four more numbers, which the file of lite has, were used by an earlier development version.
 
 The original's ``.pth`` is a whole pickled module of class ``__main__.MLPClassifier``. It is taken
 apart without running what is pickled: every class in it becomes an inert holder of attributes.

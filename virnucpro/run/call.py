@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from virnucpro.classifier.contigs import ContigModel
+from virnucpro.classifier.contigs import ContigModel, lite_model
 from virnucpro.contracts import Device
 from virnucpro.errors import InputError, LockedError, UsageError
 from virnucpro.events import Emit, Notice, StepProgress
@@ -25,10 +25,11 @@ from virnucpro.run.engine import carry_out_stage
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import finished_runs, renew_samples
 from virnucpro.settings import Thresholds
+from virnucpro.stages.genes import HALLMARKS
 from virnucpro.stages.output import OutputStage
 from virnucpro.stages.result_files import OutputFigures, result_counts
 from virnucpro.store.disk import Disk, telling
-from virnucpro.store.hashed import HashedFile, hashed_input
+from virnucpro.store.hashed import HashedFile, hashed, hashed_input
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
 from virnucpro.store.work import INPUT_NAMES, INTERLEAVED, MATES, read_state
@@ -115,13 +116,17 @@ def _called(
         ]
         interleaved = state.analysis.get(MATES) == INTERLEAVED
         source = InputFiles(*(file.path for file in found), interleaved=interleaved)
-        model = ContigModel(*figures.contig_model) if figures.contig_model else None
+        known = figures.contig_model
+        model = lite_model(str(state.analysis["classifier"]), layout.chunk_length)
+        model = model or (ContigModel(*known) if known else None)
         stage = OutputStage(layout, disk, source, found, figures.calibrated, model, thresholds)
         run = Run(layout, disk, [stage], state, found)
         chunking = layout.receipt("chunking")
         run.ledger.receipts[chunking] = run.ledger.read(chunking)
         (task,) = replace(stage, thresholds=figures.thresholds).plan(run.ledger)
-        if receipt.fingerprint != run.ledger.fingerprint(task):
+        params = {**task.params, **({"contig_model": list(known)} if known else {})}
+        proofs = (replace(task, params=params, version=v) for v in stage.same_inputs)
+        if receipt.fingerprint not in map(run.ledger.fingerprint, proofs):
             raise ValueError("its scores were changed since, or are read in another way")
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(
@@ -141,6 +146,7 @@ def _called(
                 "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
                 "command": list(command),
             },
+            "hallmarks": {"sha256": hashed(HALLMARKS).sha256},
             "settings": {**before, "thresholds": asdict(thresholds)},
             "counts": {**counts, **result_counts(figures)},
         }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from virnucpro.classifier.contigs import lite_model
 from virnucpro.classifier.files import ClassifierInfo, inspect_classifier
 from virnucpro.classifier.fit import check_fit
 from virnucpro.contracts import Device, Json, Molecule, Stage
@@ -193,7 +194,8 @@ def prediction_stages(
     molecules = tuple(encoders.sources)
     lengths = classifier.chunk_lengths or (layout.chunk_length,)
     calibrated = classifier.temperature is not None
-    contig_model = classifier.contigs.get(layout.chunk_length)
+    contig_model = lite_model(classifier.file.sha256, layout.chunk_length)
+    contig_model = contig_model or classifier.contigs.get(layout.chunk_length)
     frames, dedup = state.analysis[FRAMES_PER_FILE], DEDUP in state.analysis
     size = analysis.sequences_per_file, frames if isinstance(frames, int) else None
     embedding = encoders.stages(layout, disk, request.machine)

@@ -96,7 +96,7 @@ class OutputFigures(TaskFigures):
     regions: int  # viral regions in all records
     with_regions: int  # records that are not classified as viral and hold viral regions
     more_regions: int  # viral regions in these
-    region_bases: int  # in all viral regions
+    region_bases: int = 0  # in all viral regions; earlier development versions do not say
     highest_rate: float | None  # of a record classified as viral; None where none is known
     thresholds: Thresholds  # what a record needed to be classified as viral
     unfamiliar: int  # records classified as viral that are unlike all training data of lite
