@@ -204,6 +204,8 @@ class AnalysisSettings:
         )
 
 
+NONVIRUS_BELOW = -0.3  # a virus score
+UNLIKELY = 0.1  # error rate of a record that is viral although its score is not above the default
 DOUBTFUL = 0.1  # a false discovery rate above this is not of a sure call, and people are told
 
 
@@ -215,7 +217,8 @@ class Thresholds:
         0.3,
         "calls.min_score",
         "--min-score",
-        "Classify a record as viral where its virus score, -1 to 1, is above this.",
+        "Classify a record as viral where its virus score, -1 to 1, is above this. The default "
+        "also takes records from -0.3 on whose own error rate is known to be at most 10 %.",
     )
     max_fdr: Share = setting(
         1.0,
@@ -235,6 +238,21 @@ class Thresholds:
         "--genes/--no-genes",
         "Predict genes of viral records and regions, and find hallmarks of viruses; not of reads.",
     )
+
+    @property
+    def takes_undecided(self) -> bool:
+        """Whether the own error rate of a record counts, too."""
+        return self.min_score == Thresholds.min_score
+
+    @property
+    def described(self) -> str:
+        """What a record must have to be classified as viral, in words."""
+        words = f"virus score above {self.min_score:g}"
+        if self.takes_undecided:
+            words += f", or from {NONVIRUS_BELOW:g} on with an own error rate of at most "
+            words += f"{UNLIKELY:.0%}".replace("%", " %")
+        words += f", and fdr at most {self.max_fdr:g}" if self.max_fdr < 1 else ""
+        return words + (f", and at least {self.min_length:,} bases" if self.min_length > 1 else "")
 
     def options(self) -> str:
         """Return the options of the command line that are not the defaults, separated by blanks."""

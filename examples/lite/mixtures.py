@@ -28,7 +28,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -40,8 +40,10 @@ from virnucpro.classifier.contigs import ContigModel, contig_terms, lite_model
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.classifier.mixture import with_distributions
 from virnucpro.evaluation.labels import read_labels
+from virnucpro.io.records import Records
 from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.results import open_run
+from virnucpro.settings import DEFAULT_THRESHOLDS
 from virnucpro.stages.calls import (
     SCORED,
     Chunks,
@@ -51,7 +53,10 @@ from virnucpro.stages.calls import (
     log_odds,
     summarise,
 )
+from virnucpro.stages.genes import HALLMARKS, GeneFinder, Searched
+from virnucpro.stages.output import is_searched
 from virnucpro.store.disk import Disk
+from virnucpro.store.hashed import hashed
 from virnucpro.tables import CHUNKS
 
 SHARES = (0.0, 0.01, 0.03, 0.14, 0.5, 1.0)
@@ -64,6 +69,7 @@ SEED = 1
 class Known(NamedTuple):
     """A record of known content: its label, its group and its scored chunks, as one record."""
 
+    name: str
     virus: bool
     group: str
     chunks: Chunks
@@ -72,17 +78,20 @@ class Known(NamedTuple):
 class Contigs(NamedTuple):
     """Contigs cut from records: arrays ``[contigs]``, and what `summarise` says of them."""
 
+    names: np.ndarray  # of their records
+    starts: Ints  # in these, in bases, 0-based
     virus: Bools
     groups: np.ndarray
     lengths: Ints
     found: Summaries
-    probabilities: Floats  # one, or one row, for each contig
+    odds: Floats  # one, or one row, for each contig
+    hallmarks: Ints  # functions that were found
 
     def chosen(self, which: Ints) -> Contigs:
         """Return some of the contigs."""
         found = Summaries._make(column[which] for column in self.found)
-        virus, groups, lengths, _, probabilities = self
-        return Contigs(virus[which], groups[which], lengths[which], found, probabilities[which])
+        columns = {name: value[which] for name, value in self._asdict().items() if name != "found"}
+        return Contigs(found=found, **columns)
 
 
 def known_records(labels: Path, path: Path, half: int | None) -> list[Known]:
@@ -102,7 +111,8 @@ def known_records(labels: Path, path: Path, half: int | None) -> list[Known]:
             if status == "scored" and name in known
         ]
         if scored:
-            records.append(Known(*known[name], Chunks(*map(np.array, zip(*scored, strict=True)))))
+            chunks = Chunks(*map(np.array, zip(*scored, strict=True)))
+            records.append(Known(name, *known[name], chunks))
     return records
 
 
@@ -110,7 +120,7 @@ def fitted(records: list[Known], model: ContigModel) -> ContigModel:
     """Return the model with the distributions of these records."""
     numbers: dict[tuple[bool, str], int] = {}
     terms, virus, groups = [], [], []
-    for label, group, chunks in records:
+    for _, label, group, chunks in records:
         number, odds = numbers.setdefault((label, group), len(numbers)), log_odds(chunks)
         for count in COUNTS:
             starts = np.arange(0, len(odds) // count * count, count)
@@ -126,7 +136,7 @@ def cut(records: list[Known], length: int, model: ContigModel | None) -> Contigs
     """Cut records into contigs of chunks of ``length`` bases, one after the other."""
     chance = np.random.default_rng(SEED)
     virus: list[bool] = []
-    groups, lengths, parts = [], [], []
+    names, begins, groups, lengths, parts = [], [], [], [], []
     for record in records:
         first = 0
         while first < len(record.chunks.start):
@@ -136,12 +146,48 @@ def cut(records: list[Known], length: int, model: ContigModel | None) -> Contigs
             part = record.chunks.chosen(slice(first, first + max(1, int(bases / length))))
             parts.append(part._replace(record=np.full(len(part.start), len(virus))))
             virus.append(record.virus)
+            names.append(record.name)
+            begins.append(part.start[0])
             groups.append(record.group)
             lengths.append(part.stop[-1] - part.start[0])
             first += len(part.start)
     chunks = Chunks(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    found, probabilities = summarise(np.array(lengths), chunks, model)
-    return Contigs(np.array(virus), np.array(groups), np.array(lengths), found, probabilities)
+    found, odds = summarise(np.array(lengths), chunks, model)
+    return Contigs(
+        names=np.array(names),
+        starts=np.array(begins),
+        virus=np.array(virus),
+        groups=np.array(groups),
+        lengths=np.array(lengths),
+        found=found,
+        odds=odds,
+        hallmarks=np.zeros(len(virus), np.int64),
+    )
+
+
+def with_hallmarks(contigs: Contigs, sequences: Path, cache: Path) -> Contigs:
+    """Return the contigs with the hallmarks of those whose genes `predict` would find.
+
+    ``sequences`` is what the run has read; ``cache`` keeps what was found with these profiles.
+    """
+    profiles = hashed(HALLMARKS).sha256
+    known = json.loads(cache.read_bytes()).get(profiles, {}) if cache.exists() else {}
+    lengths, scores = contigs.lengths, contigs.found.virus_score
+    places: dict[str, list[tuple[int, str, slice]]] = defaultdict(list)
+    for i in np.flatnonzero(is_searched(lengths, scores, DEFAULT_THRESHOLDS)).tolist():
+        name, own = contigs.names[i], slice(contigs.starts[i], contigs.starts[i] + lengths[i])
+        places[name].append((i, f"{name}:{own.start}-{own.stop}", own))
+    finder = GeneFinder()
+    for record in Records(sequences):
+        new = [(place, own) for _, place, own in places[record.id] if place not in known]
+        genes = new and finder.find([Searched(place, record.sequence[own]) for place, own in new])
+        for (place, _), found in zip(new, genes, strict=True):
+            known[place] = len(set(found.hallmarks))
+    Disk().save(cache, json.dumps({profiles: known}).encode())
+    hallmarks = np.zeros_like(lengths)
+    for i, place, _ in chain.from_iterable(places.values()):
+        hallmarks[i] = known[place]
+    return contigs._replace(hallmarks=hallmarks)
 
 
 def draw(contigs: Contigs, share: float, count: int, chance: np.random.Generator) -> Ints | None:
@@ -162,8 +208,9 @@ def draw(contigs: Contigs, share: float, count: int, chance: np.random.Generator
 
 def measure(sample: Contigs, model: ContigModel | None) -> list[float]:
     """Return the figures of a row, as counts, but for the stated rate, which is the last one."""
-    fdr, errors = contig_rates(sample.probabilities, sample.found.chunks_scored, model)
-    calls = call_of(sample.lengths, sample.found, fdr, errors=errors)
+    found, hallmarks = sample.found, sample.hallmarks
+    fdr, errors = contig_rates(sample.odds, found.chunks_scored, model, hallmarks)
+    calls = call_of(sample.lengths, found, fdr, errors=errors, hallmarks=hallmarks)
     called, tier = np.array(calls.call) == "virus", np.array(calls.tier)
     virus, is_long = sample.virus, sample.lengths >= LONG
     phages = virus & np.array([bool(PHAGES.search(group)) for group in sample.groups])
@@ -196,6 +243,8 @@ def figures(args: argparse.Namespace) -> None:
             if not own:
                 continue
             contigs = cut(own, length, model)
+            cache = path.parent / f"{run.stem}_{where.replace(' ', '_')}_hallmarks.json"
+            contigs = with_hallmarks(contigs, Path(run.record["input"]["path"]), cache)
             for count in args.records or (500, 1500, 3000):
                 for share in SHARES:
                     chance = np.random.default_rng((SEED, count, round(1000 * share)))

@@ -77,6 +77,9 @@ def test_the_tables_are_those_of_a_run_with_these_cuts(
     of_new = json.loads((anew / "a_run.json").read_bytes())
     assert record["settings"]["thresholds"] == of_new["settings"]["thresholds"]
     assert record["counts"] == of_new["counts"]
+    assert record["viral"] == of_new["viral"] == "virus score above -0.5, and at least 240 bases"
+    assert record["viral"] in done.out
+    assert record["viral"] in (home / "out/a_report.html").read_text()
     status = json.loads(call("status", home / "out", "--json").out)
     assert [row["state"] for row in status["runs"]] == ["finished", "finished"]
     stamp = (home / "out/a_contigs.tsv").stat().st_mtime_ns

@@ -73,7 +73,8 @@ def test_the_tier_asks_for_bases_and_a_low_rate(
     [
         ("0.94", None, "high"),  # -0.88
         ("0.94", 0.9, "medium"),
-        ("0.96", 0.9, "high"),
+        ("0.96", 0.9, "medium"),  # -0.92
+        ("0.98", 0.9, "high"),
         ("0.79", 0.9, "low"),
         ("0.79", None, "low"),
     ],
@@ -107,6 +108,19 @@ def test_hallmark_genes_raise_the_tier_of_viruses(
     calls = call_of(lengths, found, np.full(3, fdr), hallmarks=np.full(3, hallmarks))
     assert calls.tier[0] == tiers[0]
     assert calls.call == call_of(lengths, found, np.full(3, fdr)).call
+
+
+@pytest.mark.parametrize(
+    ("fdr", "error", "tier"),
+    [(0.05, 0.1, "high"), (0.05, 0.11, "medium"), (0.06, 0.1, "medium"), (0.26, 0.3, "low")],
+)
+def test_a_record_of_the_tier_high_has_a_low_rate_of_its_own(
+    fdr: float, error: float, tier: str
+) -> None:
+    length = np.array([200])
+    found, _ = summarise(length, chunks_of(VIRAL))
+    calls = call_of(length, found, np.array([fdr]), errors=np.array([error]))
+    assert calls.tier == [tier]
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,8 @@ LARGEST = 12.0  # log odds of a chunk count up to this; beyond, a float32 score 
 PENALTY = 1e-3  # on the squares of the coefficients, so that few contigs give finite ones
 PRIOR = math.log(ASSUMED_SHARE / (1 - ASSUMED_SHARE))
 
-# Models of the classifier of lite, which is named by its SHA-256, with the distributions that its own
-# file lacks (examples/lite/mixtures.py fit). That file stays as it is: a run goes on only with the
-# same.
+# Models of the classifier of lite, named by its SHA-256, with the distributions that its own file
+# lacks (examples/lite/mixtures.py fit). That file stays: a run goes on only with the same.
 LITE_CONTIGS = Path(__file__).parents[1] / "data/lite_contigs.json"
 
 Floats = npt.NDArray[np.float64]

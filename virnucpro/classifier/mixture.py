@@ -98,6 +98,32 @@ def _weights(found: Floats, others: Floats, virus: Floats, share: Floats) -> Flo
     fit = np.cumsum(found[is_met] * logarithms, axis=-1)[..., -1]  # in order on every processor
     fit -= ((OTHERS_SHIFTS / OTHERS_SPREAD) ** 2 / 2)[:, None, None]
     fit -= ((VIRUS_SHIFTS / VIRUS_SPREAD) ** 2 / 2)[:, None]
+    return _likely(fit)
+
+
+def calibrated_rates(log_odds: Floats, weights: Floats) -> Floats:
+    """Return ``[n]``, how likely each chunk or record of a sample is no virus, 0 to 1.
+
+    For classifiers without distributions, whose ``log_odds`` ``[n]`` are calibrated on as much
+    virus as others. Their share of virus is at most one half here: where a classifier is less sure
+    than it should be, the share that explains its scores best is 1. ``weights`` ``[n]`` are above
+    0: one over the number of chunks of its record makes it a share of records.
+    """
+    found = np.bincount(_levels(log_odds), weights, LEVELS)
+    levels = LOWEST + STEP * np.arange(LEVELS, dtype=np.float64)
+    odds = each(math.exp, levels)
+    share = 1 / (1 + each(math.exp, -SHARES[SHARES <= 0]))[:, None]
+    right, wrong = share * odds / (1 + odds), (1 - share) / (1 + odds)
+    logarithms = each(math.log, (right + wrong).ravel()).reshape(right.shape)
+    fit = np.cumsum(found * logarithms, axis=-1)[:, -1]
+    rates = np.zeros(LEVELS)
+    for weight, rate in zip(_likely(fit), wrong / (right + wrong), strict=True):
+        rates += weight * rate
+    return np.interp(log_odds, levels, rates)
+
+
+def _likely(fit: Floats) -> Floats:
+    """Return how likely each case is, of those with these logarithms: they sum to 1."""
     weights = each(math.exp, (fit - fit.max()).ravel()).reshape(fit.shape)
     return weights / math.fsum(weights.ravel().tolist())
 

@@ -42,12 +42,9 @@ def call(folders: tuple[Path, ...], **options: Any) -> int:
     with shared.steps(settings) as screen:
         runs, are_left_out = call_again(folders, *wanted, screen, screen.show)
     for layout, figures, changed, noun in runs:
-        thresholds = figures.thresholds
-        rate = f", fdr at most {thresholds.max_fdr:g}" if thresholds.max_fdr < 1 else ""
-        length = f", at least {thresholds.min_length:,} bases" if thresholds.min_length > 1 else ""
         state = "" if changed else " (as it was)"
         shared.tell(
-            f"{layout.stem}: virus score above {thresholds.min_score:g}{rate}{length}{state}",
+            f"{layout.stem}: {figures.thresholds.described}{state}",
             *(f"  {line}" for line in call_lines(figures, layout, noun)),
             f"  One row per virus: {shared.shown_path(layout.virus_table)}",
         )

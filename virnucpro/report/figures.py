@@ -13,7 +13,7 @@ import numpy as np
 
 from virnucpro.formatting import counted
 from virnucpro.report.content import Content
-from virnucpro.stages.calls import NONVIRUS_BELOW
+from virnucpro.settings import NONVIRUS_BELOW
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,8 +131,8 @@ def _histogram(axes: Axes, content: Content) -> str:
     return (
         f"{counted(content.scored, content.noun)} with a score: {nonvirus:,} "
         f"classified as nonviral (below {NONVIRUS_BELOW:g}), {virus:,} as viral "
-        f"(above {content.thresholds.min_score:g}), {undecided:,} undecided. The "
-        f"dashed lines are these thresholds."
+        f"({content.thresholds.described}), {undecided:,} undecided. The dashed lines are these "
+        f"scores."
     )
 
 

@@ -149,6 +149,7 @@ def finish(
             }
         },
         "hallmarks": {"sha256": hashed(HALLMARKS).sha256},
+        "viral": request.thresholds.described,
         "settings": {
             "analysis": asdict(analysis),
             "thresholds": asdict(request.thresholds),

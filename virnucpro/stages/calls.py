@@ -1,11 +1,9 @@
 """From the scores of its chunks to the call of a record, and its false discovery rate.
 
-Where the classifier file says how the log odds of others and of viruses are distributed, a sample
-is a mixture of both (:mod:`virnucpro.classifier.mixture`). Other classifiers were calibrated on as
-much virus as others. A sample has another share of virus, so their probabilities are corrected, as
-in Saerens, Latinne and Decaestecker 2002 (Neural Computation 14:21-41). Chunks are corrected,
-contigs averaged afterwards: a mean over chunks is less certain than it should be, and the share of
-virus that is found from such means runs to 0 or 1.
+The rates follow from all records of a sample (:mod:`virnucpro.classifier.mixture`). Where no model
+puts the chunks of a record together, each chunk gets a rate, and records are averaged afterwards: a
+mean over chunks is less certain than it should be, and the share of virus that such means explain
+best is 0 or 1.
 """
 
 from __future__ import annotations
@@ -17,20 +15,19 @@ from typing import NamedTuple
 import numpy as np
 
 from virnucpro.classifier.contigs import PRIOR, ContigModel, contig_terms, each, sums
-from virnucpro.classifier.mixture import error_rates
+from virnucpro.classifier.mixture import calibrated_rates, error_rates
 from virnucpro.metrics.classification import Bools, Floats, Ints
-from virnucpro.settings import DEFAULT_THRESHOLDS, Thresholds
+from virnucpro.settings import DEFAULT_THRESHOLDS, NONVIRUS_BELOW, UNLIKELY, Thresholds
 
-# Thresholds of the files' contract (docs/files.md).
+# Of the files' contract (docs/files.md).
 VIRUS_ABOVE = DEFAULT_THRESHOLDS.min_score  # where nothing else was asked for
-NONVIRUS_BELOW = -0.3
 TIERS = ("low", "medium", "high")
 HIGHEST_RATES = (0.25, 0.05)  # false discovery rates of a virus with the tier medium and high
 HIGH_SCORE = 0.6  # of a virus with the tier high where no rate is known
-# Scores of a record called nonvirus with the tier medium and high. Of the viruses that lite was
-# fitted on (examples/lite/mixtures.py), one of 100 with two chunks or more scores below the last.
-LOW_SCORES = (-0.6, -0.9)
-UNLIKELY = 0.1  # error rate of a record that is viral although its score is not above VIRUS_ABOVE
+# Scores of a record called nonvirus with the tier medium and high. Of viruses of validation that are
+# cut into contigs (examples/lite/mixtures.py), one of 100 with two chunks or more scores below the
+# last.
+LOW_SCORES = (-0.6, -0.94)
 LITTLE = 0.25  # of the bases of a record; less says little about the rest of it
 CONFIDENT = 0.8
 CONTRADICTED = 0.3
@@ -38,11 +35,6 @@ SMALLEST = 1e-30  # of a score, where its logarithm is taken
 # Of chunks. A record has the first of those of its chunks, and the last one where it has none.
 STATUSES = ("scored", "failed", "no_open_frame", "repetitive", "ambiguous", "too_short")
 SCORED, FAILED, *_, NO_CHUNK = range(len(STATUSES))
-
-TRAINED_SHARE = 0.5  # of virus: training and validation parts are balanced
-FEWEST = 100  # scored contigs; the share of virus of fewer is too uncertain to correct with
-ITERATIONS = 1000
-TOLERANCE = 1e-6  # change of the share from one iteration to the next
 
 
 class Chunks(NamedTuple):
@@ -98,11 +90,10 @@ class Calls(NamedTuple):
 def summarise(
     lengths: Ints, chunks: Chunks, model: ContigModel | None = None
 ) -> tuple[Summaries, Floats]:
-    """Return what the chunks of records of ``lengths`` bases say, and the probabilities.
+    """Return what the chunks of records of ``lengths`` bases say, and log odds.
 
-    With a ``model`` the probabilities are one number for each record that is scored, a probability
-    at ``TRAINED_SHARE``; without, there is one for each scored chunk. A model with distributions
-    gives ``[records, 2]`` instead: log odds, and the logarithm of the number of chunks.
+    With a ``model`` there is a row for each record that is scored, ``[records, 2]``: its log odds,
+    and the logarithm of its number of chunks. Without, there is a number for each scored chunk.
     """
     status = np.full(len(lengths), NO_CHUNK)
     np.minimum.at(status, chunks.record, chunks.status)
@@ -112,14 +103,11 @@ def summarise(
     bases = _bases(scored, starts)
     if model is None:
         scores = weighted_mean(scored, starts)
-        probabilities = virus / (virus + others)
+        odds = log_odds(scored)
     else:
         terms = _terms(scored, starts)
-        odds = model.log_odds(terms)
-        scores = each(math.tanh, (odds + PRIOR) / 2)
-        probabilities = 0.5 * (1 + each(math.tanh, odds / 2))
-        if model.has_distributions:
-            probabilities = np.stack([odds, terms[:, -1]], axis=1)
+        odds = np.stack([model.log_odds(terms), terms[:, -1]], axis=1)
+        scores = each(math.tanh, (odds[:, 0] + PRIOR) / 2)
     coverage, virus_score = np.zeros(len(lengths)), np.full(len(lengths), np.nan)
     coverage[records] = bases / lengths[records]
     virus_score[records] = scores
@@ -130,7 +118,7 @@ def summarise(
     viral = count(scored.chosen((virus > CONFIDENT) & (others < CONTRADICTED)))
     nonviral = count(scored.chosen((others > CONFIDENT) & (virus < CONTRADICTED)))
     counts = count(chunks), count(scored)
-    return Summaries(*counts, coverage, virus_score, viral, nonviral, status), probabilities
+    return Summaries(*counts, coverage, virus_score, viral, nonviral, status), odds
 
 
 def met(
@@ -146,7 +134,7 @@ def met(
     ``errors``, is at most ``UNLIKELY``.
     """
     is_viral = scores > thresholds.min_score
-    if errors is not None and thresholds.min_score == VIRUS_ABOVE:
+    if errors is not None and thresholds.takes_undecided:
         is_viral |= (scores >= NONVIRUS_BELOW) & (errors <= UNLIKELY)
     is_low = np.isnan(fdr) | (fdr <= thresholds.max_fdr)
     return is_viral & is_low & (lengths >= thresholds.min_length)
@@ -172,7 +160,10 @@ def call_of(
     is_nonvirus = ~is_virus & (scores < NONVIRUS_BELOW)
     has_rate = ~np.isnan(fdr)
     medium, high = HIGHEST_RATES
-    of_virus = np.where(has_rate, 1 * (fdr <= medium) + (fdr <= high), 2 * (scores > HIGH_SCORE))
+    is_high = fdr <= high
+    if errors is not None:
+        is_high &= errors <= UNLIKELY  # the rate of many good ones says little of the last one
+    of_virus = np.where(has_rate, 1 * (fdr <= medium) + is_high, 2 * (scores > HIGH_SCORE))
     medium, high = LOW_SCORES
     is_clear = scores < medium
     of_nonvirus = np.where(has_rate, 1 * is_clear + (scores < high), 2 * is_clear)
@@ -253,7 +244,7 @@ def virus_score(scored: Chunks, model: ContigModel | None = None) -> float:
 
 
 def contig_rates(
-    probabilities: Floats,
+    odds: Floats,
     chunks: Ints,
     model: ContigModel | None = None,
     hallmarks: Ints | None = None,
@@ -262,9 +253,9 @@ def contig_rates(
 
     The former is the share of errors if the contig and all that are at least as certain were
     classified as viral, the latter is how likely the contig itself is no virus. Both are NaN where
-    nothing was scored. ``probabilities`` ``[n]`` are those of :func:`summarise` with this
-    ``model``, contig by contig; ``chunks`` ``[contigs]`` are the scored chunks of each contig, and
-    ``hallmarks`` the hallmark functions that were found.
+    nothing was scored. ``odds`` are those of :func:`summarise` with this ``model``, contig by
+    contig; ``chunks`` ``[contigs]`` are the scored chunks of each contig, and ``hallmarks`` the
+    hallmark functions that were found.
     """
     scored = chunks > 0
     fdr, errors = np.full((2, len(chunks)), np.nan)
@@ -272,43 +263,17 @@ def contig_rates(
         return fdr, errors
     if model is not None and model.has_distributions:
         known = np.zeros_like(chunks) if hallmarks is None else hallmarks
-        odds, counts = probabilities.T
-        errors[scored] = error_rates(model, odds, counts, known[scored])
+        own, log_counts = odds.T
+        errors[scored] = error_rates(model, own, log_counts, known[scored])
+    elif model is not None:
+        errors[scored] = calibrated_rates(odds[:, 0], np.ones(len(odds)))
     else:
-        counts = chunks[scored] if model is None else np.ones(scored.sum(), np.int64)
-        if len(counts) >= FEWEST:
-            share = virus_share(probabilities, np.repeat(1 / counts, counts))
-            # A larger share would lower every rate. Where the classifier is less sure than
-            # calibrated, the estimate runs to 1, and all contigs would be viral at a rate of 0.
-            probabilities = at_share(probabilities, min(share, TRAINED_SHARE))
+        counts = chunks[scored]
         starts = np.cumsum(counts) - counts
-        errors[scored] = 1 - np.add.reduceat(probabilities, starts) / counts
+        rates = calibrated_rates(odds, np.repeat(1 / counts, counts))
+        errors[scored] = np.add.reduceat(rates, starts) / counts
     fdr[scored] = running_mean(errors[scored])
     return fdr, errors
-
-
-def virus_share(probabilities: Floats, weights: Floats) -> float:
-    """Return the share of virus, 0 to 1, that explains the scores best (EM algorithm).
-
-    ``probabilities`` ``[n]`` are calibrated at ``TRAINED_SHARE``; ``weights`` ``[n]`` are above 0:
-    one over the number of chunks of the contig makes it a share of contigs.
-    """
-    weights = weights / weights.sum()
-    share = TRAINED_SHARE
-    for _ in range(ITERATIONS):
-        before, share = share, float(weights @ at_share(probabilities, share))
-        if abs(share - before) < TOLERANCE:
-            break
-    return share
-
-
-def at_share(probabilities: Floats, share: float) -> Floats:
-    """Return ``[n]`` probabilities, calibrated at ``TRAINED_SHARE``, at ``share``; 0 and 1 stay."""
-    virus = probabilities * (share / TRAINED_SHARE)
-    others = (1 - probabilities) * ((1 - share) / (1 - TRAINED_SHARE))
-    total = virus + others
-    certain = total == 0
-    return np.where(certain, probabilities, virus / np.where(certain, 1.0, total))
 
 
 def running_mean(errors: Floats) -> Floats:

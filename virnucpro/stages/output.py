@@ -20,13 +20,12 @@ from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.frames import spans_of_records
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record, holds_qualities
-from virnucpro.metrics.classification import Floats, Ints
+from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.results import INCOMPLETE
-from virnucpro.settings import DEFAULT_THRESHOLDS, Thresholds
+from virnucpro.settings import DEFAULT_THRESHOLDS, NONVIRUS_BELOW, Thresholds
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import (
     FAILED,
-    NONVIRUS_BELOW,
     SCORED,
     STATUSES,
     Chunks,
@@ -54,6 +53,12 @@ LONG = 5000  # bases; the hallmark genes of undecided records of this length are
 CHUNKS_AT_A_TIME = 4096  # are written together, or those of one longer record
 # Of chunks without a score, by the status that the table of frames has.
 UNSCORED = {"framed": FAILED, **{status: place for place, status in enumerate(STATUSES)}}
+
+
+def is_searched(lengths: Ints, scores: Floats, thresholds: Thresholds) -> Bools:
+    """Return which records have their genes found: those that may be viral."""
+    is_viral = met(thresholds, lengths, scores, np.array(np.nan))
+    return is_viral | (scores >= NONVIRUS_BELOW) & (lengths >= LONG)
 
 
 @dataclass(frozen=True)
@@ -122,9 +127,9 @@ class OutputStage(HostStage):
                 return writers[-2:]
 
             files = ResultFiles(writers, fastq, paired=self.source.paired, open_genes=open_genes)
-            found, chances = self._summaries(files)
+            found, odds = self._summaries(files)
             files.genes, functions = self._genes(found)
-            rates = self._rates(found, chances, functions)
+            rates = self._rates(found, odds, functions)
             summarised = iter(found)  # zip would hold records while the next ones are read
             for block, records in self._records():
                 summaries, regions = next(summarised)
@@ -151,31 +156,31 @@ class OutputStage(HostStage):
     def _summaries(
         self, files: ResultFiles
     ) -> tuple[list[tuple[Summaries, BlockRegions]], list[Floats]]:
-        """Write all chunks; return what follows from those of each block, and its probabilities.
+        """Write all chunks; return what follows from those of each block, and its log odds.
 
         This takes 72 bytes of memory for each record.
         """
         found: list[tuple[Summaries, BlockRegions]] = []
-        probabilities = []
+        odds = []
         for block, chunks, cells in self._chunks():
             files.add_chunks(block.names, chunks, cells)
-            summaries, chances = summarise(block.bases, chunks, self.contig_model)
+            summaries, own = summarise(block.bases, chunks, self.contig_model)
             found.append((summaries, self._regions(block, chunks)))
             if self.calibrated:
-                probabilities.append(chances)
-        return found, probabilities
+                odds.append(own)
+        return found, odds
 
     def _rates(
         self,
         found: Sequence[tuple[Summaries, BlockRegions]],
-        chances: Sequence[Floats],
+        odds: Sequence[Floats],
         hallmarks: Ints,
     ) -> Floats:
         """Return the rates of :func:`contig_rates`, ``[2, records]``; NaN where not known."""
         if not self.calibrated:
             return np.full((2, len(hallmarks)), np.nan)
         scored = np.concatenate([summaries.chunks_scored for summaries, _ in found])
-        return np.stack(contig_rates(np.concatenate(chances), scored, self.contig_model, hallmarks))
+        return np.stack(contig_rates(np.concatenate(odds), scored, self.contig_model, hallmarks))
 
     def _records(self) -> Iterator[tuple[Block, list[Record]]]:
         """Yield the records of the input, some at a time. Raises InputError if it has changed.
@@ -209,9 +214,7 @@ class OutputStage(HostStage):
         for block, records in self._records():
             (summaries, regions), own = next(blocks)
             bases, scores = block.bases, summaries.virus_score
-            may_be_viral = met(self.thresholds, bases, scores, np.array(np.nan))
-            may_be_viral |= (scores >= NONVIRUS_BELOW) & (bases >= LONG)
-            places = np.flatnonzero(may_be_viral).tolist()
+            places = np.flatnonzero(is_searched(bases, scores, self.thresholds)).tolist()
             parts = [Searched(block.names[i], records[i].sequence) for i in places]
             for i, own_regions in regions.items():
                 name, sequence = block.names[i], records[i].sequence

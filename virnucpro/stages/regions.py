@@ -24,9 +24,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from virnucpro.classifier.contigs import LARGEST, ContigModel
 from virnucpro.metrics.classification import Floats
-from virnucpro.settings import DOUBTFUL
+from virnucpro.settings import DOUBTFUL, NONVIRUS_BELOW
 from virnucpro.stages.calls import (
-    NONVIRUS_BELOW,
     SCORED,
     VIRUS_ABOVE,
     Chunks,

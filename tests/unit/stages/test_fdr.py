@@ -5,19 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from virnucpro.stages.calls import (
-    FEWEST,
-    at_share,
-    contig_rates,
-    running_mean,
-    virus_share,
-)
+from virnucpro.classifier.contigs import ContigModel
+from virnucpro.classifier.mixture import SHARES, calibrated_rates
+from virnucpro.stages.calls import contig_rates, running_mean
 
 SEPARATION = 3.0  # standard deviations between the scores of virus and others
 
 
 def _sample(seed: int, contigs: int, share: float, chunks: int) -> tuple[np.ndarray, ...]:
-    """Truth of contigs, their chunk counts, and chunk probabilities calibrated at a share of 1/2.
+    """Truth of contigs, their chunk counts, and chunk log odds calibrated at a share of 1/2.
 
     Scores are normal with means of half the separation; their log odds are known exactly.
     """
@@ -26,7 +22,7 @@ def _sample(seed: int, contigs: int, share: float, chunks: int) -> tuple[np.ndar
     counts = rng.poisson(chunks - 1, contigs) + 1
     half = SEPARATION / 2
     scores = rng.normal(np.where(np.repeat(virus, counts), half, -half))
-    return virus, counts, 1 / (1 + np.exp(-SEPARATION * scores))
+    return virus, counts, SEPARATION * scores
 
 
 def test_running_mean_by_hand_with_ties() -> None:
@@ -36,33 +32,30 @@ def test_running_mean_by_hand_with_ties() -> None:
     assert fdr == pytest.approx([c, a, b, a, c])
 
 
-def test_few_contigs_keep_the_trained_share() -> None:
-    chunks = np.array([0.9, 0.7, 0.2])
-    fdr, errors = contig_rates(chunks, np.array([2, 0, 1]))
-    assert fdr[0] == pytest.approx(0.2)  # mean of 0.9 and 0.7
-    assert np.isnan(fdr[1])
-    assert fdr[2] == pytest.approx((0.2 + 0.8) / 2)
-    assert errors[2] == pytest.approx(0.8)
+def test_one_contig_is_judged_by_every_share_of_virus_alike() -> None:
+    odds = 2.0  # one of the rounded ones
+    shares = 1 / (1 + np.exp(-SHARES[SHARES <= 0]))
+    virus = 1 / (1 + np.exp(-odds))
+    both = shares * virus, (1 - shares) * (1 - virus)
+    expected = both[1].sum() / sum(both).sum()
+    assert calibrated_rates(np.array([odds]), np.ones(1)) == pytest.approx(expected)
+    fdr, errors = contig_rates(np.array([odds, odds]), np.array([2, 0]))
+    assert fdr[0] == errors[0] == pytest.approx(expected)
+    assert np.isnan([fdr[1], errors[1]]).all()
 
 
-def test_the_share_of_training_changes_nothing_and_certainty_stays() -> None:
-    p = np.array([0.0, 0.25, 1.0])
-    assert at_share(p, 0.5) == pytest.approx(p)
-    assert at_share(p, 0.1) == pytest.approx([0, 0.25 * 0.1 / (0.25 * 0.1 + 0.75 * 0.9), 1])
-    assert at_share(p, 0.0) == pytest.approx([0, 0, 1])
+@pytest.mark.parametrize(("extreme", "rate"), [(-70.0, 1.0), (70.0, 0.0)])
+def test_certain_contigs_end_in_numbers(extreme: float, rate: float) -> None:
+    fdr, _ = contig_rates(np.full(100, extreme), np.ones(100, np.int64))
+    assert fdr == pytest.approx(rate, abs=0.001)
 
 
-@pytest.mark.parametrize("extreme", [0.0, 1.0])
-def test_certain_probabilities_end_in_numbers(extreme: float) -> None:
-    fdr, _ = contig_rates(np.full(FEWEST, extreme), np.ones(FEWEST, np.int64))
-    assert fdr == pytest.approx(1 - extreme)
-
-
-@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
-@pytest.mark.parametrize("chunks", [1, 8])
-def test_the_share_of_virus_is_found(share: float, chunks: int) -> None:
-    virus, counts, p = _sample(1, 4000, share, chunks)
-    assert virus_share(p, np.repeat(1 / counts, counts)) == pytest.approx(virus.mean(), abs=0.02)
+def test_with_a_model_the_rates_are_those_of_its_log_odds() -> None:
+    virus, _, odds = _sample(5, 3000, 0.3, 1)
+    model = ContigModel(0.0, 1.0, 0.0, 0.0, 0.0)
+    rows = np.stack([odds, np.zeros(len(odds))], axis=1)
+    fdr, _ = contig_rates(rows, np.ones(len(odds), np.int64), model)
+    assert (~virus[fdr <= 0.1]).mean() == pytest.approx(0.1, abs=0.02)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
@@ -76,15 +69,9 @@ def test_of_contigs_of_one_chunk_the_stated_rate_is_the_realised_one(share: floa
 
 
 def test_scores_that_are_not_sure_enough_do_not_make_everything_virus() -> None:
-    """At four times the right temperature the estimated share of virus is far too high."""
-    virus, counts, p = _sample(6, 5000, 0.8, 1)
-    odds = (p / (1 - p)) ** (1 / 4)
-    unsure = odds / (1 + odds)
-    share = virus_share(unsure, np.ones(5000))
-    assert share > 0.9
-    believed = running_mean(1 - at_share(unsure, share)) <= 0.05
-    assert (~virus[believed]).mean() > 0.1
-    fdr, _ = contig_rates(unsure, counts)
+    """At four times the right temperature, a share of 1 would explain the scores best."""
+    virus, counts, odds = _sample(6, 5000, 0.8, 1)
+    fdr, _ = contig_rates(odds / 4, counts)
     for stated in (0.05, 0.1, 0.2):
         assert (fdr <= stated).any()
         assert (~virus[fdr <= stated]).mean() <= stated
@@ -107,9 +94,6 @@ def test_length_does_not_weigh() -> None:
     counts = np.where(virus, 1, 50)
     half = SEPARATION / 2
     scores = rng.normal(np.where(np.repeat(virus, counts), half, -half))
-    p = 1 / (1 + np.exp(-SEPARATION * scores))
-    assert virus_share(p, np.repeat(1 / counts, counts)) == pytest.approx(virus.mean(), abs=0.03)
     # Weighed by chunks, next to nothing would be virus, and no rate would be low.
-    assert virus_share(p, np.ones(len(p))) < 0.05
-    called = contig_rates(p, counts)[0] <= 0.05
+    called = contig_rates(SEPARATION * scores, counts)[0] <= 0.05
     assert called[virus].mean() > 0.5

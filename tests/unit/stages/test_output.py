@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -87,8 +88,8 @@ def test_with_a_temperature_every_scored_record_has_a_rate(
     for row in _table(request.layout.chunks_table):
         if row["status"] == "scored":
             others, virus = float(row["max_score_0"]), float(row["max_score_1"])
-            scores[row["record"]].append(virus / (virus + others))
-    flat = [p for found in scores.values() for p in found]
+            scores[row["record"]].append(math.log(virus) - math.log(others))
+    flat = [odds for found in scores.values() for odds in found]
     expected, _ = contig_rates(np.array(flat), np.array([len(found) for found in scores.values()]))
     assert [float(row["fdr"]) for row in rows[1:]] == pytest.approx(expected[1:], abs=1e-6)
     assert len({row["fdr"] for row in rows}) > RECORDS / 2
