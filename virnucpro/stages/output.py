@@ -68,7 +68,7 @@ class OutputStage(HostStage):
 
     name, title = "output", "Output"
     reads_intermediate: ClassVar[bool] = False
-    version: ClassVar[int] = 16
+    version: ClassVar[int] = 17
 
     source: InputFiles
     seen: Sequence[HashedFile]
@@ -122,7 +122,7 @@ class OutputStage(HostStage):
 
             files = ResultFiles(writers, fastq, paired=self.source.paired, open_genes=open_genes)
             found, chances = self._summaries(files)
-            files.genes, functions = self._genes(found)
+            files.genes, functions = self._genes(found, chances)
             rates = self._rates(found, chances, functions)
             summarised = iter(found)  # zip would hold records while the next ones are read
             for block, records in self._records():
@@ -192,7 +192,9 @@ class OutputStage(HostStage):
         if next(sequences, None) is not None:
             raise changed_input_error(self.source.first)
 
-    def _genes(self, found: Sequence[tuple[Summaries, BlockRegions]]) -> tuple[FoundGenes, Ints]:
+    def _genes(
+        self, found: Sequence[tuple[Summaries, BlockRegions]], chances: Sequence[Floats]
+    ) -> tuple[FoundGenes, Ints]:
         """Find the genes of records that may be viral, and of regions.
 
         Returns also ``[records]``, how many functions the hallmark genes of each record have, which
@@ -204,11 +206,14 @@ class OutputStage(HostStage):
         if not self.thresholds.genes or reads:
             return genes, np.concatenate(functions)
         finder: GeneFinder | None = None
+        # Hallmarks lower the error rate of their own record, and of no other one.
+        _, errors = self._rates(found, chances, np.concatenate(functions))
         blocks = zip(found, functions, strict=True)
         for block, records in self._records():
             (summaries, regions), own = next(blocks)
             bases, scores = block.bases, summaries.virus_score
-            may_be_viral = met(self.thresholds, bases, scores, np.array(np.nan))
+            own_errors, errors = np.split(errors, [len(records)])
+            may_be_viral = met(self.thresholds, bases, scores, np.array(np.nan), own_errors)
             may_be_viral |= (scores >= NONVIRUS_BELOW) & (bases >= LONG)
             places = np.flatnonzero(may_be_viral).tolist()
             parts = [Searched(block.names[i], records[i].sequence) for i in places]
