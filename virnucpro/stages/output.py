@@ -51,6 +51,9 @@ from virnucpro.store.hashed import HashedFile, changed_input_error, refuse_chang
 from virnucpro.tables import CONSENSUS, FRAMES, PAIRS, RECORDS
 
 LONG = 5000  # bases; the hallmark genes of undecided records of this length are found, too
+# Bases; no virus is longer (Pandoravirus salinus: 2.5 million, Philippe et al. 2013, Science
+# 341:281-286), and finding genes takes 100 bytes of memory for each.
+LONGEST = 3_000_000
 CHUNKS_AT_A_TIME = 4096  # are written together, or those of one longer record
 # Of chunks without a score, by the status that the table of frames has.
 UNSCORED = {"framed": FAILED, **{status: place for place, status in enumerate(STATUSES)}}
@@ -214,7 +217,7 @@ class OutputStage(HostStage):
             bases, scores = block.bases, summaries.virus_score
             own_errors, errors = np.split(errors, [len(records)])
             may_be_viral = met(self.thresholds, bases, scores, np.array(np.nan), own_errors)
-            may_be_viral |= (scores >= NONVIRUS_BELOW) & (bases >= LONG)
+            may_be_viral |= (scores >= NONVIRUS_BELOW) & (bases >= LONG) & (bases <= LONGEST)
             places = np.flatnonzero(may_be_viral).tolist()
             parts = [Searched(block.names[i], records[i].sequence) for i in places]
             for i, own_regions in regions.items():

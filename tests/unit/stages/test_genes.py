@@ -234,9 +234,17 @@ def test_regions_have_genes_and_hallmarks(
         assert [*table(out / "s_regions.tsv")[0].values()][-2:] == ["NA", "NA"]
 
 
-@pytest.mark.parametrize(("least", "searched"), [(3000, {"virus", "undecided"}), (9000, {"virus"})])
+@pytest.mark.parametrize(
+    ("least", "most", "searched"),
+    [(3000, 9000, {"virus", "undecided"}), (9000, 9000, {"virus"}), (3000, 3000, {"virus"})],
+)
 def test_genes_are_looked_for_in_viral_and_in_long_undecided_records(
-    call: Calling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int, searched: set[str]
+    call: Calling,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    least: int,
+    most: int,
+    searched: set[str],
 ) -> None:
     asked: list[str] = []
 
@@ -247,6 +255,7 @@ def test_genes_are_looked_for_in_viral_and_in_long_undecided_records(
     monkeypatch.setattr(GeneFinder, "find", find)
     monkeypatch.setattr(result_files, "write_genes", lambda *_: None)
     monkeypatch.setattr(output, "LONG", least)
+    monkeypatch.setattr(output, "LONGEST", most)
     contigs = [record for record in Records(SOURCE) if len(record.sequence) >= 3000]
     (tmp_path / "s.fa").write_text("".join(f">{r.id}\n{r.sequence}\n" for r in contigs))
     lite = ("predict", "-m", "lite", "-e", 500)
