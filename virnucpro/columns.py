@@ -98,7 +98,8 @@ class ResultTable:
     def read_columns(self, path: Path, *names: str) -> Iterator[list[list[str]]]:
         """Yield the columns ``names`` of ``ROWS_AT_A_TIME`` rows each of a file of this program.
 
-        Millions of rows are read faster this way: Python need not look after a list for each.
+        Millions of rows are read faster this way: Python need not look after a list for each. An
+        earlier version wrote fewer columns, for new ones come last: those cells are ``NA``.
 
         Raises:
             ValueError: the table has no such column.
@@ -106,21 +107,27 @@ class ResultTable:
                 too long.
             OSError: the file cannot be read.
         """
-        places = [self.row._fields.index(name) for name in names]
-        width = len(self.row._fields)
+        fields = self.row._fields
+        places, width = [fields.index(name) for name in names], len(fields)
         # newline="\n" so that only a line feed ends a line: ids may hold any other character
         opened = gzip.open if path.suffix == ".gz" else open
         with opened(path, "rt", encoding="utf-8", newline="\n") as stream:
-            if self.has_header and (header := next(stream, "")) != self.header:
-                raise InputError(
-                    f"{path} begins with {header[:80]!r} instead of the columns "
-                    f"{', '.join(self.row._fields)}; make the table again"
-                )
+            if self.has_header:
+                header = next(stream, "")
+                width = header.count("\t") + 1
+                if header != "\t".join(fields[:width]) + "\n":
+                    raise InputError(
+                        f"{path} begins with {header[:80]!r} instead of the columns "
+                        f"{', '.join(fields)}; make the table again"
+                    )
             while lines := list(islice(stream, ROWS_AT_A_TIME)):
                 cells = "".join(lines).removesuffix("\n").replace("\n", "\t").split("\t")
                 if len(cells) != width * len(lines):
                     raise InputError(f"{path} has rows without {width} cells; make it again")
-                yield [cells[place::width] for place in places]
+                yield [
+                    cells[place::width] if place < width else [MISSING] * len(lines)
+                    for place in places
+                ]
 
 
 def table_rows(

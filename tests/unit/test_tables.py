@@ -73,6 +73,15 @@ def test_a_file_with_another_header_is_refused(tmp_path: Path) -> None:
         list(TABLE.read(path, "name"))
 
 
+def test_columns_that_an_earlier_version_had_not_are_missing(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_text("name\tsize\na\t2\nc\t3\n")
+    assert list(TABLE.read(path, "share", "name")) == [["NA", "a"], ["NA", "c"]]
+    path.write_text("name\tsize")  # cut off
+    with pytest.raises(InputError):
+        list(TABLE.read(path, "name"))
+
+
 @pytest.mark.parametrize("row", ["c\t3", "c\t3\t0.1\tmore", ""])
 def test_a_row_without_all_cells_is_refused(tmp_path: Path, row: str) -> None:
     path = tmp_path / "t.tsv"

@@ -50,15 +50,23 @@ from virnucpro.store.hashed import HashedFile, changed_input_error, refuse_chang
 from virnucpro.tables import CONSENSUS, FRAMES, PAIRS, RECORDS
 
 LONG = 5000  # bases; the hallmark genes of undecided records of this length are found, too
+# Bases; no virus is longer (Pandoravirus salinus: 2.5 million, Philippe et al. 2013, Science
+# 341:281-286), and finding genes takes 100 bytes of memory for each.
+LONGEST = 3_000_000
 CHUNKS_AT_A_TIME = 4096  # are written together, or those of one longer record
 # Of chunks without a score, by the status that the table of frames has.
 UNSCORED = {"framed": FAILED, **{status: place for place, status in enumerate(STATUSES)}}
 
 
-def is_searched(lengths: Ints, scores: Floats, thresholds: Thresholds) -> Bools:
-    """Return which records have their genes found: those that may be viral."""
-    is_viral = met(thresholds, lengths, scores, np.array(np.nan))
-    return is_viral | (scores >= NONVIRUS_BELOW) & (lengths >= LONG)
+def is_searched(
+    lengths: Ints, scores: Floats, thresholds: Thresholds, errors: Floats | None = None
+) -> Bools:
+    """Return which records have their genes found: those that may be viral.
+
+    ``errors`` are their own error rates without hallmark genes, where these are known.
+    """
+    is_viral = met(thresholds, lengths, scores, np.array(np.nan), errors)
+    return is_viral | (scores >= NONVIRUS_BELOW) & (lengths >= LONG) & (lengths <= LONGEST)
 
 
 @dataclass(frozen=True)
@@ -128,7 +136,7 @@ class OutputStage(HostStage):
 
             files = ResultFiles(writers, fastq, paired=self.source.paired, open_genes=open_genes)
             found, odds = self._summaries(files)
-            files.genes, functions = self._genes(found)
+            files.genes, functions = self._genes(found, odds)
             rates = self._rates(found, odds, functions)
             summarised = iter(found)  # zip would hold records while the next ones are read
             for block, records in self._records():
@@ -198,7 +206,9 @@ class OutputStage(HostStage):
         if next(sequences, None) is not None:
             raise changed_input_error(self.source.first)
 
-    def _genes(self, found: Sequence[tuple[Summaries, BlockRegions]]) -> tuple[FoundGenes, Ints]:
+    def _genes(
+        self, found: Sequence[tuple[Summaries, BlockRegions]], odds: Sequence[Floats]
+    ) -> tuple[FoundGenes, Ints]:
         """Find the genes of records that may be viral, and of regions.
 
         Returns also ``[records]``, how many functions the hallmark genes of each record have, which
@@ -210,11 +220,15 @@ class OutputStage(HostStage):
         if not self.thresholds.genes or reads:
             return genes, np.concatenate(functions)
         finder: GeneFinder | None = None
+        # Hallmarks lower the error rate of their own record, and of no other one.
+        _, errors = self._rates(found, odds, np.concatenate(functions))
         blocks = zip(found, functions, strict=True)
         for block, records in self._records():
             (summaries, regions), own = next(blocks)
             bases, scores = block.bases, summaries.virus_score
-            places = np.flatnonzero(is_searched(bases, scores, self.thresholds)).tolist()
+            own_errors, errors = np.split(errors, [len(records)])
+            is_meant = is_searched(bases, scores, self.thresholds, own_errors)
+            places = np.flatnonzero(is_meant).tolist()
             parts = [Searched(block.names[i], records[i].sequence) for i in places]
             for i, own_regions in regions.items():
                 name, sequence = block.names[i], records[i].sequence

@@ -22,6 +22,7 @@ from virnucpro.columns import GFF3_HEADER
 from virnucpro.io.records import Records
 from virnucpro.results import open_run
 from virnucpro.stages import output, result_files
+from virnucpro.stages.calls import VIRUS_ABOVE
 from virnucpro.stages.genes import HALLMARKS, GeneFinder, Genes, Searched, write_genes
 from virnucpro.stages.regions import Region
 from virnucpro.store.disk import Disk
@@ -233,9 +234,17 @@ def test_regions_have_genes_and_hallmarks(
         assert [*table(out / "s_regions.tsv")[0].values()][-2:] == ["NA", "NA"]
 
 
-@pytest.mark.parametrize(("least", "searched"), [(3000, {"virus", "undecided"}), (9000, {"virus"})])
+@pytest.mark.parametrize(
+    ("least", "most", "searched"),
+    [(3000, 9000, {"virus", "undecided"}), (9000, 9000, {"virus"}), (3000, 3000, {"virus"})],
+)
 def test_genes_are_looked_for_in_viral_and_in_long_undecided_records(
-    call: Calling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int, searched: set[str]
+    call: Calling,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    least: int,
+    most: int,
+    searched: set[str],
 ) -> None:
     asked: list[str] = []
 
@@ -246,6 +255,7 @@ def test_genes_are_looked_for_in_viral_and_in_long_undecided_records(
     monkeypatch.setattr(GeneFinder, "find", find)
     monkeypatch.setattr(result_files, "write_genes", lambda *_: None)
     monkeypatch.setattr(output, "LONG", least)
+    monkeypatch.setattr(output, "LONGEST", most)
     contigs = [record for record in Records(SOURCE) if len(record.sequence) >= 3000]
     (tmp_path / "s.fa").write_text("".join(f">{r.id}\n{r.sequence}\n" for r in contigs))
     lite = ("predict", "-m", "lite", "-e", 500)
@@ -253,3 +263,14 @@ def test_genes_are_looked_for_in_viral_and_in_long_undecided_records(
     rows = table(tmp_path / "out" / "s_contigs.tsv")
     assert {"virus", "undecided", "nonvirus"} <= {row["call"] for row in rows}
     assert asked == [row["record"] for row in rows if row["call"] in searched]
+
+
+def test_every_record_classified_as_viral_has_its_genes(call: Calling, tmp_path: Path) -> None:
+    """Also one that is viral by its error rate alone, as where nearly all of a sample is."""
+    source, out = tmp_path / "s.fa", tmp_path / "out"
+    pieces = [genome[i : i + 600] for genome in GENOMES for i in range(0, len(genome) - 600, 75)]
+    source.write_text("".join(f">r{n}\n{piece}\n" for n, piece in enumerate(pieces)))
+    assert call("predict", "-m", "lite", "-e", 500, source, "-o", out).code == 0
+    rows = list(open_run(out).virus())
+    assert any(row.score <= VIRUS_ABOVE for row in rows)
+    assert all(row.coding_density is not None and row.hallmarks is not None for row in rows)
