@@ -27,10 +27,10 @@ from tests.cli.inputs import (
     written,
 )
 from tests.forked import run_forked
+from virnucpro.configuration import Configuration
 from virnucpro.errors import VirNucProError
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest, check_request
-from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 
 S = SEQUENCE
@@ -48,9 +48,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def _execute(source: Path, out: Path, disk: Disk | None = None) -> None:
-    request = PredictionRequest(
-        str(source), out, AnalysisSettings(model_type="toy"), MachineSettings(device="cpu")
-    )
+    settings = Configuration().with_values({"model_type": "toy", "device": "cpu"})
+    request = PredictionRequest(str(source), out, settings)
     check_request(request)
     run_prediction(request, lambda event: None, disk)
 
