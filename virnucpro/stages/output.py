@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from gzip import GzipFile
 from itertools import compress, islice, pairwise
 from pathlib import Path
@@ -54,6 +55,12 @@ LONG = 5000  # bases; the hallmark genes of undecided records of this length are
 CHUNKS_AT_A_TIME = 4096  # are written together, or those of one longer record
 # Of chunks without a score, by the status that the table of frames has.
 UNSCORED = {"framed": FAILED, **{status: place for place, status in enumerate(STATUSES)}}
+
+
+@cache
+def gene_finder() -> GeneFinder:
+    """Return what finds genes: to read its profiles takes half a second, for all runs together."""
+    return GeneFinder()
 
 
 @dataclass(frozen=True)
@@ -203,7 +210,6 @@ class OutputStage(HostStage):
         reads = self.source.paired or holds_qualities(self.source.first)
         if not self.thresholds.genes or reads:
             return genes, np.concatenate(functions)
-        finder: GeneFinder | None = None
         blocks = zip(found, functions, strict=True)
         for block, records in self._records():
             (summaries, regions), own = next(blocks)
@@ -217,8 +223,7 @@ class OutputStage(HostStage):
                 parts += [Searched(name, sequence, (r.start, r.stop)) for r in own_regions]
             del records
             if parts:
-                finder = finder or GeneFinder()
-                results = finder.find(parts)
+                results = gene_finder().find(parts)
                 own[places] = [len(set(result.hallmarks)) for result in results[: len(places)]]
                 genes |= {(e.record, e.region): r for e, r in zip(parts, results, strict=True)}
         return genes, np.concatenate(functions)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -29,8 +30,9 @@ from virnucpro.settings import (
     MachineSettings,
     Thresholds,
 )
-from virnucpro.stages import output, result_files
+from virnucpro.stages import kinds, output, result_files
 from virnucpro.stages.calls import TIERS, contig_rates
+from virnucpro.stages.genes import GeneFinder
 from virnucpro.stages.kinds import Kind, VirusKinds
 from virnucpro.stages.regions import Region
 from virnucpro.stages.result_files import ResultFiles
@@ -166,12 +168,26 @@ def test_terminal_repeats_and_kinds_of_viruses(
     assert {name: row["topology"] for name, row in rows.items()} == {
         f"r{n}": "DTR" if n == 2 else "linear" for n in range(5)
     }
-    kinds = {name: row["virus_kind"] for name, row in rows.items()}
-    assert kinds == {f"r{n}": whole[n : n + 9] for n in range(5)}
+    told = {name: row["virus_kind"] for name, row in rows.items()}
+    assert told == {f"r{n}": whole[n : n + 9] for n in range(5)}
     assert {row["unfamiliar"] for row in rows.values()} == {"yes"}
     headers = [r.header for r in Records(request.layout.virus_fasta)]
     assert headers[2] == "r2 of five [topology=circular]"
     assert headers[3] == "r3 of five"
+
+
+def test_all_runs_of_a_process_share_what_finds_genes_and_tells_kinds(
+    request_of: Callable[..., PredictionRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [Mock(side_effect=each) for each in (GeneFinder, VirusKinds)]
+    monkeypatch.setattr(output, "GeneFinder", made[0])
+    monkeypatch.setattr(kinds, "VirusKinds", made[1])
+    output.gene_finder.cache_clear()
+    kinds.virus_kinds.cache_clear()
+    request = request_of(TOY_CLASSIFIER, min_score=-1.0)
+    for folder in ("first", "second"):
+        _computed(replace(request, output_dir=request.layout.root / folder))
+    assert [each.call_count for each in made] == [1, 1]
 
 
 def test_without_rates_a_rate_cannot_be_asked_for(
