@@ -153,8 +153,8 @@ def test_standard_input(tmp_path: Path, plain: dict[str, bytes]) -> None:
 
 
 def test_a_long_record(call: Callable, tmp_path: Path) -> None:
-    check_accepted(predict(call, tmp_path, b">a\n" + bases(3_000_000)))
-    assert len(table(tmp_path / "out/sample_chunks.tsv")) == 6_000
+    check_accepted(predict(call, tmp_path, b">a\n" + bases(2_100_000)))
+    assert len(table(tmp_path / "out/sample_chunks.tsv")) == 4_200  # more than are written together
 
 
 # --- changed while it is used, or among the results
