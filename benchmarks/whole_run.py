@@ -23,6 +23,7 @@ from unittest.mock import patch
 import torch
 
 from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
+from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device, Molecule, ReportProgress, Session, Task, TaskResult
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.events import Event, StageFinished, StageStarted
@@ -136,7 +137,7 @@ def measure(source: Path, folder: Path, executor: Executor, models: prepare.Mode
     thresholds = Thresholds(
         min_score=1.0, genes=False
     )  # what is classified as viral would take its own time
-    request = PredictionRequest(str(source), folder, analysis, machine, thresholds=thresholds)
+    request = PredictionRequest(str(source), folder, Configuration(analysis, thresholds, machine))
     began = since((0, 0))
     with patch.object(predict, "find_models", lambda *_: models):
         predict.run_prediction(request, note, executor=executor)

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import torch
 
+from virnucpro.configuration import Configuration
 from virnucpro.contracts import MOLECULES
 from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest, check_request
-from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
 from virnucpro.store.legacy import feature_files
@@ -34,7 +34,7 @@ STAGES = (
     *("CHUNKING", "TRANSLATION", "NUCLEOTIDE_SPLITTING", "PROTEIN_SPLITTING"),
     *("NUCLEOTIDE_FEATURES", "PROTEIN_FEATURES", "FEATURE_MERGING", "PREDICTION", "CONSENSUS"),
 )
-SCIENCE = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=25)
+SCIENCE = {"model_type": "toy", "chunk_length": 200, "sequences_per_file": 25}
 STOPPED = 99
 
 
@@ -62,8 +62,9 @@ def make_input(path: Path) -> None:
 def predict(source: Path, out: Path, disk: Disk | None = None, **options: object) -> Shown:
     """Run the toy model in this process, intermediate files kept."""
     shown = Shown([], Counter())
-    machine = MachineSettings(device="cpu", threads=1, remove_intermediate=False)
-    request = PredictionRequest(str(source), out, SCIENCE, machine, **options)  # type: ignore[arg-type]
+    machine = {"device": "cpu", "threads": 1, "remove_intermediate": False}
+    settings = Configuration().with_values({**SCIENCE, **machine})
+    request = PredictionRequest(str(source), out, settings, **options)  # type: ignore[arg-type]
     check_request(request)
     run_prediction(request, shown, disk)
     return shown

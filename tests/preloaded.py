@@ -9,7 +9,6 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: threads do not 
 
 import matplotlib.backends.backend_svg
 import matplotlib.figure
-import pyrodigal_gv
 import sklearn.metrics
 import torch._dynamo
 
@@ -21,7 +20,12 @@ import virnucpro.encoders.toy
 import virnucpro.evaluation.plots
 import virnucpro.report.page
 import virnucpro.run.predict
+import virnucpro.stages.kinds
+import virnucpro.stages.output
 import virnucpro.ui.dashboard
+
+virnucpro.stages.output.gene_finder()
+virnucpro.stages.kinds.virus_kinds()
 
 gc.collect()
 gc.freeze()  # what is imported is never garbage, and to look at it copies it into each process

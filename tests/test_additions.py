@@ -81,7 +81,16 @@ def predict(package: Path, tmp_path: Path) -> Callable[..., Call]:
     """Classify the example with the copy of the package; results are in ``tmp_path / "out"``."""
 
     def _predict(*options: str) -> Call:
-        command = ("predict", SEQUENCES, "-o", tmp_path / "out", "--device", "cpu", *options)
+        command = (
+            "predict",
+            SEQUENCES,
+            "-o",
+            tmp_path / "out",
+            "--device",
+            "cpu",
+            "--no-genes",
+            *options,
+        )
         return run_forked(package.parent, *command, module="tests.changed_package")
 
     return _predict
@@ -102,7 +111,7 @@ def test_a_stage_is_a_class_a_line_of_the_list_and_the_name_of_its_file(
     (package / "stages" / "viral_list.py").write_text(STAGE)
     insert(
         "run/prepare.py",
-        "OutputStage(layout, disk, source, seen, calibrated, contig_model, request.thresholds),",
+        "OutputStage(layout, disk, source, seen, calibrated, contig_model, settings.thresholds),",
         "\n        ViralListStage(layout, disk),",
     )
     insert(

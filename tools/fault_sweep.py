@@ -30,12 +30,12 @@ import torch
 import virnucpro.encoders.toy
 import virnucpro.report.page  # noqa: F401
 from tests.contract.poisoned import PoisonedExecutor
+from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device
 from virnucpro.errors import OutputError, VirNucProError
 from virnucpro.executors.executor import LocalPool
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
-from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Bytes, Disk
 
 STOPPED = 99
@@ -117,10 +117,9 @@ def run_once(source: Path, out: Path, disk: Disk, *, poisoned: bool, report: int
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     code = 1
     try:
-        analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=400)
-        request = PredictionRequest(
-            str(source), out, analysis, MachineSettings(device="cpu", threads=1), not poisoned
-        )
+        science = {"model_type": "toy", "chunk_length": 200, "sequences_per_file": 400}
+        settings = Configuration().with_values({**science, "device": "cpu", "threads": 1})
+        request = PredictionRequest(str(source), out, settings, not poisoned)
         executor = PoisonedExecutor(LocalPool([Device("cpu")]), POISON) if poisoned else None
         run_prediction(request, lambda event: None, disk, executor=executor)
         code = 0

@@ -25,7 +25,9 @@ def fsync(descriptor):
 def note(frame, event, argument):
     code = frame.f_code
     function = code.co_flags & inspect.CO_OPTIMIZED  # the body of a class is none
-    if event == "call" and function and code.co_filename.startswith(package) and code.co_name[0] != "<":
+    # The code of a template has the name of its file, but ends in another way.
+    own = code.co_filename.startswith(package) and code.co_filename.endswith(".py")
+    if event == "call" and function and own and code.co_name[0] != "<":
         called.add((code.co_filename, code.co_firstlineno))
 from virnucpro.cli import run
 from virnucpro.ui import terminal

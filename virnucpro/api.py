@@ -68,11 +68,9 @@ def predict(
     request = PredictionRequest(
         os.fspath(source),
         None if output_dir is None else Path(output_dir),
-        chosen.analysis,
-        chosen.machine,
+        chosen,
         force=force,
         command=_command("predict", source, output_dir, given),
-        thresholds=chosen.thresholds,
         mates=given["input2"],
         interleaved=interleaved,
     )

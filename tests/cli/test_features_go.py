@@ -14,6 +14,7 @@ import pytest
 from tests.cli.inputs import Stopped, Stopping
 from tests.contract.poisoned import PoisonedExecutor
 from tests.forked import run_forked
+from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, StageStarted
@@ -47,7 +48,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _request(source: Path, out: Path, *, keep: bool = False) -> PredictionRequest:
     analysis = AnalysisSettings("toy", chunk_length=150, sequences_per_file=FRAMES_PER_FILE)
     machine = MachineSettings(device="cpu", threads=1, remove_intermediate=not keep)
-    return PredictionRequest(str(source), out, analysis, machine)
+    return PredictionRequest(str(source), out, Configuration(analysis, machine=machine))
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ import pytest
 
 from tests.cli.inputs import bases
 from virnucpro.cli import run
+from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device, Session
 from virnucpro.errors import InputError, OutputError, RunInterruptedError
 from virnucpro.events import Emit, Event, StageStarted
@@ -25,7 +26,6 @@ from virnucpro.run import samples as samples_module
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.sample_list import Sample, mates_among, named_files, read_sample_list, samples_of
 from virnucpro.run.samples import _failing, predict_samples
-from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EmbeddingStage
 from virnucpro.store.disk import HOST_NAME, explain_write_errors
 from virnucpro.store.documents import sealed
@@ -156,7 +156,8 @@ def test_mates_are_told_by_their_names(
 
 def _predict_samples(emit: Emit) -> list[str]:
     """Predict the samples of ``GOOD`` into ``out``; returns their states."""
-    request = PredictionRequest("", None, AnalysisSettings("toy"), MachineSettings(device="cpu"))
+    settings = Configuration().with_values({"model_type": "toy", "device": "cpu"})
+    request = PredictionRequest("", None, settings)
     samples = [Sample(name, f"in/{name}.fa") for name in GOOD]
     predict_samples(request, samples, Path("out").absolute(), emit)
     return [sample.state for sample in samples]

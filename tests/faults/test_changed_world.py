@@ -15,6 +15,7 @@ from tests.hostile import Evil
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
 from tests.unit.test_classifier import MLPClassifier
 from virnucpro.classifier.files import classifier_to_bytes
+from virnucpro.configuration import Configuration
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import InputError, ModelError, OutputError, ResumeRefusedError, UsageError
 from virnucpro.events import Event, Notice, StageStarted, WorkerReady
@@ -79,7 +80,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> World:
     (home / "in.fa").write_text("".join(lines))
     analysis = AnalysisSettings("custom", str(classifier), 200, 25, str(nucleotide), str(protein))
     machine = MachineSettings(device="cpu", threads=1, remove_intermediate=False)
-    request = PredictionRequest(str(home / "in.fa"), home / "out", analysis, machine)
+    settings = Configuration(analysis, machine=machine)
+    request = PredictionRequest(str(home / "in.fa"), home / "out", settings)
     run_prediction(request, lambda event: None)
     return World(home, request)
 
@@ -88,7 +90,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> World:
 def world(made: World, tmp_path: Path) -> World:
     home = tmp_path / "home"
     shutil.copytree(made.home, home)
-    analysis = made.request.analysis
+    analysis = made.request.settings.analysis
     moved = replace(
         analysis,
         classifier=str(home / "c.safetensors"),
@@ -158,7 +160,7 @@ def _rename_models(world: World) -> PredictionRequest:
     (world.home / "dnabert").rename(world.home / "d2")
     (world.home / "esm.pt").rename(world.home / "e2.pt")
     (world.home / "c.safetensors").rename(world.home / "c2.safetensors")
-    return _science(
+    return _asked(
         world,
         nucleotide_model=str(world.home / "d2"),
         protein_model=str(world.home / "e2.pt"),
@@ -166,17 +168,14 @@ def _rename_models(world: World) -> PredictionRequest:
     )
 
 
-def _science(world: World, **changes: object) -> PredictionRequest:
-    return replace(world.request, analysis=replace(world.request.analysis, **changes))  # type: ignore[arg-type]
-
-
-def _machine(world: World, **changes: object) -> PredictionRequest:
-    return replace(world.request, machine=replace(world.request.machine, **changes))  # type: ignore[arg-type]
+def _asked(world: World, **changes: object) -> PredictionRequest:
+    """The request with other settings."""
+    return replace(world.request, settings=world.request.settings.with_values(changes))
 
 
 def _other_protein_model(world: World) -> PredictionRequest:
     save_fair(fair_model(token_dropout=False), world.home / "other.pt")
-    return _science(world, protein_model=str(world.home / "other.pt"))
+    return _asked(world, protein_model=str(world.home / "other.pt"))
 
 
 def _other_nucleotide_model(world: World) -> PredictionRequest:
@@ -252,7 +251,7 @@ def test_100_stray_temporary_files_are_removed(world: World) -> None:
 def test_a_finished_run_whose_features_are_gone_says_why_it_starts_again(
     world: World, made: World
 ) -> None:
-    assert _resume(_machine(world, remove_intermediate=True))[0] == {}
+    assert _resume(_asked(world, remove_intermediate=True))[0] == {}
     assert not list(world.out.rglob("*.pt"))
     world.file("STEM_merged/prediction_results.txt").write_text("edited")
     todo, notices = _resume(world.request)
@@ -265,8 +264,7 @@ def test_a_finished_run_whose_features_are_gone_says_why_it_starts_again(
 
 
 def _run_with(world: World, change: Callable[[Event], None], **machine: object) -> None:
-    request = replace(world.request, machine=replace(world.request.machine, **machine))
-    run_prediction(request, change)
+    run_prediction(_asked(world, **machine), change)
 
 
 def _when(stage: str, action: Callable[[], object], kind: type = StageStarted) -> Callable:
@@ -289,7 +287,7 @@ def test_a_replaced_model_ends_the_run_and_the_old_one_goes_on(
     model, kept = world.home / "esm.pt", world.home / "kept.pt"
     model.rename(kept)
     shutil.copy(kept, model)
-    other = Path(str(_other_protein_model(world).analysis.protein_model))
+    other = Path(str(_other_protein_model(world).settings.analysis.protein_model))
     machine = {} if workers is None else {"device": "auto", "cpu_workers": workers}
     with pytest.raises(ModelError, match=r"esm\.pt on \S+ is not the file"):
         _run_with(world, _when("protein_embeddings", lambda: other.replace(model), kind), **machine)

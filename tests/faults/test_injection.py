@@ -9,9 +9,9 @@ import pytest
 
 from tests.forked import run_forked
 from tools.fault_sweep import make_input
+from virnucpro.configuration import Configuration
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
-from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 
 
@@ -60,12 +60,10 @@ def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
     source = tmp_path / "in.fa"
     make_input(source)
     disk = Recording(tmp_path / "out")
-    analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=1200)
-    run_prediction(
-        PredictionRequest(str(source), tmp_path / "out", analysis, MachineSettings(device="cpu")),
-        lambda event: None,
-        disk,
-    )
+    values = {"model_type": "toy", "chunk_length": 200, "sequences_per_file": 1200, "device": "cpu"}
+    settings = Configuration().with_values(values)
+    request = PredictionRequest(str(source), tmp_path / "out", settings)
+    run_prediction(request, lambda event: None, disk)
     order = disk.order
     names = [n for verb, n in order if verb == "rename" and n.endswith("_scores.pt")]
     assert len(names) >= 2

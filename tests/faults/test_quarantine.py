@@ -9,12 +9,12 @@ import pytest
 
 from tests.contract.poisoned import PoisonedExecutor
 from tests.contract.pools import ENCODER_POOLS, POOLS
+from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device
 from virnucpro.events import Event
 from virnucpro.io.fasta import read_fasta
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
-from virnucpro.settings import AnalysisSettings, MachineSettings
 
 DEVICES = [Device("cpu", 0), Device("cpu", 1)]
 POISON = ("r3_chunk_1F1", "r300_chunk_1F1")
@@ -34,8 +34,8 @@ def request_(tmp_path: Path) -> PredictionRequest:
     )
     source, out = tmp_path / "in.fa", tmp_path / "out"
     source.write_text("".join(lines))
-    analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=100)
-    return PredictionRequest(str(source), out, analysis, MachineSettings(device="cpu"), resume=True)
+    values = {"model_type": "toy", "chunk_length": 200, "sequences_per_file": 100, "device": "cpu"}
+    return PredictionRequest(str(source), out, Configuration().with_values(values), resume=True)
 
 
 def _run_poisoned(request: PredictionRequest, pool: str) -> int:

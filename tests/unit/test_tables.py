@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import virnucpro.tables as tables
+from virnucpro.configuration import Configuration
 from virnucpro.errors import InputError
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
@@ -122,13 +123,9 @@ def test_the_files_of_a_run_are_as_declared(tmp_path: Path) -> None:
         ">copy\n" + "GCTACCGGATTC" * 30 + "\n"
     )
     analysis = AnalysisSettings("custom", str(TOY_CLASSIFIER), 200, 50, "toy", "toy")
-    request = PredictionRequest(
-        str(source),
-        tmp_path / "out",
-        analysis,
-        MachineSettings(device="cpu", threads=1, remove_intermediate=False),
-        thresholds=Thresholds(min_score=-1.0),
-    )
+    machine = MachineSettings(device="cpu", threads=1, remove_intermediate=False)
+    settings = Configuration(analysis, Thresholds(min_score=-1.0), machine)
+    request = PredictionRequest(str(source), tmp_path / "out", settings)
     run_prediction(request, lambda _: None)
     root = request.layout.root
     for table in RUN_TABLES:

@@ -50,11 +50,10 @@ def demo(folder: Path, **options: Any) -> int:
     request = PredictionRequest(
         str(example),
         folder / "results",
-        settings.analysis,
-        settings.machine,
+        settings,
         command=shared.command_line(),
     )
-    code = carry_out(request, settings)
+    code = carry_out(request)
     table = request.layout.contigs_table
     rows = list(CONTIGS.read(table, *SHOWN))
     parts = []

@@ -16,7 +16,6 @@ from virnucpro.layout import STDIN, SamplesFolder
 from virnucpro.settings import Count
 
 if TYPE_CHECKING:
-    from virnucpro.configuration import Configuration
     from virnucpro.run.request import PredictionRequest
     from virnucpro.run.sample_list import Sample
 
@@ -64,17 +63,15 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
     request = PredictionRequest(
         sources[0] if sources else "",
         options["output_dir"],
-        settings.analysis,
-        settings.machine,
+        settings,
         resume=options["resume"],
         force=options["force"],
         command=shared.command_line(),
-        thresholds=settings.thresholds,
         mates=options["mates"],
         interleaved=options["interleaved"],
     )
     if len(sources) == 1:
-        return carry_out(request, settings)
+        return carry_out(request)
     if request.mates is not None:
         raise UsageError(
             "--input2 belongs to a single input: give the pairs of several samples in a table, "
@@ -86,10 +83,10 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
     samples = read_sample_list(listed) if listed else named_files(sources)
     if len(samples) < len(sources):
         shared.say("warning: an input is named twice, and taken once")
-    return _carry_out_several(request, settings, folder, samples)
+    return _carry_out_several(request, folder, samples)
 
 
-def carry_out(request: PredictionRequest, settings: Configuration) -> int:
+def carry_out(request: PredictionRequest) -> int:
     """Carry out a request with its screen, print what came out, and return the exit code.
 
     Raises:
@@ -97,14 +94,14 @@ def carry_out(request: PredictionRequest, settings: Configuration) -> int:
     """
     from virnucpro.run.request import check_request
 
-    with shared.dashboard(settings, request.layout) as screen:
+    with shared.dashboard(request.settings, request.layout) as screen:
         check_request(request)
         source = "standard input" if request.source == STDIN else request.source
         mates = f" and {request.mates}" if request.mates is not None else ""
-        to_choose, length = request.analysis.lengths_to_choose, request.layout.chunk_length
-        chunks = "" if to_choose else f", chunks of {length} bases"
+        analysis, length = request.settings.analysis, request.layout.chunk_length
+        chunks = "" if analysis.lengths_to_choose else f", chunks of {length} bases"
         screen.say(  # for the seconds in which nothing else is shown
-            f"{source}{mates}: model type {request.analysis.model_type}{chunks}, results in "
+            f"{source}{mates}: model type {analysis.model_type}{chunks}, results in "
             f"{shared.shown_path(request.layout.root)}"
         )
         from virnucpro.run.predict import run_prediction  # it imports torch, which takes seconds
@@ -115,19 +112,17 @@ def carry_out(request: PredictionRequest, settings: Configuration) -> int:
 
 
 def _carry_out_several(
-    request: PredictionRequest,
-    settings: Configuration,
-    folder: SamplesFolder,
-    samples: Sequence[Sample],
+    request: PredictionRequest, folder: SamplesFolder, samples: Sequence[Sample]
 ) -> int:
     from virnucpro.run.request import check_models
     from virnucpro.run.sample_list import mates_among, overview_problem
     from virnucpro.store.disk import Disk, telling
 
-    with shared.dashboard(settings, folder) as screen:
-        check_models(request.analysis.resolved())
+    with shared.dashboard(request.settings, folder) as screen:
+        analysis = request.settings.analysis
+        check_models(analysis.resolved())
         screen.say(
-            f"{counted(len(samples), 'sample')}: model type {request.analysis.model_type}, results "
+            f"{counted(len(samples), 'sample')}: model type {analysis.model_type}, results "
             f"in folders of {shared.shown_path(folder.root)}"
         )
         if mates := mates_among(samples):

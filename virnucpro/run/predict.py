@@ -60,7 +60,7 @@ def run_prediction(
     refuse_held(request.layout.lock)
     with ExitStack() as stack:
         if executor is None:
-            probe, machine = request.layout.probe, request.machine
+            probe, machine = request.layout.probe, request.settings.machine
             opened = opened_executor(machine, probe, emit, interruption, disk)
             executor = stack.enter_context(opened)
         models = find_models([request], executor, emit)
@@ -72,7 +72,7 @@ def run_prediction(
 @contextmanager
 def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emit) -> Iterator[Run]:
     """Hold the lock of a run in the block, and check that it may start or continue."""
-    layout, source, machine = request.layout, request.input_files, request.machine
+    layout, source = request.layout, request.input_files
     encoders = models.encoders.sources.values()
     files = [models.classifier.file, *(file for each in encoders for file in each.files)]
     refuse_own_files(layout, [file.path for file in files])
@@ -104,7 +104,7 @@ def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emi
             disk.move(layout.incoming, layout.spooled)
             seen = [replace(seen[0], path=source.first)]
         stages = prediction_stages(request, models, disk, seen, state)
-        keeps = not machine.remove_intermediate
+        keeps = not request.settings.machine.remove_intermediate
         run = Run(layout, disk, stages, state, seen, keeps_features=keeps)
         run.bytes_per_frame = models.encoders.bytes_per_frame(keeps_features=keeps)
         try:
@@ -137,7 +137,8 @@ def finish(
     if request.interleaved:
         source["interleaved"] = True
     dedup, length = DEDUP in run.state.analysis, layout.chunk_length
-    analysis = replace(request.analysis.resolved(), dedup=dedup, chunk_length=length)
+    settings = request.settings
+    analysis = replace(settings.analysis.resolved(), dedup=dedup, chunk_length=length)
     classifier = models.classifier.file
     details: dict[str, Json] = {
         "input": source,
@@ -152,8 +153,8 @@ def finish(
         "viral": request.thresholds.described,
         "settings": {
             "analysis": asdict(analysis),
-            "thresholds": asdict(request.thresholds),
-            "machine": asdict(request.machine),
+            "thresholds": asdict(settings.thresholds),
+            "machine": asdict(settings.machine),
         },
         "counts": {
             "records": records,
@@ -172,14 +173,14 @@ def finish(
             details["counts"]["identical_frames"] = file.rows
     with suppress(UsageError, TypeError, LookupError):  # there is none yet, or it is damaged
         earlier = recorded_thresholds(open_run(layout.root, layout.stem).record["settings"])
-        if earlier != request.thresholds:
-            both = (request.thresholds, earlier)
+        if earlier != settings.thresholds:
+            both = (settings.thresholds, earlier)
             options = [thresholds.options() or "the defaults" for thresholds in both]
             emit(Notice("info", f"thresholds: {options[0]}; before: {options[1]}"))
     record = write_record(run, models.encoders, devices, request.command, details)
     if problem := report_problem(layout, disk):
         emit(Notice("warning", problem))
-    if not failed and request.machine.remove_intermediate:
+    if not failed and settings.machine.remove_intermediate:
         tidy_up(run)
         disk.remove(layout.spooled)
     return Outcome(results, record, failed, run.computed.total())

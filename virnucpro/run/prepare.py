@@ -65,7 +65,7 @@ def find_models(requests: Sequence[PredictionRequest], executor: Executor, emit:
     """
     warm_up_workers(executor, requests)
     request, devices = requests[0], executor.devices
-    analysis = request.analysis.resolved()
+    analysis = request.settings.analysis.resolved()
     assert analysis.chunk_length is not None
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
     sources: dict[Molecule, EncoderSource] = {"nucleotide": nucleotide}
@@ -73,11 +73,11 @@ def find_models(requests: Sequence[PredictionRequest], executor: Executor, emit:
         sources["protein"] = locate(analysis.protein_model, "protein")
     classifier = inspect_classifier(classifier_path(analysis))
     check_digest(classifier.file.path, classifier.file.sha256)
-    request.thresholds.check(calibrated=classifier.temperature is not None)
+    request.settings.thresholds.check(calibrated=classifier.temperature is not None)
     for warning in check_fit(classifier, [*sources.values()], analysis.chunk_length):
         emit(Notice("warning", warning))
     layouts = [] if request.force else [each.layout for each in requests]
-    precision = checked_precision(layouts, request.analysis, devices, [*sources.values()], emit)
+    precision = checked_precision(layouts, analysis, devices, [*sources.values()], emit)
     paths = [file.path for source in sources.values() for file in source.files]
     executor.pool.require({path: path.stat().st_size for path in paths})
     return Models(EncoderSetup(sources, precision, analysis.truncation), classifier)
@@ -116,7 +116,7 @@ def settled(request: PredictionRequest, source: InputFiles, emit: Emit) -> Predi
 
     A run that has begun goes on with its own. ``source`` is where the input can be read now.
     """
-    layout, lengths = request.layout, request.analysis.lengths_to_choose
+    layout, lengths = request.layout, request.settings.analysis.lengths_to_choose
     if not lengths:
         return request
     begun = None if request.force or not has_receipts(layout) else read_state(layout)
@@ -127,7 +127,7 @@ def settled(request: PredictionRequest, source: InputFiles, emit: Emit) -> Predi
         length = min(n for n in lengths if usual <= LONGEST_USUAL.get(n, usual))
         reason = f"as half of the bases are in sequences of at most {usual:,} (-e: another length)"
     emit(Notice("info", f"chunks of {length} bases, {reason}"))
-    return replace(request, analysis=replace(request.analysis, chunk_length=length))
+    return replace(request, settings=request.settings.with_values({"chunk_length": length}))
 
 
 def _usual_length(source: InputFiles, *, limit: int) -> int:
@@ -153,7 +153,7 @@ def identity(request: PredictionRequest, models: Models) -> dict[str, Json]:
     Where nothing is said, a run that has begun goes on as it began: one of an earlier version of
     the program embeds identical sequences, too, and has split files of a fixed size.
     """
-    layout, analysis = request.layout, request.analysis
+    layout, analysis = request.layout, request.settings.analysis
     earlier = None if request.force else read_state(layout)
     is_legacy = not request.force and earlier is None and is_legacy_run(layout)
     most = analysis.sequences_per_file
@@ -189,7 +189,7 @@ def prediction_stages(
 
     ``seen`` are the files of the input as they were hashed.
     """
-    layout, source, analysis = request.layout, request.input_files, request.analysis
+    layout, source, settings = request.layout, request.input_files, request.settings
     classifier, encoders = models.classifier, models.encoders
     molecules = tuple(encoders.sources)
     lengths = classifier.chunk_lengths or (layout.chunk_length,)
@@ -197,16 +197,16 @@ def prediction_stages(
     contig_model = lite_model(classifier.file.sha256, layout.chunk_length)
     contig_model = contig_model or classifier.contigs.get(layout.chunk_length)
     frames, dedup = state.analysis[FRAMES_PER_FILE], DEDUP in state.analysis
-    size = analysis.sequences_per_file, frames if isinstance(frames, int) else None
-    embedding = encoders.stages(layout, disk, request.machine)
-    keep = not request.machine.remove_intermediate
+    size = settings.analysis.sequences_per_file, frames if isinstance(frames, int) else None
+    embedding = encoders.stages(layout, disk, settings.machine)
+    keep = not settings.machine.remove_intermediate
     return [
-        ChunkingStage(layout, disk, source, analysis.duplicate_ids, lengths),
+        ChunkingStage(layout, disk, source, settings.analysis.duplicate_ids, lengths),
         TranslationStage(layout, disk, encoders.sources["nucleotide"].reading),
         SplittingStage(layout, disk, *size, molecules, dedup),
         *embedding,
         MergingStage(layout, disk, {e.molecule: e.params for e in embedding}, classifier, keep),
         PredictionStage(layout, disk, dedup),
         ConsensusStage(layout, disk),
-        OutputStage(layout, disk, source, seen, calibrated, contig_model, request.thresholds),
+        OutputStage(layout, disk, source, seen, calibrated, contig_model, settings.thresholds),
     ]

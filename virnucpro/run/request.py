@@ -11,17 +11,18 @@ import stat
 import sys
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from virnucpro.configuration import Configuration
 from virnucpro.encoders.registry import check_on_disk
 from virnucpro.errors import InputError, ModelError, OutputError, UsageError
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import EMPTY, Records
 from virnucpro.layout import STDIN, Layout, stem_of
 from virnucpro.models.store import find_model
-from virnucpro.settings import AnalysisSettings, MachineSettings, Thresholds
+from virnucpro.settings import AnalysisSettings
 from virnucpro.store import legacy
 from virnucpro.store.disk import HOST_NAME
 
@@ -39,12 +40,10 @@ class PredictionRequest:
 
     source: str
     output_dir: Path | None
-    analysis: AnalysisSettings
-    machine: MachineSettings
+    settings: Configuration
     resume: bool = False
     force: bool = False
     command: tuple[str, ...] = ()
-    thresholds: Thresholds = field(default_factory=Thresholds)
     mates: str | None = None
     interleaved: bool = False
 
@@ -54,7 +53,7 @@ class PredictionRequest:
 
         A run of version 1 keeps its STEM, also after this version has taken it over.
         """
-        length = self.analysis.resolved().chunk_length
+        length = self.settings.analysis.resolved().chunk_length
         assert length is not None
         for stem in dict.fromkeys(stem_of(self.source, version_1=old) for old in (True, False)):
             root = (self.output_dir or Path(f"{stem}_predictions")).absolute()
@@ -74,7 +73,7 @@ class PredictionRequest:
 def check_request(request: PredictionRequest) -> None:
     """Check everything that can be checked before torch is imported and a lock is taken."""
     check_input(request)
-    check_models(request.analysis.resolved())
+    check_models(request.settings.analysis.resolved())
     if request.source != STDIN:  # a wrong file leaves no folder, and moves no results aside
         check_not_empty(request.input_files.first)
 

@@ -63,7 +63,8 @@ def predict_samples(
     disk = Disk(folder.root)
     with locked(folder.lock, "these samples"), telling(disk, emit):
         write_table(folder, disk, samples)
-        with opened_executor(request.machine, folder.probe, emit, interruption, disk) as executor:
+        machine = request.settings.machine
+        with opened_executor(machine, folder.probe, emit, interruption, disk) as executor:
             try:
                 _carry_out(request, samples, folder, executor, emit)
             finally:

@@ -40,7 +40,8 @@ def warm_up_workers(executor: Executor, requests: Sequence[PredictionRequest]) -
     """
     from virnucpro.stages.embedding import warm_up  # it imports torch
 
-    machine, analysis = requests[0].machine, requests[0].analysis.resolved()
+    settings = requests[0].settings
+    machine, analysis = settings.machine, settings.analysis.resolved()
     unfinished = [r for r in requests if r.force or not r.layout.run_json.exists()]
     files = [path for r in unfinished for path in r.input_files.paths if path.exists()]
     assert analysis.chunk_length is not None

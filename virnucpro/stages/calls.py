@@ -24,9 +24,9 @@ VIRUS_ABOVE = DEFAULT_THRESHOLDS.min_score  # where nothing else was asked for
 TIERS = ("low", "medium", "high")
 HIGHEST_RATES = (0.25, 0.05)  # false discovery rates of a virus with the tier medium and high
 HIGH_SCORE = 0.6  # of a virus with the tier high where no rate is known
-# Scores of a record called nonvirus with the tier medium and high. Of viruses of validation that are
-# cut into contigs (examples/lite/mixtures.py), one of 100 with two chunks or more scores below the
-# last.
+# Scores of a record called nonvirus with the tier medium and high. Of viruses of validation that
+# are cut into contigs (examples/lite/mixtures.py), one of 100 with two chunks or more scores below
+# the last.
 LOW_SCORES = (-0.6, -0.94)
 LITTLE = 0.25  # of the bases of a record; less says little about the rest of it
 CONFIDENT = 0.8

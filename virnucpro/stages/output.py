@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from gzip import GzipFile
 from itertools import compress, islice, pairwise
 from pathlib import Path
@@ -67,6 +68,12 @@ def is_searched(
     """
     is_viral = met(thresholds, lengths, scores, np.array(np.nan), errors)
     return is_viral | (scores >= NONVIRUS_BELOW) & (lengths >= LONG) & (lengths <= LONGEST)
+
+
+@cache
+def gene_finder() -> GeneFinder:
+    """Return what finds genes: to read its profiles takes half a second, for all runs together."""
+    return GeneFinder()
 
 
 @dataclass(frozen=True)
@@ -219,7 +226,6 @@ class OutputStage(HostStage):
         reads = self.source.paired or holds_qualities(self.source.first)
         if not self.thresholds.genes or reads:
             return genes, np.concatenate(functions)
-        finder: GeneFinder | None = None
         # Hallmarks lower the error rate of their own record, and of no other one.
         _, errors = self._rates(found, odds, np.concatenate(functions))
         blocks = zip(found, functions, strict=True)
@@ -235,8 +241,7 @@ class OutputStage(HostStage):
                 parts += [Searched(name, sequence, (r.start, r.stop)) for r in own_regions]
             del records
             if parts:
-                finder = finder or GeneFinder()
-                results = finder.find(parts)
+                results = gene_finder().find(parts)
                 own[places] = [len(set(result.hallmarks)) for result in results[: len(places)]]
                 genes |= {(e.record, e.region): r for e, r in zip(parts, results, strict=True)}
         return genes, np.concatenate(functions)

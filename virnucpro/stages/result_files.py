@@ -33,7 +33,7 @@ from virnucpro.stages.genes import (
     region_id,
     write_genes,
 )
-from virnucpro.stages.kinds import VirusKinds, windows
+from virnucpro.stages.kinds import virus_kinds, windows
 from virnucpro.stages.regions import (
     SHORTEST_RECORD,
     Region,
@@ -167,7 +167,6 @@ class ResultFiles:
         # Columns and windows of the records that have no kind yet.
         self._waiting: list[tuple[dict[str, object], list[str]]] = []
         self._waiting_bases = 0
-        self._kinds: VirusKinds | None = None
         self.genes: FoundGenes = {}
         self._gene_files: Sequence[OutputWriter] | None = None
         self._open_genes = open_genes
@@ -256,8 +255,7 @@ class ResultFiles:
     ) -> None:
         contig = gff3_escaped(name)
         self._gff3.write(f"##sequence-region {contig} 1 {len(record.sequence)}\n".encode())
-        self._kinds = self._kinds or VirusKinds()
-        kinds = self._kinds.of([windows([record.sequence[r.start : r.stop]]) for r in regions])
+        kinds = virus_kinds().of([windows([record.sequence[r.start : r.stop]]) for r in regions])
         genes = [self.genes.get((name, (region.start, region.stop))) for region in regions]
         for region, kind, found in zip(regions, kinds, genes, strict=True):
             start, stop = region.start, region.stop
@@ -356,8 +354,7 @@ class ResultFiles:
             return
         rows, own = zip(*self._waiting, strict=True)
         self._waiting, self._waiting_bases = [], 0
-        self._kinds = self._kinds or VirusKinds()
-        for values, kind in zip(rows, self._kinds.of(own), strict=True):
+        for values, kind in zip(rows, virus_kinds().of(own), strict=True):
             self._ranked.append(VIRUS.line(**values, **kind._asdict()).encode())
             self._counts["unfamiliar"] += kind.unfamiliar == "yes"
 

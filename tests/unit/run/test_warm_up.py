@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.workers import warm_up_workers
@@ -47,19 +48,19 @@ def test_workers_begin_as_the_input_is_large(
 ) -> None:
     source = tmp_path / "in.fa"
     source.write_bytes(bytes(500 * frames))
-    machine = MachineSettings(compile=compile)
-    request = PredictionRequest(str(source), tmp_path / "out", analysis, machine)
+    settings = Configuration(analysis, machine=MachineSettings(compile=compile))
+    request = PredictionRequest(str(source), tmp_path / "out", settings)
     assert begun([request]) == [expected]
     two = begun([request, request])
     assert two[0][1] == 1 + 2 * frames // 500
 
 
 def test_nothing_begins_for_a_finished_run(tmp_path: Path) -> None:
-    request = PredictionRequest("in.fa", tmp_path, MODELS, MachineSettings())
+    request = PredictionRequest("in.fa", tmp_path, Configuration(MODELS))
     request.layout.run_json.write_text("{}")
     assert begun([request]) == []
     assert begun([replace(request, force=True)]) == [(False, 1)]
-    assert begun([PredictionRequest("-", tmp_path, MODELS, MachineSettings())]) == [(False, 1)]
+    assert begun([PredictionRequest("-", tmp_path, Configuration(MODELS))]) == [(False, 1)]
 
 
 @pytest.mark.parametrize("compile", [True, False])

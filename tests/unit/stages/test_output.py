@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from tests.declared import Chunk, add_record, call_record, chunks_of
 from virnucpro import columns
 from virnucpro.classifier.files import with_temperature
+from virnucpro.configuration import Configuration
 from virnucpro.errors import UsageError
 from virnucpro.events import Event, Progressed, StageStarted
 from virnucpro.io.records import Record, Records
@@ -29,8 +31,9 @@ from virnucpro.settings import (
     MachineSettings,
     Thresholds,
 )
-from virnucpro.stages import output, result_files
+from virnucpro.stages import kinds, output, result_files
 from virnucpro.stages.calls import TIERS, contig_rates
+from virnucpro.stages.genes import GeneFinder
 from virnucpro.stages.kinds import Kind, VirusKinds
 from virnucpro.stages.regions import Region
 from virnucpro.stages.result_files import ResultFiles
@@ -41,7 +44,7 @@ RECORDS = 130  # enough for the correction of the share of virus
 
 
 @pytest.fixture
-def request_of(tmp_path: Path) -> Callable[[Path], PredictionRequest]:
+def request_of(tmp_path: Path) -> Callable[..., PredictionRequest]:
     lines = [
         f">r{n}\n{''.join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n))}\n"
         for n in range(RECORDS)
@@ -49,10 +52,11 @@ def request_of(tmp_path: Path) -> Callable[[Path], PredictionRequest]:
     source = tmp_path / "in.fa"
     source.write_text(">closed\nTAATTAATTAATTAATTAATTAA\n" + "".join(lines))
 
-    def _request(classifier: Path) -> PredictionRequest:
+    def _request(classifier: Path, **thresholds: float) -> PredictionRequest:
         analysis = AnalysisSettings("custom", str(classifier), 200, 50, "toy", "toy")
         machine = MachineSettings(device="cpu", threads=1)
-        return PredictionRequest(str(source), tmp_path / classifier.stem, analysis, machine)
+        settings = Configuration(analysis, Thresholds(**thresholds), machine)  # type: ignore[arg-type]
+        return PredictionRequest(str(source), tmp_path / classifier.stem, settings)
 
     return _request
 
@@ -77,7 +81,7 @@ def _computed(request: PredictionRequest) -> list[str]:
 
 
 def test_with_a_temperature_every_scored_record_has_a_rate(
-    request_of: Callable[[Path], PredictionRequest], calibrated: Path
+    request_of: Callable[..., PredictionRequest], calibrated: Path
 ) -> None:
     request = request_of(calibrated)
     _computed(request)
@@ -96,9 +100,9 @@ def test_with_a_temperature_every_scored_record_has_a_rate(
 
 
 def test_the_ranked_table_has_the_surest_records_first_up_to_a_rate_that_is_asked_for(
-    request_of: Callable[[Path], PredictionRequest], calibrated: Path
+    request_of: Callable[..., PredictionRequest], calibrated: Path
 ) -> None:
-    request = replace(request_of(calibrated), thresholds=Thresholds(min_score=-1.0))
+    request = request_of(calibrated, min_score=-1.0)
     _computed(request)
     rows = _table(request.layout.virus_table)
     contigs = {row["record"]: row for row in _table(request.layout.contigs_table)}
@@ -115,20 +119,18 @@ def test_the_ranked_table_has_the_surest_records_first_up_to_a_rate_that_is_aske
         assert (row["evidence"] == "one chunk") == (row["chunks_scored"] == "1")
     rates = sorted(float(row["fdr"]) for row in rows)
     most = rates[RECORDS // 2]
-    _computed(
-        replace(request, thresholds=Thresholds(min_score=-1.0, max_fdr=most + 1e-6), resume=True)
-    )
+    _computed(request_of(calibrated, min_score=-1.0, max_fdr=most + 1e-6))
     kept = sorted(float(row["fdr"]) for row in _table(request.layout.virus_table))
     assert kept == [rate for rate in rates if rate <= most]
     assert len(kept) < RECORDS
 
 
 def test_results_do_not_depend_on_how_many_records_are_worked_on_at_a_time(
-    request_of: Callable[[Path], PredictionRequest],
+    request_of: Callable[..., PredictionRequest],
     calibrated: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    request = replace(request_of(calibrated), thresholds=Thresholds(min_score=0.0))
+    request = request_of(calibrated, min_score=0.0)
     together, few = run_prediction(request, lambda _: None).results, request.layout.root / "few"
     monkeypatch.setattr(columns, "ROWS_AT_A_TIME", 7)
     monkeypatch.setattr(output, "CHUNKS_AT_A_TIME", 2)
@@ -143,7 +145,7 @@ def test_results_do_not_depend_on_how_many_records_are_worked_on_at_a_time(
 
 @pytest.mark.parametrize(("most", "sizes"), [(10_000_000, [2, 2, 1]), (1000, [1] * 5)])
 def test_terminal_repeats_and_kinds_of_viruses(
-    request_of: Callable[[Path], PredictionRequest],
+    request_of: Callable[..., PredictionRequest],
     monkeypatch: pytest.MonkeyPatch,
     most: int,
     sizes: list[int],
@@ -157,7 +159,7 @@ def test_terminal_repeats_and_kinds_of_viruses(
         return [Kind(own[0][:9], "yes") for own in records]
 
     monkeypatch.setattr(VirusKinds, "of", of)
-    request = replace(request_of(TOY_CLASSIFIER), thresholds=Thresholds(min_score=-1.0))
+    request = request_of(TOY_CLASSIFIER, min_score=-1.0)
     whole = "".join(random.Random(2).choices(CODONS, k=400))
     text = "".join(f">r{n} of five\n{whole[n:]}{whole[2:42] if n == 2 else ''}\n" for n in range(5))
     Path(request.source).write_text(text)
@@ -167,24 +169,36 @@ def test_terminal_repeats_and_kinds_of_viruses(
     assert {name: row["topology"] for name, row in rows.items()} == {
         f"r{n}": "DTR" if n == 2 else "linear" for n in range(5)
     }
-    kinds = {name: row["virus_kind"] for name, row in rows.items()}
-    assert kinds == {f"r{n}": whole[n : n + 9] for n in range(5)}
+    told = {name: row["virus_kind"] for name, row in rows.items()}
+    assert told == {f"r{n}": whole[n : n + 9] for n in range(5)}
     assert {row["unfamiliar"] for row in rows.values()} == {"yes"}
     headers = [r.header for r in Records(request.layout.virus_fasta)]
     assert headers[2] == "r2 of five [topology=circular]"
     assert headers[3] == "r3 of five"
 
 
-def test_without_rates_a_rate_cannot_be_asked_for(
-    request_of: Callable[[Path], PredictionRequest],
+def test_all_runs_of_a_process_share_what_finds_genes_and_tells_kinds(
+    request_of: Callable[..., PredictionRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = replace(request_of(TOY_CLASSIFIER), thresholds=Thresholds(max_fdr=0.4))
+    made = [Mock(side_effect=each) for each in (GeneFinder, VirusKinds)]
+    monkeypatch.setattr(output, "GeneFinder", made[0])
+    monkeypatch.setattr(kinds, "VirusKinds", made[1])
+    output.gene_finder.cache_clear()
+    kinds.virus_kinds.cache_clear()
+    request = request_of(TOY_CLASSIFIER, min_score=-1.0)
+    for folder in ("first", "second"):
+        _computed(replace(request, output_dir=request.layout.root / folder))
+    assert [each.call_count for each in made] == [1, 1]
+
+
+def test_without_rates_a_rate_cannot_be_asked_for(
+    request_of: Callable[..., PredictionRequest],
+) -> None:
+    request = request_of(TOY_CLASSIFIER, max_fdr=0.4)
     with pytest.raises(UsageError, match="needs a calibrated classifier"):
         _computed(request)
     assert not request.layout.root.exists()
-    figures = run_prediction(
-        replace(request, thresholds=Thresholds(min_score=0.6)), lambda event: None
-    ).results
+    figures = run_prediction(request_of(TOY_CLASSIFIER, min_score=0.6), lambda _: None).results
     assert figures.highest_rate is None
     assert {row["fdr"] for row in _table(request.layout.contigs_table)} == {"NA"}
     assert {float(row["score"]) > 0.6 for row in _table(request.layout.virus_table)} <= {True}
@@ -231,7 +245,7 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
 
 
 def test_every_stage_reports_the_sequences_that_it_has_to_do(
-    request_of: Callable[[Path], PredictionRequest],
+    request_of: Callable[..., PredictionRequest],
 ) -> None:
     to_do: dict[str, int] = {}
     done: Counter[str] = Counter()
@@ -249,15 +263,13 @@ def test_every_stage_reports_the_sequences_that_it_has_to_do(
 
 
 def test_a_region_passes_the_cuts_by_its_own_length_and_score(
-    request_of: Callable[[Path], PredictionRequest], monkeypatch: pytest.MonkeyPatch
+    request_of: Callable[..., PredictionRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = [(100, 300, 0.9), (301, 500, 0.9), (500, 700, 0.5)]
     regions = [Region(start, stop, 4, 4, score, None, False) for start, stop, score in places]
     monkeypatch.setattr(output, "SHORTEST_RECORD", 0)
     monkeypatch.setattr(output, "find_regions", lambda *_: regions)
-    request = replace(
-        request_of(TOY_CLASSIFIER), thresholds=Thresholds(min_score=0.5, min_length=200)
-    )
+    request = request_of(TOY_CLASSIFIER, min_score=0.5, min_length=200)
     sequence = "".join(random.Random(0).choices("ACGT", k=900))
     Path(request.source).write_text(f">a\n{sequence}\n")
     _computed(request)
