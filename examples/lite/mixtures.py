@@ -180,8 +180,8 @@ def with_hallmarks(contigs: Contigs, sequences: Path, cache: Path) -> Contigs:
     finder = GeneFinder()
     for record in Records(sequences):
         new = [(place, own) for _, place, own in places[record.id] if place not in known]
-        genes = new and finder.find([Searched(place, record.sequence[own]) for place, own in new])
-        for (place, _), found in zip(new, genes, strict=True):
+        parts = [Searched(place, record.sequence[own]) for place, own in new]
+        for (place, _), found in zip(new, finder.find(parts) if parts else [], strict=True):
             known[place] = len(set(found.hallmarks))
     Disk().save(cache, json.dumps({profiles: known}).encode())
     hallmarks = np.zeros_like(lengths)

@@ -150,7 +150,7 @@ def finish(
             }
         },
         "hallmarks": {"sha256": hashed(HALLMARKS).sha256},
-        "viral": request.thresholds.described,
+        "viral": settings.thresholds.described,
         "settings": {
             "analysis": asdict(analysis),
             "thresholds": asdict(settings.thresholds),
