@@ -312,7 +312,7 @@ def test_a_damaged_file_is_an_error_of_the_input(tmp_path: Path) -> None:
     write_run(tmp_path, [Shown("a", "vrius", [0.9])])
     with pytest.raises(InputError, match=r"were changed"):
         report_page(open_run(tmp_path))
-    for name, text in (("s_chunks.tsv", "{:.1000}"), ("s_contigs.tsv", "record\n")):
+    for name, text in (("s_chunks.tsv", "{:.1000}"), ("s_contigs.tsv", "records\n")):
         write_run(tmp_path, mixed())
         (tmp_path / name).write_text(text.format((tmp_path / name).read_text()))
         with pytest.raises(InputError, match=name):
