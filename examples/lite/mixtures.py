@@ -43,7 +43,7 @@ from virnucpro.evaluation.labels import read_labels
 from virnucpro.io.records import Records
 from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.results import open_run
-from virnucpro.settings import DEFAULT_THRESHOLDS
+from virnucpro.settings import DEFAULT_THRESHOLDS, NONVIRUS_BELOW
 from virnucpro.stages.calls import (
     SCORED,
     Chunks,
@@ -166,15 +166,15 @@ def cut(records: list[Known], length: int, model: ContigModel | None) -> Contigs
 
 
 def with_hallmarks(contigs: Contigs, sequences: Path, cache: Path) -> Contigs:
-    """Return the contigs with the hallmarks of those whose genes `predict` would find.
+    """Return the contigs with the hallmarks of those whose genes `predict` may find.
 
     ``sequences`` is what the run has read; ``cache`` keeps what was found with these profiles.
     """
     profiles = hashed(HALLMARKS).sha256
     known = json.loads(cache.read_bytes()).get(profiles, {}) if cache.exists() else {}
-    lengths, scores = contigs.lengths, contigs.found.virus_score
+    lengths = contigs.lengths
     places: dict[str, list[tuple[int, str, slice]]] = defaultdict(list)
-    for i in np.flatnonzero(is_searched(lengths, scores, DEFAULT_THRESHOLDS)).tolist():
+    for i in np.flatnonzero(contigs.found.virus_score >= NONVIRUS_BELOW).tolist():
         name, own = contigs.names[i], slice(contigs.starts[i], contigs.starts[i] + lengths[i])
         places[name].append((i, f"{name}:{own.start}-{own.stop}", own))
     finder = GeneFinder()
@@ -208,9 +208,12 @@ def draw(contigs: Contigs, share: float, count: int, chance: np.random.Generator
 
 def measure(sample: Contigs, model: ContigModel | None) -> list[float]:
     """Return the figures of a row, as counts, but for the stated rate, which is the last one."""
-    found, hallmarks = sample.found, sample.hallmarks
-    fdr, errors = contig_rates(sample.odds, found.chunks_scored, model, hallmarks)
-    calls = call_of(sample.lengths, found, fdr, errors=errors, hallmarks=hallmarks)
+    lengths, found, odds = sample.lengths, sample.found, sample.odds
+    _, errors = contig_rates(odds, found.chunks_scored, model)
+    has_genes = is_searched(lengths, found.virus_score, DEFAULT_THRESHOLDS, errors)
+    hallmarks = np.where(has_genes, sample.hallmarks, 0)
+    fdr, errors = contig_rates(odds, found.chunks_scored, model, hallmarks)
+    calls = call_of(lengths, found, fdr, errors=errors, hallmarks=hallmarks)
     called, tier = np.array(calls.call) == "virus", np.array(calls.tier)
     virus, is_long = sample.virus, sample.lengths >= LONG
     phages = virus & np.array([bool(PHAGES.search(group)) for group in sample.groups])
