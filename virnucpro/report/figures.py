@@ -129,10 +129,9 @@ def _histogram(axes: Axes, content: Content) -> str:
     axes.legend(**_LEGEND)
     nonvirus, undecided, virus = (content.tallies[call][0] for call in SCORED_CALLS)
     return (
-        f"{counted(content.scored, content.noun)} with a score: {nonvirus:,} "
-        f"classified as nonviral (below {NONVIRUS_BELOW:g}), {virus:,} as viral "
-        f"(above {content.thresholds.min_score:g}), {undecided:,} undecided. The "
-        f"dashed lines are these thresholds."
+        f"{counted(content.scored, content.noun)} with a score: {nonvirus:,} classified as "
+        f"nonviral, {virus:,} as viral, {undecided:,} undecided. The dashed lines are at "
+        f"{NONVIRUS_BELOW:g} and {content.thresholds.min_score:g}."
     )
 
 

@@ -18,6 +18,7 @@ from virnucpro.report.table import HEADS, MOST_ROWS, table_rows
 from virnucpro.report.tracks import NAMED_REGIONS, Track, draw_track, read_tracks
 from virnucpro.results import PredictionRun
 from virnucpro.settings import DOUBTFUL, SHIPPED_MODELS
+from virnucpro.stages.calls import NONVIRUS_BELOW, UNLIKELY, VIRUS_ABOVE
 from virnucpro.tables import CONTIGS, REGIONS, VIRUS, RegionRow
 
 Drawn = tuple[str, Track, RegionRow | None, str, str]
@@ -53,6 +54,9 @@ def _values(run: PredictionRun) -> dict[str, object]:
     return {
         "content": content,
         "inputs": ["standard input" if path == "-" else Path(path).name for path in paths],
+        "usual_score": VIRUS_ABOVE,
+        "lowest_score": NONVIRUS_BELOW,
+        "unlikely": UNLIKELY,
         "highest_rate": highest_rate,
         "is_doubtful": highest_rate > DOUBTFUL,
         "is_unscored": max(unscored_shares) >= NOTEWORTHY,

@@ -68,7 +68,7 @@ class OutputStage(HostStage):
 
     name, title = "output", "Output"
     reads_intermediate: ClassVar[bool] = False
-    version: ClassVar[int] = 16
+    version: ClassVar[int] = 17
 
     source: InputFiles
     seen: Sequence[HashedFile]
