@@ -94,6 +94,8 @@ def write_run(folder: Path, records: Sequence[Shown], stem: str = "s", **changes
             "region_bases": sum(
                 LENGTH * (last - first + 1) for each in records for first, last in each.regions
             ),
+            "viruses_by_tier": {"high": calls.count("virus")},
+            "viruses_with_hallmarks": 3,
             "chunks": {"scored": 1},
             "records_with_failures": 0,
         },

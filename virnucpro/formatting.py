@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 UNKNOWN = "-"  # stands where a figure is not known
 
@@ -63,6 +63,16 @@ def counted(count: int, noun: str) -> str:
 def part_of(count: int, total: int, noun: str) -> str:
     """Return a part of a count with its noun and the verb: ``1 of 3 records is``."""
     return f"{count:,} of {counted(total, noun)} {'is' if 1 in (count, total) else 'are'}"
+
+
+def calls_text(
+    virus: int, records: int, noun: str, tiers: Mapping[str, int], hallmarked: int
+) -> str:
+    """Tell how many records are classified as viral, of which tiers, and with hallmark genes."""
+    text = f"{part_of(virus, records, noun)} classified as viral"
+    named = [f"{tier}: {tiers[tier]:,}" for tier in ("high", "medium", "low") if tier in tiers]
+    text += f" (tier {', '.join(named)})" if named else ""
+    return f"{text}, {hallmarked:,} of them with hallmark genes" if hallmarked else text
 
 
 def regions_text(regions: int, bases: int, outside: int, records: int) -> str:

@@ -74,7 +74,7 @@ def test_reports_of_several_runs_have_an_overview(
     assert (tmp_path / "b/two<b>_report.html").exists()
     row = text[text.index(">one<") :].split("</tr>")[0]
     assert re.findall(r'<td class="n">([\d,]+)</td>', row) == [
-        *("83", "40", "1", "41", "1"),
+        *("83", "40", "40", "1", "41", "1"),  # the second: with tier high
         *("1", "1", "5,000"),  # records with regions, regions, and their bases
     ]
     pages = {page: page.read_text() for page in (overview, two_runs[0] / "one_report.html")}

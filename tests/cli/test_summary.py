@@ -18,7 +18,8 @@ RESULTS = OutputFigures(
     statuses={"scored": 90, "no_open_frame": 8, "ambiguous": 2},
     calls={"virus": 10, "nonvirus": 75, "undecided": 5, "unscored": 10},
     chunks={"scored": 900, "no_open_frame": 100},
-    sure=7,
+    tiers={"high": 7, "low": 3},
+    hallmarked=4,
     doubtful=0,
     regions=5,
     with_regions=3,
@@ -49,7 +50,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
 
 
 USUAL = """\
-10 of 100 records are classified as viral, 7 with high confidence.
+10 of 100 records are classified as viral (tier high: 7, low: 3), 4 of them with hallmark genes.
 Other records: 75 classified as nonviral, 5 undecided.
 5 viral regions with 61,000 bases, 4 of them in 3 records not classified as viral.
 10 records could not be judged, and may be viral:"""
@@ -85,9 +86,12 @@ def test_a_run_is_told_in_sentences(
 
 
 def test_regions_of_all_samples_are_told(tmp_path: Path) -> None:
-    outcomes = [_outcome(), _outcome(calls={"nonvirus": 90, "unscored": 10})]
+    outcomes = [_outcome(), _outcome(calls={"nonvirus": 90, "unscored": 10}, tiers={})]
     samples = [Sample(name, name, outcome=each) for name, each in zip("ab", outcomes, strict=True)]
     text = samples_text(samples, SamplesFolder(tmp_path), overview=False)
-    assert "10 of 200 records are classified as viral." in text
+    assert (
+        "10 of 200 records are classified as viral (tier high: 7, low: 3), 8 of them with hallmark genes."
+        in text
+    )
     regions = "10 viral regions with 122,000 bases, 8 of them in 6 records not classified as viral."
     assert regions in text

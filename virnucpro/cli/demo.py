@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parents[1] / "data" / "example.fa"
 arenavirus, three bacteria. None of them, nor a near relative, was used to train ``lite``."""
 VIRUSES = {"NC_002362.1", "OQ135103", "NC_077807.1"}
 READS, READ = 34, 150  # reads, and bases per read
-SHOWN = ("record", "length", "call", "virus_score", "status")
+SHOWN = ("record", "length", "call", "virus_score", "tier")
 ROWS = 12  # of the table that are printed
 KINDS = {"viruses": "virus_*", "reads of these": "read_*_virus", "bacterial records": "*bacterium*"}
 """What is in the example, with a pattern for the ids."""
@@ -62,7 +62,7 @@ def demo(folder: Path, **options: Any) -> int:
         parts.append(f"{calls.count('virus')} of {len(calls)} {kind}")
     shared.tell(f"\nOf what the example holds, classified as viral are: {', '.join(parts)}.")
     # The last digits of a score depend on the processor.
-    first = [[*some, f"{float(score):.3f}", status] for *some, score, status in rows[:ROWS]]
+    first = [[*some, f"{float(score):.3f}", tier] for *some, score, tier in rows[:ROWS]]
     lines = aligned([SHOWN, *first])
     shared.tell(f"\nThe first rows of {table.name}, some columns:", *(f"  {row}" for row in lines))
     return code

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import virnucpro.cli.shared as shared
-from virnucpro.formatting import counted, part_of, percent, regions_text
+from virnucpro.formatting import calls_text, counted, part_of, percent, regions_text
 from virnucpro.settings import DOUBTFUL
 
 if TYPE_CHECKING:
@@ -69,7 +70,10 @@ def outcome_text(outcome: Outcome, layout: Layout) -> list[str]:
         )
     ends = [end for end in FILES if (layout.root / f"{layout.stem}{end}").exists()]
     width = max(len(end) for end in ends if FILES[end])
-    rows = (f"  {layout.stem}{end:{width}}  {FILES[end]}".rstrip() for end in ends)
+    rows = (
+        f"  {layout.stem}{end:{width}}  {FILES[end].replace('record', noun)}".rstrip()
+        for end in ends
+    )
     root = shared.shown_path(layout.root)
     return [*lines, f"Results in {root}; open the first file first:", *rows]
 
@@ -80,8 +84,7 @@ def call_lines(results: OutputFigures, layout: Layout, noun: str) -> list[str]:
     if results.scored == 0:
         return [f"{part_of(0, records, noun)} scored."]
     virus, nonvirus, undecided = (calls.get(c, 0) for c in ("virus", "nonvirus", "undecided"))
-    sure = f", {results.sure:,} with high confidence" if virus else ""
-    lines = [f"{part_of(virus, records, noun)} classified as viral{sure}."]
+    lines = [f"{calls_text(virus, records, noun, results.tiers, results.hallmarked)}."]
     if (results.highest_rate or 0) > DOUBTFUL:
         rate = percent(results.highest_rate)
         lines.append(f"About {rate} of these are probably not viruses (column fdr).")
@@ -117,9 +120,10 @@ def samples_text(samples: Sequence[Sample], folder: SamplesFolder, *, overview: 
         elif sample.state != "finished":
             lines.append(f"  {sample.name} {sample.state}: {sample.message}")
     if outcomes:
-        viral = sum(outcome.results.calls.get("virus", 0) for outcome in outcomes)
+        tiers = sum((Counter(outcome.results.tiers) for outcome in outcomes), Counter[str]())
         records = sum(outcome.results.records for outcome in outcomes)
-        lines.append(f"{part_of(viral, records, 'record')} classified as viral.")
+        hallmarked = sum(outcome.results.hallmarked for outcome in outcomes)
+        lines.append(f"{calls_text(tiers.total(), records, 'record', tiers, hallmarked)}.")
         counts = [
             sum(column)
             for column in zip(*(each.results.region_counts for each in outcomes), strict=True)

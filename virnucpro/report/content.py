@@ -27,15 +27,14 @@ FEWEST_CHUNKS = 3  # of a record with a track; fewer say no more than its score
 FIGURES = [("call", "i1"), ("weak", "?"), ("score", "f8"), ("fdr", "f8"), ("length", "i8")]
 
 WHOLE_NUMBERS = ("length", "chunks", "chunks_scored", "regions", "viral_bases")
-SURE = ("virus", "high")  # call and tier
 
 
 @dataclass
 class Content:
     """Everything that a report shows of the table of records.
 
-    ``counts`` are the records classified as viral of the tier high (``sure``), ``regions`` and
-    their bases, and of other records those that hold regions (``hosts``), these, and their bases.
+    ``counts`` are the ``regions`` and their bases, and of the records that are not classified as
+    viral those that hold regions (``hosts``), these, and their bases.
     """
 
     run: PredictionRun
@@ -50,7 +49,6 @@ class Content:
     bases: int  # of the input
     scored: int  # records with a score
     calibrated: bool  # whether the classifier is
-    rated: bool  # whether there are false discovery rates
 
     @cached_property
     def tallies(self) -> dict[str, tuple[int, int]]:
@@ -109,7 +107,6 @@ def read_content(run: PredictionRun) -> Content:
         )
         call = np.array(list(map(CALLS.index, cells["call"])))
         is_host = (call != CALLS.index("virus")) & (regions > 0)
-        counts["sure"] += list(zip(cells["call"], cells["tier"], strict=True)).count(SURE)
         counts["regions"] += int(regions.sum())
         counts["region_bases"] += int(viral_bases[regions > 0].sum())
         counts["more_regions"] += int(regions[is_host].sum())
@@ -150,5 +147,4 @@ def read_content(run: PredictionRun) -> Content:
         bases=int(figures["length"].sum()),
         scored=int((figures["call"] != CALLS.index("unscored")).sum()),
         calibrated=bool(run.record["models"]["classifier"]["calibrated"]),
-        rated=not np.isnan(figures["fdr"]).all(),
     )

@@ -11,13 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from virnucpro.formatting import (
-    counted,
-    part_of,
-    percent,
-    regions_text,
-    seconds_text,
-)
+from virnucpro.formatting import calls_text, counted, part_of, percent, regions_text, seconds_text
 from virnucpro.version import __version__
 
 if TYPE_CHECKING:
@@ -41,7 +35,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["version"] = __version__
-    texts = (counted, part_of, percent, regions_text, seconds_text)
+    texts = (calls_text, counted, part_of, percent, regions_text, seconds_text)
     own = (commas, quoted, sha256, share, shell_words)
     environment.filters |= {function.__name__: function for function in (*texts, *own)}
     return environment

@@ -21,8 +21,7 @@ HEADS = {
     "tier": "high, medium or low: how certain the call is, by fdr where it is known, and by score",
     "chunks scored": "the pieces of the record that have a score",
     "share scored": "the part of the record with a score, from 0 to 1",
-    "remark": "kind, terminal repeats and hallmark genes of a virus, place of a region, what "
-    "weakens a call",
+    "remark": "kind, terminal repeats and hallmark genes of a virus, what weakens a call",
 }
 _Row = tuple[str, str, int, float | None, float | None, str | None, int, float, str]  # as HEADS
 
@@ -48,8 +47,7 @@ def _rows(content: Content) -> Iterator[_Row]:
         flanks = "" if r.flank_score is None else f"; score beside it {r.flank_score:.2f}"
         edge = "; reaches the end of the record" if r.at_edge else ""
         kind = r.virus_kind.replace("unsure", "unsure kind")
-        place = f"bases {r.start:,}-{r.end:,}; {kind}{flanks}{edge}"
-        remark = f"{place}; {_hallmarks(r)}".removesuffix("; ")
+        remark = f"{kind}{flanks}{edge}; {_hallmarks(r)}".removesuffix("; ")
         shares = r.chunks_scored, r.chunks_scored / r.chunks
         yield r.region, "region", r.length, r.score, r.fdr, r.tier, *shares, remark
     for c in content.others:

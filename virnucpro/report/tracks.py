@@ -179,7 +179,8 @@ def draw_track(track: Track, region: RegionRow | None = None) -> Figure:
         axes.add_collection(PolyCollection(arrows, color=colours, lw=0, label="gene"))
     for number, each in enumerate(track.regions):
         label = "_" if number else "viral region"
-        axes.axvspan(each.start - 1, each.end, color=COLOURS["region"], alpha=0.2, label=label)
+        look = {"color": COLOURS["region"], "alpha": 0.2, "label": label, "zorder": 0}
+        axes.axvspan(each.start - 1, each.end, **look)
     ends = LOWEST, HIGHEST if genes else 1
     axes.set(xlim=(first, last), ylim=ends, yticks=(1, 0, -1, UNSCORED))
     axes.set_yticklabels(["1", "0", "-1", "none"])

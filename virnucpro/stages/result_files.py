@@ -19,20 +19,8 @@ from virnucpro.io.pairs import mate_headers
 from virnucpro.io.records import Record
 from virnucpro.metrics.classification import Ints
 from virnucpro.settings import DOUBTFUL, Thresholds
-from virnucpro.stages.calls import (
-    STATUSES,
-    TIERS,
-    Calls,
-    Chunks,
-    evidence_of,
-)
-from virnucpro.stages.genes import (
-    FoundGenes,
-    Genes,
-    hallmark_columns,
-    region_id,
-    write_genes,
-)
+from virnucpro.stages.calls import STATUSES, TIERS, Calls, Chunks, evidence_of
+from virnucpro.stages.genes import FoundGenes, Genes, hallmark_columns, region_id, write_genes
 from virnucpro.stages.kinds import virus_kinds, windows
 from virnucpro.stages.regions import (
     SHORTEST_RECORD,
@@ -91,7 +79,8 @@ class OutputFigures(TaskFigures):
     statuses: Mapping[str, int]  # records by status
     calls: Mapping[str, int]  # records by call
     chunks: Mapping[str, int]  # chunks by status
-    sure: int  # records classified as viral of the tier ``high``
+    tiers: Mapping[str, int]  # records classified as viral by tier
+    hallmarked: int  # records classified as viral with hallmark genes
     doubtful: int  # records classified as viral with a false discovery rate above ``DOUBTFUL``
     regions: int  # viral regions in all records
     with_regions: int  # records that are not classified as viral and hold viral regions
@@ -130,6 +119,8 @@ def result_counts(figures: OutputFigures) -> dict[str, Json]:
         "records_scored": figures.scored,
         "records_unscored": figures.unscored,
         "calls": dict(figures.calls),
+        "viruses_by_tier": dict(figures.tiers),
+        "viruses_with_hallmarks": figures.hallmarked,
         "unfamiliar_viruses": figures.unfamiliar,
         "regions": figures.regions,
         "region_bases": figures.region_bases,
@@ -175,9 +166,10 @@ class ResultFiles:
         self._searched = 0  # bases of the records that are not viral and long enough for regions
         self._statuses: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
+        self._tiers: Counter[str] = Counter()  # of the records classified as viral
         self._bases: Counter[str] = Counter()  # of the records, by call
         self._chunk_statuses: Counter[str] = Counter()
-        names = "sure", "doubtful", "regions", "with_regions", "more_regions", "region_bases"
+        names = "hallmarked", "doubtful", "regions", "with_regions", "more_regions", "region_bases"
         self._counts: dict[str, Any] = dict.fromkeys((*names, "unfamiliar"), 0)
         self._highest_rate: float | None = None
         for table, writer in tables:
@@ -330,7 +322,8 @@ class ResultFiles:
             self._add_rows()
         self._add_genes(name, length, [genes], circular=shape == "DTR")
         self._ranks.extend((-TIERS.index(tier or "low"), -(score or 0.0), -length))
-        self._counts["sure"] += tier == "high"
+        self._tiers[tier or "low"] += 1
+        self._counts["hallmarked"] += bool(genes and genes.hallmarks)
         if fdr is not None:
             self._counts["doubtful"] += fdr > DOUBTFUL
             self._highest_rate = max(self._highest_rate or 0.0, fdr)
@@ -388,6 +381,7 @@ class ResultFiles:
         return OutputFigures(
             statuses=dict(sorted(self._statuses.items())),
             calls=dict(sorted(self._calls.items())),
+            tiers=dict(sorted(self._tiers.items())),
             chunks=dict(sorted(self._chunk_statuses.items())),
             **self._counts,
             highest_rate=self._highest_rate,

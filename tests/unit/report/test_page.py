@@ -67,7 +67,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
 def test_sections_tiles_and_rows_are_in_order(page: Page) -> None:
     assert page.values("id", "section") == SECTIONS
     for words in (
-        "40 of 83 records are classified as viral, 40 with high confidence; these are 80,000 of ",
+        "40 of 83 records are classified as viral (tier high: 40), 3 of them with hallmark genes. "
         "1 viral region with 5,000 bases in 1 record not classified as viral.",
         "&lt;b&gt;s.fa",
         '<span class="number"><b>40</b> records</span><span class="number">80,000 bases</span>',
@@ -75,7 +75,7 @@ def test_sections_tiles_and_rows_are_in_order(page: Page) -> None:
         '<span class="number"><b>1</b> record</span><span class="number">5,000 bases</span>',
         '<td class="n">0.001</td>',
         "host|region_10001_15000",
-        "bases 10,001-15,000; x; score beside it -0.80; x",
+        "x; score beside it -0.80; x",
         "Viral regions: bases 10,001 to 15,000.",
         "Hollow dots are weak evidence, 9 records:",
     ):
@@ -97,8 +97,8 @@ def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(
     records += [Shown("one", "undecided", [0.6], 0.5), Shown("none", "unscored", [None])]
     page = page_of(tmp_path, records)
     assert dict(re.findall(r'class="id">([^<]+)<.*class="remark">([^<]+)<', page.text)) == {
-        "host|region_1501_2500": "bases 1,501-2,500; x; score beside it -0.80; x",
-        "host|region_2501_3000": "bases 2,501-3,000; x; score beside it -0.80; x",
+        "host|region_1501_2500": "x; score beside it -0.80; x",
+        "host|region_2501_3000": "x; score beside it -0.80; x",
         "host": "viral regions: 2",
         "one": "one chunk",
         "few": "little scored",
@@ -250,18 +250,16 @@ def test_warnings_are_there_where_something_is_wrong(tmp_path: Path) -> None:
     records = [Shown("a", "virus", [0.9] * 4), Shown("b", "unscored", [None], length=100)]
     page = page_of(tmp_path / "a", records, notice="model type lite: small")
     assert "warnings" in page.values("class")
-    assert 'id="fdr"' not in page.text
     calm = page_of(tmp_path / "b", [Shown("a", "virus", [0.9], r, [], 300) for r in (0.01, None)])
     assert "warnings" not in calm.values("class")
     doubtful = page_of(tmp_path / "d", [Shown("a", "virus", [0.9], 0.3, length=300)])
     assert "warnings" in doubtful.values("class")
-    assert "calibrated" not in doubtful.text
-    others = [Shown(f"b{n}", "virus", [0.9] * 4) for n in range(9)]
-    unknown = page_of(tmp_path / "e", others)
-    assert ("not calibrated" in unknown.text, "nearly all records" in unknown.text) == (False, True)
+    assert ("calibrated" in doubtful.text, 'id="fdr"' in doubtful.text) == (False, True)
+    assert "own error rate is at most 10 %" in doubtful.text
     models = {"classifier": {"path": "c", "sha256": "cd" * 32, "calibrated": False}}
-    raw = page_of(tmp_path / "f", others, models=models)
-    assert ("not calibrated" in raw.text, "nearly all records" in raw.text) == (True, False)
+    raw = page_of(tmp_path / "f", records, models=models)
+    assert ("not calibrated" in raw.text, 'id="fdr"' in raw.text) == (True, False)
+    assert "own error rate" not in raw.text
     assert page_of(tmp_path / "c", []).values("id", "section") == SECTIONS
 
 
