@@ -201,8 +201,9 @@ class OutputStage(HostStage):
         """Find the genes of records that may be viral, and of regions.
 
         Returns also ``[records]``, how many functions the hallmark genes of each record have, which
-        is 0 where none were looked for. Genes take 700 bytes of memory for each record searched, and a
-        quarter of a byte for each of its bases.
+        is 0 where none were looked for. Those of an undecided record with a viral region say that
+        the region is viral: a host with a provirus is no virus. Genes take 700 bytes of memory for
+        each record searched, and a quarter of a byte for each of its bases.
         """
         genes: FoundGenes = {}
         functions = [np.zeros(len(summaries.status), np.int64) for summaries, _ in found]
@@ -218,7 +219,9 @@ class OutputStage(HostStage):
             bases, scores = block.bases, summaries.virus_score
             own_errors, errors = np.split(errors, [len(records)])
             may_be_viral = met(self.thresholds, bases, scores, np.array(np.nan), own_errors)
-            may_be_viral |= (scores >= NONVIRUS_BELOW) & (bases >= LONG) & (bases <= LONGEST)
+            is_asked = (scores >= NONVIRUS_BELOW) & (bases >= LONG) & (bases <= LONGEST)
+            is_asked[list(regions)] = False
+            may_be_viral |= is_asked
             places = np.flatnonzero(may_be_viral).tolist()
             parts = [Searched(block.names[i], records[i].sequence) for i in places]
             for i, own_regions in regions.items():

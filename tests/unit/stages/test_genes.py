@@ -266,6 +266,33 @@ def test_genes_are_looked_for_in_viral_and_in_long_undecided_records(
     assert asked == [row["record"] for row in rows if row["call"] in searched]
 
 
+def test_a_host_with_a_provirus_is_no_virus_by_the_genes_of_the_provirus(
+    call: Calling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[bool, set[str]] = {False: set(), True: set()}
+
+    def find(_: GeneFinder, parts: list[Searched]) -> list[Genes]:
+        for part in parts:
+            asked[part.region is not None].add(part.record)
+        return [Genes(b"", b"", 2, 0.9, ["portal protein", "tail tube protein"])] * len(parts)
+
+    monkeypatch.setattr(GeneFinder, "find", find)
+    monkeypatch.setattr(result_files, "write_genes", lambda *_: None)
+    monkeypatch.setattr(output, "LONG", 3000)
+    monkeypatch.setattr(output, "SHORTEST_RECORD", 3000)
+    region = Region(300, 2000, 4, 4, 0.99, None, False)
+    monkeypatch.setattr(output, "find_regions", lambda *_: [region])
+    contigs = [record for record in Records(SOURCE) if len(record.sequence) >= 3000]
+    (tmp_path / "s.fa").write_text("".join(f">{r.id}\n{r.sequence}\n" for r in contigs))
+    assert call("predict", "-m", "lite", "-e", 500, tmp_path / "s.fa", "-o", tmp_path).code == 0
+    rows = table(tmp_path / "s_contigs.tsv")
+    assert "undecided" in {row["call"] for row in rows}
+    assert asked == {
+        False: {row["record"] for row in rows if row["call"] == "virus"},
+        True: {row["record"] for row in rows},
+    }
+
+
 def test_two_genes_of_one_function_are_one_sign_of_a_virus(
     call: Calling, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
