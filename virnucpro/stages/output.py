@@ -219,7 +219,9 @@ class OutputStage(HostStage):
         """Find the genes of records that may be viral, and of regions.
 
         Returns also ``[records]``, how many functions the hallmark genes of each record have, which
-        is 0 where none were looked for. Genes take a quarter of a byte for each base searched.
+        is 0 where none were looked for. Those of an undecided record with a viral region say that
+        the region is viral: a host with a provirus is no virus. Genes take 700 bytes of memory for
+        each record searched, and a quarter of a byte for each of its bases.
         """
         genes: FoundGenes = {}
         functions = [np.zeros(len(summaries.status), np.int64) for summaries, _ in found]
@@ -234,6 +236,9 @@ class OutputStage(HostStage):
             bases, scores = block.bases, summaries.virus_score
             own_errors, errors = np.split(errors, [len(records)])
             is_meant = is_searched(bases, scores, self.thresholds, own_errors)
+            is_viral = met(self.thresholds, bases, scores, np.array(np.nan), own_errors)
+            hosts = list(regions)  # unless they are viral themselves
+            is_meant[hosts] = is_viral[hosts]
             places = np.flatnonzero(is_meant).tolist()
             parts = [Searched(block.names[i], records[i].sequence) for i in places]
             for i, own_regions in regions.items():

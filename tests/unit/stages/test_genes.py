@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable
 from gzip import GzipFile
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -21,8 +22,8 @@ from virnucpro.cli.demo import SOURCE
 from virnucpro.columns import GFF3_HEADER
 from virnucpro.io.records import Records
 from virnucpro.results import open_run
-from virnucpro.stages import output, result_files
-from virnucpro.stages.calls import VIRUS_ABOVE
+from virnucpro.stages import calls, output, result_files
+from virnucpro.stages.calls import VIRUS_ABOVE, Calls
 from virnucpro.stages.genes import HALLMARKS, GeneFinder, Genes, Searched, write_genes
 from virnucpro.stages.regions import Region
 from virnucpro.store.disk import Disk
@@ -263,6 +264,51 @@ def test_genes_are_looked_for_in_viral_and_in_long_undecided_records(
     rows = table(tmp_path / "out" / "s_contigs.tsv")
     assert {"virus", "undecided", "nonvirus"} <= {row["call"] for row in rows}
     assert asked == [row["record"] for row in rows if row["call"] in searched]
+
+
+def test_a_host_with_a_provirus_is_no_virus_by_the_genes_of_the_provirus(
+    call: Calling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[bool, set[str]] = {False: set(), True: set()}
+
+    def find(_: GeneFinder, parts: list[Searched]) -> list[Genes]:
+        for part in parts:
+            asked[part.region is not None].add(part.record)
+        return [Genes(b"", b"", 2, 0.9, ["portal protein", "tail tube protein"])] * len(parts)
+
+    monkeypatch.setattr(GeneFinder, "find", find)
+    monkeypatch.setattr(result_files, "write_genes", lambda *_: None)
+    monkeypatch.setattr(output, "LONG", 3000)
+    monkeypatch.setattr(output, "SHORTEST_RECORD", 3000)
+    region = Region(300, 2000, 4, 4, 0.99, None, False)
+    monkeypatch.setattr(output, "find_regions", lambda *_: [region])
+    contigs = [record for record in Records(SOURCE) if len(record.sequence) >= 3000]
+    (tmp_path / "s.fa").write_text("".join(f">{r.id}\n{r.sequence}\n" for r in contigs))
+    assert call("predict", "-m", "lite", "-e", 500, tmp_path / "s.fa", "-o", tmp_path).code == 0
+    rows = table(tmp_path / "s_contigs.tsv")
+    assert "undecided" in {row["call"] for row in rows}
+    assert asked == {
+        False: {row["record"] for row in rows if row["call"] == "virus"},
+        True: {row["record"] for row in rows},
+    }
+
+
+def test_two_genes_of_one_function_are_one_sign_of_a_virus(
+    call: Calling, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+
+    def call_of(*arguments: Any) -> Calls:
+        counted.extend(arguments[-1].tolist())
+        return calls.call_of(*arguments)
+
+    found = Genes(b"", b"", 3, 0.9, ["portal protein", "tail tube protein", "portal protein"])
+    monkeypatch.setattr(GeneFinder, "find", lambda _, parts: [found] * len(parts))
+    monkeypatch.setattr(result_files, "write_genes", lambda *_: None)
+    monkeypatch.setattr(output, "call_of", call_of)
+    assert call(*PREDICT, source, "-o", tmp_path / "out", *ALL).code == 0
+    assert counted == [2, 2]
+    assert [row["hallmarks"] for row in table(tmp_path / "out" / "s_virus.tsv")] == ["3", "3"]
 
 
 def test_every_record_classified_as_viral_has_its_genes(call: Calling, tmp_path: Path) -> None:
