@@ -90,15 +90,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> World:
 def world(made: World, tmp_path: Path) -> World:
     home = tmp_path / "home"
     shutil.copytree(made.home, home)
-    analysis = made.request.settings.analysis
-    moved = replace(
-        analysis,
+    moved = replace(made.request, source=str(home / "in.fa"), output_dir=home / "out")
+    request = _asked(
+        World(home, moved),
         classifier=str(home / "c.safetensors"),
         nucleotide_model=str(home / "dnabert"),
         protein_model=str(home / "esm.pt"),
-    )
-    request = replace(
-        made.request, source=str(home / "in.fa"), output_dir=home / "out", analysis=moved
     )
     return World(home, request)
 
