@@ -90,19 +90,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> World:
 def world(made: World, tmp_path: Path) -> World:
     home = tmp_path / "home"
     shutil.copytree(made.home, home)
-    settings = made.request.settings
-    moved = replace(
-        settings.analysis,
+    moved = replace(made.request, source=str(home / "in.fa"), output_dir=home / "out")
+    request = _asked(
+        World(home, moved),
         classifier=str(home / "c.safetensors"),
         nucleotide_model=str(home / "dnabert"),
         protein_model=str(home / "esm.pt"),
-    )
-    moved_settings = replace(settings, analysis=moved)
-    request = replace(
-        made.request,
-        source=str(home / "in.fa"),
-        output_dir=home / "out",
-        settings=moved_settings,
     )
     return World(home, request)
 

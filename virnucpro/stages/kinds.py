@@ -85,7 +85,7 @@ class VirusKinds:
 
 @cache
 def virus_kinds() -> VirusKinds:
-    """Return what tells the kinds: to read its network takes a quarter of a second."""
+    """Return what tells the kinds, the same for all runs: its network takes long to read."""
     return VirusKinds()
 
 

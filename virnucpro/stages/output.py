@@ -72,7 +72,7 @@ def is_searched(
 
 @cache
 def gene_finder() -> GeneFinder:
-    """Return what finds genes: to read its profiles takes half a second, for all runs together."""
+    """Return what finds genes, the same for all runs: its profiles take long to read."""
     return GeneFinder()
 
 
