@@ -244,11 +244,13 @@ class Thresholds:
         """Whether the own error rate of a record counts, too."""
         return self.min_score == Thresholds.min_score
 
-    @property
-    def described(self) -> str:
-        """What a record must have to be classified as viral, in words."""
+    def described(self, *, calibrated: bool) -> str:
+        """Return what a record must have to be classified as viral, in words.
+
+        Without ``calibrated`` scores, no own error rates are known.
+        """
         words = f"virus score above {self.min_score:g}"
-        if self.takes_undecided:
+        if calibrated and self.takes_undecided:
             words += f", or from {NONVIRUS_BELOW:g} on with an own error rate of at most "
             words += f"{UNLIKELY:.0%}".replace("%", " %")
         words += f", and fdr at most {self.max_fdr:g}" if self.max_fdr < 1 else ""

@@ -44,7 +44,7 @@ def call(folders: tuple[Path, ...], **options: Any) -> int:
     for layout, figures, changed, noun in runs:
         state = "" if changed else " (as it was)"
         shared.tell(
-            f"{layout.stem}: {figures.thresholds.described}{state}",
+            f"{layout.stem}: {figures.thresholds.described(calibrated=figures.calibrated)}{state}",
             *(f"  {line}" for line in call_lines(figures, layout, noun)),
             f"  One row per virus: {shared.shown_path(layout.virus_table)}",
         )

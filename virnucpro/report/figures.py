@@ -128,11 +128,11 @@ def _histogram(axes: Axes, content: Content) -> str:
         axes.axvline(threshold, color=_TEXT, linestyle="--", linewidth=1)
     axes.legend(**_LEGEND)
     nonvirus, undecided, virus = (content.tallies[call][0] for call in SCORED_CALLS)
+    is_viral = content.thresholds.described(calibrated=content.calibrated)
     return (
         f"{counted(content.scored, content.noun)} with a score: {nonvirus:,} "
         f"classified as nonviral (below {NONVIRUS_BELOW:g}), {virus:,} as viral "
-        f"({content.thresholds.described}), {undecided:,} undecided. The dashed lines are these "
-        f"scores."
+        f"({is_viral}), {undecided:,} undecided. The dashed lines are these scores."
     )
 
 

@@ -147,7 +147,7 @@ def _called(
                 "command": list(command),
             },
             "hallmarks": {"sha256": hashed(HALLMARKS).sha256},
-            "viral": thresholds.described,
+            "viral": thresholds.described(calibrated=figures.calibrated),
             "settings": {**before, "thresholds": asdict(thresholds)},
             "counts": {**counts, **result_counts(figures)},
         }

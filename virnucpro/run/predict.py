@@ -150,7 +150,7 @@ def finish(
             }
         },
         "hallmarks": {"sha256": hashed(HALLMARKS).sha256},
-        "viral": settings.thresholds.described,
+        "viral": settings.thresholds.described(calibrated=results.calibrated),
         "settings": {
             "analysis": asdict(analysis),
             "thresholds": asdict(settings.thresholds),
