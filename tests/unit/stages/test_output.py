@@ -267,10 +267,10 @@ def test_every_stage_reports_the_sequences_that_it_has_to_do(
 
 
 def test_a_run_moves_on_and_can_be_stopped_while_genes_are_found(
-    request_of: Callable[[Path], PredictionRequest], monkeypatch: pytest.MonkeyPatch
+    request_of: Callable[..., PredictionRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks have one record each. The signal arrives while the genes of the sixth are found."""
-    request = replace(request_of(TOY_CLASSIFIER), thresholds=Thresholds(min_score=-1.0))
+    request = request_of(TOY_CLASSIFIER, min_score=-1.0)
     monkeypatch.setattr(output, "MOST_BASES_AT_A_TIME", 1)
     done: list[int] = []
     moved: list[int] = []
