@@ -4,8 +4,10 @@
 
 The arguments are those of profiles.py. Viruses of the part test are cut into pieces. Hosts are of
 the part test, and every second record of GENOMES/genomes_hosts/nonviral: those that the cutoffs
-do not know. Hits within 20 kb of each other are one place; a place with more than one name is
-likely a provirus.
+do not know. Their genes are found in whole records, and are counted in the piece where they begin.
+A ratio is the share of pieces of viruses with so many functions, divided by that of hosts, with one
+piece of hosts more than was found. Hits within 20 kb of each other are one place; a place with more
+than one name is likely a provirus.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import re
 import time
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from virnucpro.training.data.dataset import Dataset
 
 LENGTHS = (2000, 5000, 10_000, 20_000, 40_000)
 AT_A_TIME = 200  # sequences
+HOSTS = "hosts"
 MOST = 40  # pieces of a record, evenly spread
 PROKARYOTIC = re.compile("(?<!viro)phage|Microviridae|archaeal|virome")
 HIT = re.compile(r"\tCDS\t(\d+)\t.*product=(.*?);")
@@ -48,44 +51,73 @@ def pieces(dataset: Path, length: int) -> Iterator[tuple[str, str]]:
                 yield kind, record.sequence[start : start + length]
 
 
+def hits(genes: Genes) -> list[tuple[int, str]]:
+    """Return where the hallmark genes of a whole record begin, and their names."""
+    found = HIT.findall(zlib.decompress(genes.gff3).decode())
+    return [(int(begin) - 1, name) for begin, name in found]
+
+
 def places(genes: Genes) -> list[set[str]]:
     """Return the names of the hallmarks at each place."""
     found: list[set[str]] = []
     last = -NEAR - 1
-    for start, name in HIT.findall(zlib.decompress(genes.gff3).decode()):
-        if int(start) - last > NEAR:
+    for begin, name in hits(genes):
+        if begin - last > NEAR:
             found.append(set())
         found[-1].add(name)
-        last = int(start)
+        last = begin
     return found
 
 
+def functions_by_piece(genes: Genes, bases: int, length: int) -> list[int]:
+    """Return how many functions the hallmarks in each piece of a record have."""
+    names: list[set[str]] = [set() for _ in range(bases // length + 1)]
+    for begin, name in hits(genes):
+        names[begin // length].add(name)
+    return [len(own) for own in names[:-1]]  # the last piece is shorter
+
+
+def print_shares(counts: Mapping[tuple[str, int], Counter[int]]) -> None:
+    """Print shares and ratios; a counter has the pieces with no function, with one, with more."""
+    print("| pieces | length | number | one function | two or more | ratio of one | of two |")
+    print("|---|---|---|---|---|---|---|")
+    for (kind, length), own in sorted(counts.items()):
+        row = f"| {kind} | {length:,} | {own.total():,} |"
+        shares = [own[number] / own.total() for number in (1, 2)]
+        row += "".join(f" {share:.2%} |" for share in shares)
+        for number, share in enumerate(shares, 1):
+            others = counts[HOSTS, length]
+            ratio = share / ((others[number] + 1) / others.total())
+            row += " |" if kind == HOSTS else f" {ratio:.0f} |"
+        print(row)
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print the table and the hits in hosts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("genomes", type=Path)
     parser.add_argument("dataset", type=Path)
     arguments = parser.parse_args()
-    finder = GeneFinder()
+    finder, counts = GeneFinder(), defaultdict[tuple[str, int], Counter[int]](Counter)
     print(f"{HALLMARKS.name}: {HALLMARKS.stat().st_size:,} bytes\n")
-    print("| virus | length | pieces | with a hallmark | with two names |\n|---|---|---|---|---|")
-    for length in LENGTHS:
-        names: dict[str, list[int]] = defaultdict(list)
-        for some in together(pieces(arguments.dataset, length)):
-            found = finder.find([Searched("", text) for _, text in some])
-            for (kind, _), genes in zip(some, found, strict=True):
-                names[kind].append(len(set(genes.hallmarks)))
-        for kind, counts in names.items():
-            shares = [sum(count >= least for count in counts) / len(counts) for least in (1, 2)]
-            print(f"| {kind} | {length:,} | {len(counts):,} | {shares[0]:.1%} | {shares[1]:.1%} |")
     bases, alone, proviruses, begun = 0, Counter[str](), 0, time.process_time()
     for some in together(hosts(arguments.genomes, arguments.dataset, held_out=True)):
         bases += sum(len(text) for _, text in some)
-        for genes in finder.find([Searched(name, text) for name, text in some]):
+        found = finder.find([Searched(name, text) for name, text in some])
+        for (_, text), genes in zip(some, found, strict=True):
             for own in places(genes):
                 proviruses += len(own) > 1
                 alone.update(own if len(own) == 1 else ())
+            for length in LENGTHS:
+                numbers = functions_by_piece(genes, len(text), length)
+                counts[HOSTS, length].update(min(number, 2) for number in numbers)
     seconds = time.process_time() - begun
+    for length in LENGTHS:
+        for some in together(pieces(arguments.dataset, length)):
+            found = finder.find([Searched("", text) for _, text in some])
+            for (kind, _), genes in zip(some, found, strict=True):
+                counts[kind, length][min(len(set(genes.hallmarks)), 2)] += 1
+    print_shares(counts)
     million = bases / 1e6
     print(f"\n{million:.1f} Mbp of hosts, {seconds / million:.2f} s of a processor core per Mbp")
     print(f"{alone.total()} places with one name, {alone.total() / million:.2f} per Mbp")

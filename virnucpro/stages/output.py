@@ -143,16 +143,17 @@ class OutputStage(HostStage):
 
             files = ResultFiles(writers, fastq, paired=self.source.paired, open_genes=open_genes)
             found, odds = self._summaries(files)
-            files.genes, functions = self._genes(found, odds)
+            files.genes, functions = self._genes(found, odds, report)
             rates = self._rates(found, odds, functions)
-            summarised = iter(found)  # zip would hold records while the next ones are read
+            # zip would hold records while the next ones are read
+            summarised, halves = iter(found), iter(_halves(found))
             for block, records in self._records():
                 summaries, regions = next(summarised)
                 (fdr, errors), rates = np.split(rates, [len(records)], axis=1)
                 hallmarks, functions = np.split(functions, [len(records)])
                 calls = call_of(block.bases, summaries, fdr, self.thresholds, errors, hallmarks)
                 files.add(records, block, calls, regions)
-                report(len(records), 0)
+                report(len(records) - next(halves), 0)
                 del records
             figures = files.finish(self.thresholds, self.contig_model, calibrated=self.calibrated)
             multiqc = writers[len(task.outputs) - 1]
@@ -214,9 +215,12 @@ class OutputStage(HostStage):
             raise changed_input_error(self.source.first)
 
     def _genes(
-        self, found: Sequence[tuple[Summaries, BlockRegions]], odds: Sequence[Floats]
+        self,
+        found: Sequence[tuple[Summaries, BlockRegions]],
+        odds: Sequence[Floats],
+        report: ReportProgress,
     ) -> tuple[FoundGenes, Ints]:
-        """Find the genes of records that may be viral, and of regions.
+        """Find the genes of records that may be viral, and of regions. Reports half of all records.
 
         Returns also ``[records]``, how many functions the hallmark genes of each record have, which
         is 0 where none were looked for. Those of an undecided record with a viral region say that
@@ -227,12 +231,13 @@ class OutputStage(HostStage):
         functions = [np.zeros(len(summaries.status), np.int64) for summaries, _ in found]
         reads = self.source.paired or holds_qualities(self.source.first)
         if not self.thresholds.genes or reads:
+            report(sum(_halves(found)), 0)
             return genes, np.concatenate(functions)
         # Hallmarks lower the error rate of their own record, and of no other one.
         _, errors = self._rates(found, odds, np.concatenate(functions))
-        blocks = zip(found, functions, strict=True)
+        blocks = zip(found, functions, _halves(found), strict=True)
         for block, records in self._records():
-            (summaries, regions), own = next(blocks)
+            (summaries, regions), own, half = next(blocks)
             bases, scores = block.bases, summaries.virus_score
             own_errors, errors = np.split(errors, [len(records)])
             is_meant = is_searched(bases, scores, self.thresholds, own_errors)
@@ -249,6 +254,7 @@ class OutputStage(HostStage):
                 results = gene_finder().find(parts)
                 own[places] = [len(set(result.hallmarks)) for result in results[: len(places)]]
                 genes |= {(e.record, e.region): r for e, r in zip(parts, results, strict=True)}
+            report(half, 0)
         return genes, np.concatenate(functions)
 
     def _regions(self, block: Block, chunks: Chunks) -> BlockRegions:
@@ -305,3 +311,10 @@ class OutputStage(HostStage):
             yield block, Chunks(record, start, stop, status, *numbers), cells
         if score is not None:
             raise AssertionError(f"{self.layout.consensus} scores {score[0]}, which is not a chunk")
+
+
+def _halves(found: Sequence[tuple[Summaries, BlockRegions]]) -> list[int]:
+    """Return about half of the records of each block: what is done when their genes are found."""
+    ends = np.cumsum([0, *(len(summaries.status) for summaries, _ in found)])
+    halves: list[int] = np.diff(ends // 2).tolist()
+    return halves

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import random
+import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +20,10 @@ from tests.declared import Chunk, add_record, call_record, chunks_of
 from virnucpro import columns
 from virnucpro.classifier.files import with_temperature
 from virnucpro.configuration import Configuration
-from virnucpro.errors import UsageError
+from virnucpro.errors import RunInterruptedError, UsageError
 from virnucpro.events import Event, Progressed, StageStarted
+from virnucpro.executors import worker
+from virnucpro.executors.signals import interruptible
 from virnucpro.io.records import Record, Records
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
@@ -33,7 +37,7 @@ from virnucpro.settings import (
 )
 from virnucpro.stages import kinds, output, result_files
 from virnucpro.stages.calls import TIERS, contig_rates
-from virnucpro.stages.genes import GeneFinder
+from virnucpro.stages.genes import GeneFinder, Genes, Searched
 from virnucpro.stages.kinds import Kind, VirusKinds
 from virnucpro.stages.regions import Region
 from virnucpro.stages.result_files import ResultFiles
@@ -260,6 +264,39 @@ def test_every_stage_reports_the_sequences_that_it_has_to_do(
     known = {stage: count for stage, count in to_do.items() if count}
     assert known == {stage: done[stage] for stage in known}
     assert {"translation", "splitting", "prediction", "output"} < known.keys()
+
+
+def test_a_run_moves_on_and_can_be_stopped_while_genes_are_found(
+    request_of: Callable[..., PredictionRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks have one record each. The signal arrives while the genes of the sixth are found."""
+    request = request_of(TOY_CLASSIFIER, min_score=-1.0)
+    monkeypatch.setattr(output, "MOST_BASES_AT_A_TIME", 1)
+    done: list[int] = []
+    moved: list[int] = []
+    find = GeneFinder.find
+
+    def emit(event: Event) -> None:
+        if isinstance(event, StageStarted):
+            done.clear()
+        elif isinstance(event, Progressed):
+            done.append(event.sequences)
+
+    def interrupted(finder: GeneFinder, parts: Sequence[Searched]) -> list[Genes]:
+        moved.append(sum(done))
+        if len(moved) == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+        return find(finder, parts)
+
+    monkeypatch.setattr(GeneFinder, "find", interrupted)
+    monkeypatch.setattr(worker, "REPORT_SECONDS", 0)
+    with interruptible() as interruption, pytest.raises(RunInterruptedError):
+        run_prediction(request, emit, interruption=interruption)
+    assert moved == [0, 1, 1, 2, 2, 3]
+    assert not list(request.layout.root.glob("*_virus_genes.*"))
+    monkeypatch.setattr(GeneFinder, "find", find)
+    assert _computed(request)[0] == "output"
+    assert all(path.exists() for path in request.layout.virus_genes)
 
 
 def test_a_region_passes_the_cuts_by_its_own_length_and_score(
