@@ -86,11 +86,11 @@ def test_a_run_is_told_in_sentences(
 
 
 def test_regions_of_all_samples_are_told(tmp_path: Path) -> None:
-    outcomes = [_outcome(), _outcome(calls={"nonvirus": 90, "unscored": 10}, tiers={})]
+    outcomes = [_outcome(), _outcome(calls={"virus": 1, "nonvirus": 89, "unscored": 10}, tiers={})]
     samples = [Sample(name, name, outcome=each) for name, each in zip("ab", outcomes, strict=True)]
     text = samples_text(samples, SamplesFolder(tmp_path), overview=False)
     assert (
-        "10 of 200 records are classified as viral (tier high: 7, low: 3), 8 of them with hallmark genes."
+        "11 of 200 records are classified as viral (tier high: 7, low: 3), 8 of them with hallmark genes."
         in text
     )
     regions = "10 viral regions with 122,000 bases, 8 of them in 6 records not classified as viral."

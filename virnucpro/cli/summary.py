@@ -120,10 +120,11 @@ def samples_text(samples: Sequence[Sample], folder: SamplesFolder, *, overview: 
         elif sample.state != "finished":
             lines.append(f"  {sample.name} {sample.state}: {sample.message}")
     if outcomes:
+        viral = sum(outcome.results.calls.get("virus", 0) for outcome in outcomes)
         tiers = sum((Counter(outcome.results.tiers) for outcome in outcomes), Counter[str]())
         records = sum(outcome.results.records for outcome in outcomes)
         hallmarked = sum(outcome.results.hallmarked for outcome in outcomes)
-        lines.append(f"{calls_text(tiers.total(), records, 'record', tiers, hallmarked)}.")
+        lines.append(f"{calls_text(viral, records, 'record', tiers, hallmarked)}.")
         counts = [
             sum(column)
             for column in zip(*(each.results.region_counts for each in outcomes), strict=True)
