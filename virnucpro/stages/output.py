@@ -268,7 +268,7 @@ class OutputStage(HostStage):
             found = find_regions(length, chunks.chosen(own), self.contig_model)
             lengths = np.array([region.stop - region.start for region in found])
             scores = np.array([region.score for region in found])
-            # No false discovery rate is known of a region.
+            # The rate of a region depends on all regions, and --max-fdr is for records alone.
             if (is_met := met(self.thresholds, lengths, scores, np.full(len(found), np.nan))).any():
                 regions[place] = list(compress(found, is_met))
         return regions
