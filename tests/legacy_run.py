@@ -93,7 +93,7 @@ def write_wrapped(path: Path) -> None:
 def age(layout: Layout, *, completed: bool) -> None:
     """Turn a finished run of ours, with its intermediate files, into one of an earlier version."""
     shutil.rmtree(layout.checkpoints)
-    for receipt in layout.root.rglob("*.done"):
+    for receipt in (*layout.root.rglob("*.done"), *layout.merged_folder.glob("*_scores.tsv")):
         receipt.unlink()
     for path in (layout.chunks_table, layout.contigs_table, layout.virus_fasta, layout.run_json):
         path.unlink()

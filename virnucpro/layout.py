@@ -11,7 +11,7 @@ from urllib.parse import quote
 import virnucpro.tables as tables
 from virnucpro.contracts import MOLECULES, Molecule
 
-FeatureKind = Literal[Molecule, "merged", "scores"]
+FeatureKind = Literal[Molecule, "merged"]
 FEATURE_SUFFIX: dict[str, str] = {"nucleotide": "DNABERT_S", "protein": "ESM"}
 # The result files of a run beside its tables: STEM_virus.fna and so on. A file that a new stage
 # writes into the output directory is named here, so that --force removes it with the others.
@@ -187,12 +187,13 @@ class Layout(OutputFolder):
         return self.folders[molecule] / f"output_{number}.fa"
 
     def features(self, kind: FeatureKind, number: int | str) -> Path:
-        """The embeddings of a split file, both side by side, or its scores.
-
-        ``number`` may be a placeholder.
-        """
+        """The embeddings of a split file, or both side by side; ``number`` may be a placeholder."""
         folder = self.folders.get(kind, self.merged_folder)
         return folder / f"output_{number}_{FEATURE_SUFFIX.get(kind, kind)}.pt"
+
+    def scores(self, number: int | str) -> Path:
+        """The scores of a split file; ``number`` may be a placeholder."""
+        return self.merged_folder / f"output_{number}_scores.tsv"
 
     def result(self, suffix: str) -> Path:
         """Return the path of ``STEM_suffix`` in the output directory.

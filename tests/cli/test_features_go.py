@@ -6,7 +6,6 @@ import json
 import random
 import shutil
 from collections import Counter
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,9 +22,7 @@ from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.status import statuses
 from virnucpro.settings import AnalysisSettings, MachineSettings
-from virnucpro.stages import prediction
 from virnucpro.store.disk import Disk
-from virnucpro.store.features import encode_features
 from virnucpro.tables import FAILURES
 
 FRAMES_PER_FILE = 20
@@ -58,7 +55,7 @@ def kept(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_prediction(_request(source, out, keep=True), lambda _: None)
     kinds = Counter(path.name.split("_", 2)[2] for path in out.rglob("output_*.pt"))
     assert len(set(kinds.values())) == 1
-    assert set(kinds) == {"DNABERT_S.pt", "ESM.pt", "merged.pt", "scores.pt"}
+    assert set(kinds) == {"DNABERT_S.pt", "ESM.pt", "merged.pt"}
     assert not any(_computed(_request(source, out)).values())
     return out
 
@@ -75,7 +72,7 @@ def _results(out: Path) -> dict[str, bytes]:
 
 def _features(out: Path) -> set[str]:
     """The names of the files of features."""
-    return {path.name for path in out.rglob("output_*.pt") if "scores" not in path.name}
+    return {path.name for path in out.rglob("output_*.pt")}
 
 
 def _computed(request: PredictionRequest) -> dict[str, int]:
@@ -152,7 +149,7 @@ def test_killed_while_it_tidies_up_it_leaves_nothing(
     clear = Disk.clear
 
     def killed(disk: Disk, path: Path) -> None:
-        if path.name.endswith("_scores.pt"):
+        if path.name.endswith("_scores.tsv"):
             raise Stopped
         clear(disk, path)
 
@@ -160,7 +157,7 @@ def test_killed_while_it_tidies_up_it_leaves_nothing(
         patch.setattr(Disk, "clear", killed)
         with pytest.raises(Stopped):
             run_prediction(_request(source, tmp_path / "out"), lambda _: None)
-    assert list((tmp_path / "out").rglob("*_scores.pt"))
+    assert list((tmp_path / "out").rglob("*_scores.tsv"))
     run_prediction(_request(source, tmp_path / "out"), lambda _: None)
     assert _results(tmp_path / "out") == _results(kept)
 
@@ -202,7 +199,7 @@ def test_of_a_damaged_file_only_that_is_done_again(
     _stopped_at(request, "prediction_results.txt")
     layout = request.layout
     assert not layout.features("nucleotide", 2).exists()
-    scores = layout.features("scores", 2)
+    scores = layout.scores(2)
     paths: dict[str, tuple[Path, ...]] = {
         "scores": (scores,),
         "receipt": (scores.with_name(f"{scores.name}.done"),),
@@ -218,25 +215,11 @@ def test_of_a_damaged_file_only_that_is_done_again(
     assert _results(tmp_path / "out") == _results(kept)
 
 
-def test_scores_of_an_earlier_version_count(
-    source: Path, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their ids were a list, as those of merged features are."""
-    request = _request(source, tmp_path / "out")
-    with monkeypatch.context() as patch:
-        earlier = partial(encode_features, kind="merged")
-        patch.setattr(prediction, "encode_features", lambda scores, _: earlier(scores))
-        _stopped_at(request, "prediction_results.txt")
-    todo = _computed(request)
-    assert {stage for stage in todo if todo[stage]} == {"prediction", "consensus", "output"}
-    assert _results(tmp_path / "out") == _results(kept)
-
-
 @pytest.mark.parametrize("keep", [True, False])
 def test_features_may_be_kept_by_one_start_only(
     source: Path, kept: Path, tmp_path: Path, keep: bool
 ) -> None:
-    _stopped_at(_request(source, tmp_path / "out", keep=keep), "output_3_scores.pt.done")
+    _stopped_at(_request(source, tmp_path / "out", keep=keep), "output_3_scores.tsv.done")
     run_prediction(_request(source, tmp_path / "out", keep=not keep), lambda _: None)
     assert bool(_features(tmp_path / "out")) is not keep
     run_prediction(_request(source, tmp_path / "out"), lambda _: None)

@@ -315,7 +315,7 @@ def test_a_replaced_classifier_makes_no_scores(world: World, made: World) -> Non
         ("nucleotide_embeddings", "in_nucleotide/output_1.fa"),
         ("protein_embeddings", "in_protein/output_1.fa"),
         ("protein_embeddings", "in_nucleotide/output_1_DNABERT_S.pt"),
-        ("prediction", "in_merged/output_1_scores.pt"),
+        ("prediction", "in_merged/output_1_scores.tsv"),
         ("consensus", "in_merged/prediction_results.txt"),
     ],
 )
@@ -328,7 +328,7 @@ def test_an_intermediate_file_that_changes_after_it_was_proved(
     def change() -> None:
         content = bytearray(path.read_bytes())
         score = content.rfind(b"\t") + 1  # it gets another first digit
-        content[score if name.endswith(".txt") else len(content) // 2] ^= 1
+        content[score if name.endswith((".txt", ".tsv")) else len(content) // 2] ^= 1
         path.write_bytes(content)
 
     with pytest.raises(OutputError, match=r"was changed while the run used it"):

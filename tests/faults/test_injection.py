@@ -65,7 +65,7 @@ def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
     request = PredictionRequest(str(source), tmp_path / "out", settings)
     run_prediction(request, lambda event: None, disk)
     order = disk.order
-    names = [n for verb, n in order if verb == "rename" and n.endswith("_scores.pt")]
+    names = [n for verb, n in order if verb == "rename" and n.endswith("_scores.tsv")]
     assert len(names) >= 2
     for name in names:  # others may be written at the same time, in other threads
         data, receipt = order.index(("rename", name)), order.index(("rename", f"{name}.done"))
@@ -73,4 +73,4 @@ def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
         assert order.index(("sync", f"{name}.done")) < receipt
         safe = receipt + order[receipt:].index(("sync folder", "in_merged"))
         for kind in ("DNABERT_S", "ESM"):  # features may be torn, but go only after that
-            assert safe < order.index(("unlink", name.replace("scores", kind)))
+            assert safe < order.index(("unlink", name.replace("scores.tsv", f"{kind}.pt")))

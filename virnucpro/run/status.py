@@ -77,7 +77,7 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
         with suppress(OSError, ValueError):
             former = unsealed((layout.state / "stages.json").read_bytes())
             command, listed = former["command"], former["stages"]
-    for path in layout.merged_folder.glob("output_*_scores.pt.done"):
+    for path in layout.merged_folder.glob("output_*_scores.tsv.done"):
         if not isinstance(_receipt(ledger, path), str):  # no features of this file are needed
             number = path.name.split("_")[1]
             ledger.forgo(layout.features(molecule, number) for molecule in MOLECULES)

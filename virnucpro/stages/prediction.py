@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import compress
+from itertools import chain, compress, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,8 +24,6 @@ from virnucpro.stages.splitting import split_files
 from virnucpro.store.features import Features, encode_features, load_features
 from virnucpro.tables import CONSENSUS, COPIES, PREDICTIONS
 
-Scores = npt.NDArray[np.float32]
-"""Of frames: ``[n, 2]``, for others and virus."""
 FRAMES_AT_A_TIME = 4096
 
 
@@ -48,7 +46,9 @@ class MergingStage(HostStage):
     @property
     def pattern(self) -> Path:  # type: ignore[override]
         """The files of scores, or of merged features."""
-        return self.layout.features("scores" if self.classifier else "merged", "{number}")
+        if self.classifier is None:
+            return self.layout.features("merged", "{number}")
+        return self.layout.scores("{number}")
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task per split file; what failed in any molecule is left out."""
@@ -66,7 +66,7 @@ class MergingStage(HostStage):
             receipt = receipt_beside(merged[0])
             return self.whole(splits, merged, params, receipt, reads=features)
         params["classifier"] = self.classifier.file.sha256
-        scores = self.layout.features("scores", number)
+        scores = self.layout.scores(number)
         more = {"reads": features, "optional": merged}
         return self.whole(splits, (scores,), params, receipt_beside(scores), **more)
 
@@ -74,10 +74,10 @@ class MergingStage(HostStage):
         """Merge and score one file; ModelError where the classifier was replaced meanwhile."""
         features, outputs = self._merged(task), []
         if self.classifier is not None:
-            scores = Features(features.ids, self.classifier.model.scores(features.data))
+            scores = self.classifier.model.scores(features.data).numpy()
             refuse_changed_models(self.classifier.file)
-            content = encode_features(scores, "scores")
-            outputs.append(self.disk.save(task.outputs[0], content, len(scores.ids)))
+            content = prediction_rows(features.ids, scores).encode()
+            outputs.append(self.disk.save(task.outputs[0], content, len(features.ids)))
         (path,) = task.optional or task.outputs
         if self.keep or self.classifier is None:
             content = encode_features(features, "merged")
@@ -102,9 +102,19 @@ class MergingStage(HostStage):
         return Features(names, torch.cat(halves, dim=1))
 
 
+def prediction_rows(ids: list[str], scores: npt.NDArray[np.float32]) -> str:
+    """Return rows of ``PREDICTIONS``, of frames and their scores ``[n, 2]`` for others and virus.
+
+    A float32 is written as its shortest decimal form that reads back the same.
+    """
+    calls = np.where(scores[:, 1] > scores[:, 0], "virus", "others").tolist()
+    others, virus = scores.T.astype(str).tolist()
+    return PREDICTIONS.lines(Sequence_ID=ids, Prediction=calls, score1=others, score2=virus)
+
+
 @dataclass(frozen=True)
 class PredictionStage(HostStage):
-    """Writes the scores of all split files, in input order, as one table.
+    """Joins the rows of all split files, in input order, to one table.
 
     With ``dedup``, a frame that is the same as an earlier one gets the scores of that one.
     """
@@ -116,7 +126,7 @@ class PredictionStage(HostStage):
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task for all files."""
         files = len(split_files(receipts, self.layout, "nucleotide"))
-        inputs = tuple(self.layout.features("scores", number) for number in range(1, files + 1))
+        inputs = tuple(self.layout.scores(number) for number in range(1, files + 1))
         if self.dedup:
             inputs += (self.layout.frames["nucleotide"], self.layout.copies_table)
         rows = receipts.rows("translation", self.layout.frames["nucleotide"])
@@ -125,61 +135,46 @@ class PredictionStage(HostStage):
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write a row per frame."""
         files = task.inputs[:-2] if self.dedup else task.inputs
-        rows: Iterable[tuple[list[str], Scores]] = map(_scores_in, files)
+        rows: Iterator[str] = chain.from_iterable(map(_lines, files))
         if self.dedup:
             frames, copies = task.inputs[-2:]
-            rows = with_copies(rows, frames, copies, task.count)
+            rows = with_copies(rows, frames, copies)
         with self.disk.create(task.outputs[0]) as out:
             out.write(PREDICTIONS.header.encode())
-            for ids, pairs in rows:
-                calls = np.where(pairs[:, 1] > pairs[:, 0], "virus", "others").tolist()
-                # A float32 is written as its shortest decimal form that reads back the same.
-                others, virus = pairs.T.astype(str).tolist()
-                lines = PREDICTIONS.lines(
-                    Sequence_ID=ids, Prediction=calls, score1=others, score2=virus
-                )
-                out.write(lines.encode(), len(ids))
-                report(len(ids), 0)
+            while some := list(islice(rows, FRAMES_AT_A_TIME)):
+                out.write("".join(some).encode(), len(some))
+                report(len(some), 0)
         return TaskResult(task, (out.output,))
 
 
-def _scores_in(path: Path) -> tuple[list[str], Scores]:
-    scores = load_features(path, "scores")
-    return scores.ids, scores.data.numpy()
+def _lines(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8", newline="\n") as rows:  # only a line feed ends a row
+        yield from rows
 
 
-def with_copies(
-    embedded: Iterable[tuple[list[str], Scores]], frames: Path, copies: Path, count: int
-) -> Iterator[tuple[list[str], Scores]]:
-    """Yield ids and scores of all frames, in input order, from those that were ``embedded``.
+def with_copies(rows: Iterator[str], frames: Path, copies: Path) -> Iterator[str]:
+    """Yield the ``rows`` of frames that were embedded, and those of their copies, in input order.
 
-    ``frames`` is the FASTA file of all ``count`` frames, ``copies`` the table of the others. A
-    frame that could not be embedded is left out, and so are its copies. Takes 8 bytes of memory per
-    frame.
+    ``frames`` is the FASTA file of all frames, ``copies`` the table of the others. A frame that
+    could not be embedded is left out, and so are its copies.
     """
-    rows, table = iter(embedded), COPIES.read(copies, "frame", "first")
-    copy = next(table, None)
-    ids, pairs = list[str](), np.empty((0, 2), np.float32)  # that were not reached yet
-    scores, stop = np.full((count, 2), np.nan, np.float32), 0
-    for names, _ in fasta_batches(frames, FRAMES_AT_A_TIME):
-        while len(ids) < len(names) and (more := next(rows, None)):
-            ids, pairs = ids + more[0], np.concatenate((pairs, more[1]))
-        start, stop = stop, stop + len(names)
-        waiting = set(ids)
-        is_embedded = np.array([name in waiting for name in names])
-        found = int(is_embedded.sum())
-        if ids[:found] != list(compress(names, is_embedded.tolist())):
-            raise AssertionError(f"{ids[0]} to {ids[found - 1]} are in another order in {frames}")
-        scores[start:stop][is_embedded] = pairs[:found]
-        ids, pairs = ids[found:], pairs[found:]
-        for place in np.flatnonzero(~is_embedded).tolist():
-            if copy is not None and copy[0] == names[place]:
-                scores[start + place] = scores[int(copy[1]) - 1]
-                copy = next(table, None)
-        is_scored = ~np.isnan(scores[start:stop, 0])
-        yield list(compress(names, is_scored.tolist())), scores[start:stop][is_scored]
-    if left := [*ids, *(copy or ()), *next(rows, ([],))[0]]:
-        raise AssertionError(f"{left[0]} is of no frame in {frames}")
+    copied = {int(first) for (first,) in COPIES.read(copies, "first")}
+    scores: dict[int, str] = {}  # of frames with copies, by their place, as cells behind the id
+    table = COPIES.read(copies, "frame", "first")
+    copy, row = next(table, None), next(rows, None)
+    names = chain.from_iterable(names for names, _ in fasta_batches(frames, FRAMES_AT_A_TIME))
+    for place, name in enumerate(names, 1):
+        if copy is not None and copy[0] == name:
+            if cells := scores.get(int(copy[1])):
+                yield name + cells
+            copy = next(table, None)
+        elif row is not None and row.startswith(f"{name}\t"):
+            if place in copied:
+                scores[place] = row.removeprefix(name)
+            yield row
+            row = next(rows, None)
+    if row is not None or copy is not None:
+        raise AssertionError(f"{row or copy} is of no frame in {frames}")
 
 
 @dataclass(frozen=True)

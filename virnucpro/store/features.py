@@ -8,9 +8,6 @@ file                  version 1                                   now (``schema`
 ``_ESM.pt``           ``proteins``: ids; ``data``: list of        the same
                       tensors ``[width]``
 ``_merged.pt``        ``ids``; ``data``: tensor ``[n, width]``    the same
-``_scores.pt``        none                                        ``ids`` as one text, a line
-                                                                  each, which torch reads in a
-                                                                  tenth of the time; ``data``
 ====================  ==========================================  =============================
 """
 
@@ -34,7 +31,7 @@ from virnucpro.layout import FeatureKind
 
 SCHEMA = 1
 _ID_KEY: dict[FeatureKind, str]
-_ID_KEY = {"nucleotide": "nucleotide", "protein": "proteins", "merged": "ids", "scores": "ids"}
+_ID_KEY = {"nucleotide": "nucleotide", "protein": "proteins", "merged": "ids"}
 
 
 # What torch.load raises on damaged files; the second line was found by fuzzing.
@@ -79,9 +76,8 @@ def encode_features(features: Features, kind: FeatureKind) -> bytes:
     data = features.data.contiguous()
     if data.untyped_storage().nbytes() > data.nbytes:
         data = data.clone()  # of rows of a larger tensor, torch.save would write all
-    ids = "\n".join(features.ids) if kind == "scores" else features.ids
     out = io.BytesIO()
-    torch.save({_ID_KEY[kind]: ids, "data": data, "schema": SCHEMA}, out)
+    torch.save({_ID_KEY[kind]: features.ids, "data": data, "schema": SCHEMA}, out)
     return out.getvalue()
 
 
@@ -108,8 +104,6 @@ def load_features(path: Path, kind: FeatureKind, *, mapped: bool = False) -> Fea
     if not isinstance(document, Mapping) or not {_ID_KEY[kind], "data"} <= set(document):
         raise DamagedFeaturesError(f"{path.name} is not a file of {kind} features")
     ids = document[_ID_KEY[kind]]
-    if isinstance(ids, str):
-        ids = ids.split("\n") if ids else []
     if not isinstance(ids, list) or not all(isinstance(i, str) for i in ids):
         raise DamagedFeaturesError(f"{path.name} has ids that are not text")
     data = document["data"]

@@ -58,16 +58,6 @@ def test_formats_of_before(tmp_path: Path) -> None:
     assert torch.equal(load_features(path, "nucleotide").data, ROWS)
     torch.save({"proteins": ["a", "b"], "data": [ROWS[0], ROWS[1]]}, path)
     assert torch.equal(load_features(path, "protein").data, ROWS)
-    torch.save({"ids": ["a", "b"], "data": ROWS, "schema": 1}, path)  # before November 2026
-    assert load_features(path, "scores").ids == ["a", "b"]
-
-
-@pytest.mark.parametrize("ids", [[], ["a"], ["a\u2028b", "c"]])
-def test_ids_of_scores_are_read_back(tmp_path: Path, ids: list[str]) -> None:
-    path = tmp_path / "x.pt"
-    path.write_bytes(encode_features(Features(ids, ROWS[: len(ids)]), "scores"))
-    assert load_features(path, "scores").ids == ids
-    assert isinstance(torch.load(path, weights_only=True)["ids"], str)
 
 
 @pytest.mark.parametrize(
