@@ -17,7 +17,7 @@ from tests.unit.encoders.small import fair_model, save_fair
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli.train import training_machine
 from virnucpro.store.features import load_features
-from virnucpro.training.savepoint import load_savepoint
+from virnucpro.training.loop import load_savepoint
 
 QUICK = ("--hidden", 16, "--epochs", 3, "--learning-rate", 0.01, "--threads", 1)
 LONG = ("--hidden=16", "--epochs=30", "--patience=30", "--batch-size=16", "-t1", "--processes")

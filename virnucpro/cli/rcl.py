@@ -198,7 +198,7 @@ TRAINING_OPTIONS = (
     option(
         "--mixed-precision/--full-precision",
         bool,
-        "Compute in bf16, or else fp16 with a gradient scaler.",
+        "Compute matrix products in bf16.",
         default=None,
     ),
     option("--device D", str, "Where to train: cpu, cuda or auto.  [default: auto]"),
@@ -227,7 +227,6 @@ def train(precomputed: Path | None, **options: Any) -> None:
     """
     settings = shared.configuration(options, read_file=False)
     from virnucpro.devices import choose_devices
-    from virnucpro.precision import supports
     from virnucpro.rcl.fitting import fit_rcl
     from virnucpro.rcl.models import ENCODING_OF_WIDTH
     from virnucpro.rcl.settings import training_settings
@@ -246,14 +245,13 @@ def train(precomputed: Path | None, **options: Any) -> None:
     settings = replace(settings, machine=training_machine(settings.machine.threads, chosen))
     devices = choose_devices(settings.machine)
     if training.mixed_precision:
-        every_has_bf16 = all(supports(device, "bf16") for device in devices)
-        training = msgspec.structs.replace(training, precision="bf16" if every_has_bf16 else "fp16")
+        training = msgspec.structs.replace(training, precision="bf16")
     features = _features(training, precomputed, settings)
     if features.width not in ENCODING_OF_WIDTH:
         raise UsageError(f"no encoding has {features.width} numbers per residue")
     training = msgspec.structs.replace(training, encoding=ENCODING_OF_WIDTH[features.width])
     with shared.steps(settings, warnings) as screen:
-        work = (devices, screen.show, screen, screen.interruption)
+        work = (devices, screen.show, screen)
         folder, point = fit_rcl(training, features, *work, force=options["force"])
     metrics = point.history[point.best_epoch - 1]
     shared.tell(

@@ -259,7 +259,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     if len(devices) > training.batch_size:
         raise UsageError("--batch-size is less than the number of processes: use fewer")
     with shared.steps(settings) as screen:
-        work = (devices, screen.show, screen.interruption)
+        work = (devices, screen.show)
         lines = fit_classifier(dataset, output, training, *work, force=options["force"])
     shared.tell(*(lines or [ALREADY]))
 
@@ -307,7 +307,7 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
     given = {name: options[name] for name in names if options[name] is not None}
     work = (Dataset(dataset), output_dir, LiteTrainingSettings(**given))
     with shared.steps(shared.configuration()) as screen:
-        shown = (screen.show, screen, screen.interruption)
+        shown = (screen.show, screen)
         report = fit_lite(*work, *shown, force=options["force"])
         if report is not None and report["temperature"] is None:
             screen.warn("no validation records of both labels: the scores are not calibrated")

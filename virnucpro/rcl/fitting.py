@@ -14,7 +14,6 @@ from msgspec import to_builtins
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice, StepProgress
-from virnucpro.executors.signals import Interruption
 from virnucpro.layout import CHECKPOINTS, lock_file
 from virnucpro.rcl.features import ProteinFeatures, StoredFeatures
 from virnucpro.rcl.models import RclModel, write_rcl_model
@@ -28,8 +27,8 @@ from virnucpro.store.disk import Disk, telling
 from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import PARTS
+from virnucpro.training.loop import Savepoint, load_savepoint, save_savepoint
 from virnucpro.training.run import run_training
-from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 from virnucpro.version import __version__
 
 RUN = re.compile(r"run_(\d{3,})")
@@ -41,7 +40,6 @@ def fit_rcl(
     devices: Sequence[Device],
     show: Emit,
     progress: StepProgress,
-    interruption: Interruption,
     *,
     force: bool = False,
 ) -> tuple[Path, Savepoint]:
@@ -87,7 +85,7 @@ def fit_rcl(
         if settings.tensorboard:
             report = keep_scalars(folder / "tensorboard", point.history, show)
         loop = partial(RclLoop, savepoint, settings, used["train"], used["validation"], features)
-        point = run_training(loop, savepoint, devices, report, interruption)
+        point = run_training(loop, savepoint, devices, report)
         _write_results(folder, settings, features.width, len(used["train"]), point, disk)
         disk.remove(savepoint)  # which proves what is unfinished
     return folder, point

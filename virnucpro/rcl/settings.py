@@ -82,7 +82,7 @@ class RclTrainingSettings(Struct, frozen=True):
     encoding: str = "onehot"
     model: Literal["cnn", "unet", "lstm"] = "unet"
     split: str = "clusters"
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    precision: Literal["fp32", "bf16"] = "fp32"
     esm_model: str | None = None
     max_length: Residues = field(name="data.max_length", default=1024)
     train_split: Annotated[float, Meta(gt=0, lt=1)] = field(name="data.train_split", default=0.8)

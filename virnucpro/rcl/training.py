@@ -16,8 +16,8 @@ from virnucpro.rcl.features import ProteinFeatures
 from virnucpro.rcl.networks import NETWORKS, RCL
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.settings import RclTrainingSettings
-from virnucpro.training.group import TrainingGroup, sum_over_processes
-from virnucpro.training.loop import EpochPlan, TrainingLoop, random_seed
+from virnucpro.training.group import sum_over_processes
+from virnucpro.training.loop import TrainingLoop, random_seed
 
 PLATEAU_FACTOR = 0.5  # of RCL-identifier: ReduceLROnPlateau(mode="max", factor=0.5)
 POOL_BATCHES = 16  # batches whose proteins are sorted by length together
@@ -51,7 +51,7 @@ class RclLoop(TrainingLoop):
         train: Sequence[AnnotatedProtein],
         validation: Sequence[AnnotatedProtein],
         features: ProteinFeatures,
-        group: TrainingGroup,
+        device: torch.device,
     ) -> None:
         """Draw the first weights from the seed, and load the savepoint."""
         self._train, self._validation, self._features = train, validation, features
@@ -69,23 +69,23 @@ class RclLoop(TrainingLoop):
             network,
             optimizer,
             (settings.epochs, settings.patience),
-            group,
+            device,
             averaged=averaged,
             precision=settings.precision,
         )
-        self._weights = torch.tensor(settings.loss_weights, device=group.device)
+        self._weights = torch.tensor(settings.loss_weights, device=device)
 
-    def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan:
+    def batches(self, epoch: int) -> tuple[list[int], Iterator[RclBatch]]:
         """Return the batches of an epoch, in an order that follows from the seed."""
         batches = epoch_batches(self._lengths, self._settings.batch_size, self._seed, epoch)
 
         def contents() -> Iterator[RclBatch]:
-            for number in range(finished_batches, len(batches)):
-                rows, random = batches[number], np.random.default_rng([self._seed, epoch, number])
+            for number, rows in enumerate(batches):
+                random = np.random.default_rng([self._seed, epoch, number])
                 windows = [self._window(int(self._lengths[row]), random) for row in rows]
                 yield self._batch(self._train, rows, windows)
 
-        return EpochPlan([len(batch) for batch in batches], len(batches), contents())
+        return [len(batch) for batch in batches], contents()
 
     def _window(self, length: int, random: np.random.Generator) -> slice:
         """Return the residues of a protein that are trained on: all, or a random fragment."""
@@ -98,12 +98,11 @@ class RclLoop(TrainingLoop):
     def _batch(
         self, proteins: Sequence[AnnotatedProtein], rows: Rows, windows: Sequence[slice]
     ) -> RclBatch:
-        group = self.group
         # Every world-th protein, so that all processes have proteins of about the same length.
-        own = range(group.rank, len(rows), group.world)
+        own = range(self.process, len(rows), self.processes)
         lengths = [window.stop - window.start for window in windows]
         length = max((lengths[place] for place in own), default=1)
-        length += -length % PADDED_TO.get(group.device.type, 1)
+        length += -length % PADDED_TO.get(self.device.type, 1)
         x = np.zeros((len(own), length, self._features.width), np.float32)
         labels = np.full((len(own), length), IGNORED, np.int64)
         for number, place in enumerate(own):
@@ -114,10 +113,10 @@ class RclLoop(TrainingLoop):
 
     def step(self, number: int, content: RclBatch) -> torch.Tensor:
         """Train on one batch, and return the share of this process in its loss."""
-        seed = random_seed(self._seed, self.savepoint.epoch, number, self.group.rank)
+        seed = random_seed(self._seed, self.savepoint.epoch, number, self.process)
         torch.manual_seed(seed)
         x, labels, residues = content
-        labels = labels.to(self.group.device)
+        labels = labels.to(self.device)
         logits = self._logits(self.model, x, labels)
         loss = self._loss_sum(logits, labels) / residues
         self.descend(loss)
@@ -126,7 +125,7 @@ class RclLoop(TrainingLoop):
     def _logits(self, network: nn.Module, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the logits float32 ``[B, L, 2]``."""
         with self.autocast():
-            logits: torch.Tensor = network(x.to(self.group.device), labels != IGNORED)
+            logits: torch.Tensor = network(x.to(self.device), labels != IGNORED)
         return logits.float()
 
     def _loss_sum(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -159,12 +158,12 @@ class RclLoop(TrainingLoop):
 
     def validate(self) -> Mapping[str, float]:
         """Return loss and metrics of the residues of the validation part, called by argmax."""
-        proteins, group, size = self._validation, self.group, self._settings.batch_size
+        proteins, size = self._validation, self._settings.batch_size
         lengths = np.array([len(protein.sequence) for protein in proteins])
         order = np.argsort(lengths, kind="stable")
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        margins = torch.zeros(int(starts[-1]), dtype=torch.float64, device=group.device)
-        losses = torch.zeros(2, dtype=torch.float64, device=group.device)
+        margins = torch.zeros(int(starts[-1]), dtype=torch.float64, device=self.device)
+        losses = torch.zeros(2, dtype=torch.float64, device=self.device)
         network = self.result().eval()
         with torch.no_grad():
             batches = np.split(order, range(size, len(order), size))
@@ -173,21 +172,22 @@ class RclLoop(TrainingLoop):
                 x, labels, residues = self._batch(proteins, rows, windows)
                 if not len(x):
                     continue
-                labels = labels.to(group.device)
+                labels = labels.to(self.device)
                 logits = self._logits(network, x, labels)
                 losses[0] += self._loss_sum(logits, labels).double() / residues
-                for row, row_logits in zip(rows[group.rank :: group.world], logits, strict=True):
+                own = rows[self.process :: self.processes]
+                for row, row_logits in zip(own, logits, strict=True):
                     values = row_logits[: lengths[row], RCL] - row_logits[: lengths[row], 1 - RCL]
                     margins[int(starts[row]) : int(starts[row + 1])] = values.double()
-            losses[1] = len(batches) / group.world
+            losses[1] = len(batches) / self.processes
             loss, count = sum_over_processes(losses).tolist()
             scores = sum_over_processes(margins).cpu().numpy()
         truth = np.concatenate([protein.labels() for protein in proteins]) == RCL
         return {"validation_loss": loss / count, **residue_metrics(truth, scores)}
 
-    def rank(self, metrics: Mapping[str, float]) -> float:
+    def merit(self, row: Mapping[str, float]) -> float:
         """Return the F1 of the residues; not finite where the loss is not."""
-        return metrics["f1"] + 0 * metrics["validation_loss"]
+        return row["f1"] + 0 * row["validation_loss"]
 
 
 def residue_metrics(

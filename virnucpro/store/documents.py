@@ -29,7 +29,7 @@ SCHEMAS: Mapping[DocumentKind, int] = {
     "run state": 2,  # 1: spans of files were the units of work
     "receipt": 2,
     "data set": 2,
-    "savepoint": 1,
+    "savepoint": 2,  # 1: it could be in the middle of an epoch
     "lite training": 1,
     "receipts": 2,  # it holds receipts
 }

@@ -1,50 +1,30 @@
-"""The processes that train one network together, as one of them sees them.
+"""What the processes that train one network together compute over all of them.
 
-What they compute is the same on one process and on many, apart from the order of sums.
+It is the same on one process and on many, apart from the order of sums.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import torch
 from torch import distributed, nn
 
 
+def own_place() -> tuple[int, int]:
+    """Return the number of this process, from 0, and that of all; alone it is 0 of 1."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return 0, 1
+    return distributed.get_rank(), distributed.get_world_size()
+
+
 def sum_over_processes(x: torch.Tensor) -> torch.Tensor:
     """Return the sum over all processes, the same bits on each; gradients are summed, too."""
-    if not (distributed.is_available() and distributed.is_initialized()):
+    if own_place()[1] == 1:
         return x
     # A torch that was built without process groups has no such module.
     from torch.distributed.nn.functional import all_reduce
 
     total: torch.Tensor = all_reduce(x)  # type: ignore[no-untyped-call]
     return total
-
-
-@dataclass(frozen=True)
-class TrainingGroup:
-    """Process ``rank`` of ``world`` on ``device``; one process alone needs no process group."""
-
-    rank: int
-    world: int
-    device: torch.device
-
-    def any(self, flag: bool) -> bool:
-        """Return whether ``flag`` is set on any process."""
-        return bool(sum_over_processes(torch.tensor(float(flag), device=self.device)) > 0)
-
-    def own_rows(self, rows: int) -> slice:
-        """Return which of ``rows`` rows this process takes."""
-        return slice(self.rank * rows // self.world, (self.rank + 1) * rows // self.world)
-
-    def wrapped(self, network: nn.Module) -> nn.Module:
-        """Return ``network`` with its gradients averaged over the processes."""
-        if self.world == 1:
-            return network
-        ids = [self.device] if self.device.type == "cuda" else None
-        # Buffers are the same on every process already: they follow from sums over all of them.
-        return nn.parallel.DistributedDataParallel(network, device_ids=ids, broadcast_buffers=False)
 
 
 class MaskedBatchNorm(nn.BatchNorm1d):
@@ -59,7 +39,7 @@ class MaskedBatchNorm(nn.BatchNorm1d):
             return super().forward(x) * mask
         assert self.running_mean is not None
         assert self.running_var is not None
-        # float32 also under mixed precision: a sum of 10,000 residues overflows float16.
+        # float32 also under mixed precision, whose sums over thousands of residues are too coarse.
         values, residues = x.float(), mask.float()
         sums = sum_over_processes(
             torch.cat([(values * residues).sum((0, 2)), residues.sum().reshape(1)])

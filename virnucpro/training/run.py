@@ -10,12 +10,10 @@ from pathlib import Path
 
 from virnucpro.contracts import Device, Json
 from virnucpro.events import Emit, Notice
-from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import Disk
 from virnucpro.store.work import WorkIdentity, check_same, checked_again
-from virnucpro.training.loop import MakeLoop
+from virnucpro.training.loop import MakeLoop, Savepoint, load_savepoint, save_savepoint
 from virnucpro.training.processes import train_on
-from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 
 
 @dataclass(frozen=True)
@@ -71,18 +69,12 @@ def begin_training(
 
 
 def run_training(
-    make_loop: MakeLoop,
-    savepoint: Path,
-    devices: Sequence[Device],
-    report: Emit,
-    interruption: Interruption,
+    make_loop: MakeLoop, savepoint: Path, devices: Sequence[Device], report: Emit
 ) -> Savepoint:
     """Train to the end on one process per device, and return the finished savepoint."""
-    if (point := load_savepoint(savepoint)).epoch or point.batch:
-        report(Notice("info", f"going on in epoch {point.epoch + 1}"))
-    with interruption.held():  # leaving it raises, after the savepoint is written
-        finished = train_on(make_loop, devices, report, interruption)
-    assert finished
+    if epoch := load_savepoint(savepoint).epoch:
+        report(Notice("info", f"going on in epoch {epoch + 1}"))
+    train_on(make_loop, devices, report)
     return load_savepoint(savepoint)
 
 

@@ -11,11 +11,10 @@ import torch
 from virnucpro.contracts import Device
 from virnucpro.events import EpochEnded
 from virnucpro.store.disk import Disk
-from virnucpro.training.group import TrainingGroup
-from virnucpro.training.loop import train_network
-from virnucpro.training.savepoint import Savepoint, save_savepoint
+from virnucpro.training.loop import Savepoint, save_savepoint
+from virnucpro.training.processes import train_on
 
-ALONE = TrainingGroup(0, 1, torch.device("cpu"))
+CPU = torch.device("cpu")
 
 
 class Plan(NamedTuple):
@@ -31,22 +30,26 @@ def plan_of(kind, path, *arguments):
     return Plan(partial(kind, path, *arguments), path)
 
 
-def run(plan, stop=lambda: False):
-    """Train; returns whether it came to its end, and its epochs."""
-    events = []
+class Stopped(Exception):
+    """What a signal raises."""
+
+
+def run(plan, epochs=10**9, processes=1):
+    """Train, or only so many epochs; returns the events of the epochs."""
+    ended = []
+
+    def report(event):
+        if isinstance(event, EpochEnded):
+            ended.append(event)
+        elif len(ended) == epochs:
+            raise Stopped
+
     torch.set_num_threads(1)
-    finished = train_network(plan.loop, 0, 1, Device("cpu"), events.append, stop)
-    return finished, [event for event in events if isinstance(event, EpochEnded)]
-
-
-def in_pieces(plan):
-    """Train, stopped whenever it asks for the third time; returns how often that was."""
-    stops, finished = 0, False
-    while not finished:
-        answers = iter([False, False])
-        finished, _ = run(plan, lambda answers=answers: next(answers, True))
-        stops += not finished
-    return stops
+    try:
+        train_on(plan.loop, [Device("cpu", threads=1)] * processes, report)
+    except Stopped:
+        pass
+    return ended
 
 
 def same(one, two, atol=0, rtol=0):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import runpy
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import torch
 
 from tests.training_data import genome
 from tests.unit.encoders.small import open_path, quiet
-from tests.unit.training.loops import ALONE, plan_of
+from tests.unit.training.loops import CPU, Stopped, plan_of
 from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
 from virnucpro.encoders.lite import lite_to_bytes
 from virnucpro.encoders.lite_network import LiteShape
@@ -22,7 +22,7 @@ from virnucpro.training.data.dataset import LabelledRecord
 from virnucpro.training.lite import trainer as trainer_module
 from virnucpro.training.lite.genomes import genome_set
 from virnucpro.training.lite.trainer import LiteLoop, LiteModel, LiteTrainingSettings, window_rows
-from virnucpro.training.savepoint import load_savepoint
+from virnucpro.training.loop import load_savepoint
 
 SHAPE = LiteShape(word_width=4, channels=(8, 8), heads=2, dim=8)
 SETTINGS = LiteTrainingSettings(steps=6, shape=SHAPE, hidden=8)
@@ -44,6 +44,8 @@ def genomes():
 def one_thread_and_small_batches(monkeypatch):
     monkeypatch.setattr(trainer_module, "BATCH_BASES", 6000)
     monkeypatch.setattr(trainer_module, "REWEIGHED", 2)
+    monkeypatch.setattr(trainer_module, "SAVED_STEPS", 7)
+    monkeypatch.setattr("virnucpro.training.loop.REPORT_SECONDS", 0.0)
     torch.set_num_threads(1)
 
 
@@ -56,14 +58,19 @@ def plan(genomes, tmp_path):
 
 
 def loop_of(plan):
-    return plan.loop(ALONE)
+    return plan.loop(CPU)
 
 
 def trained(plan, until=10**9):
     """The loop after step ``until``, begun at the savepoint."""
-    steps = itertools.count(load_savepoint(plan.savepoint).batch)
     loop = loop_of(plan)
-    loop.train(lambda event: None, lambda: next(steps) >= until)
+
+    def report(event):
+        if event.seen == until:
+            raise Stopped
+
+    with suppress(Stopped):
+        loop.train(report)
     return loop
 
 

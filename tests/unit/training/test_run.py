@@ -8,8 +8,8 @@ import torch
 from virnucpro.errors import InputError, ResumeRefusedError
 from virnucpro.layout import CHECKPOINTS, lock_file
 from virnucpro.store.disk import Disk
+from virnucpro.training.loop import Savepoint, load_savepoint, save_savepoint
 from virnucpro.training.run import TrainingFiles, begin_training
-from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 
 IDENTITY = {"data set": "a", "seed": 1}
 
@@ -74,7 +74,8 @@ def test_a_finished_training(files, begin):
 
 
 @pytest.mark.parametrize(
-    ("document", "error"), [(b"not this", InputError), ({"schema": 99}, ResumeRefusedError)]
+    ("document", "error"),
+    [(b"not this", InputError), *(({"schema": n}, ResumeRefusedError) for n in (1, 99))],
 )
 def test_savepoints_that_cannot_be_read(files, begin, document, error):
     files.savepoint.parent.mkdir()

@@ -20,7 +20,6 @@ from virnucpro.classifier.fit import entry_of
 from virnucpro.contracts import MOLECULES, Device, Json
 from virnucpro.errors import InputError, ModelError, UsageError
 from virnucpro.events import Emit, Notice
-from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted, markdown_table, markdown_text
 from virnucpro.layout import CHECKPOINTS, lock_file
 from virnucpro.metrics.classification import (
@@ -38,8 +37,8 @@ from virnucpro.store.lock import locked
 from virnucpro.training.classifier.features import PartFeatures, find_features
 from virnucpro.training.classifier.trainer import ClassifierLoop, TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset, Part
+from virnucpro.training.loop import Savepoint
 from virnucpro.training.run import TrainingFiles, begin_training, how_to_predict, run_training
-from virnucpro.training.savepoint import Savepoint
 from virnucpro.version import __version__
 
 
@@ -49,7 +48,6 @@ def fit_classifier(
     settings: TrainingSettings,
     devices: Sequence[Device],
     show: Emit,
-    interruption: Interruption,
     *,
     force: bool = False,
 ) -> list[str] | None:
@@ -101,7 +99,7 @@ def fit_classifier(
         if left_out := sum(features.left_out for features in parts.values()):
             show(Notice("warning", f"left out: {counted(left_out, 'frame')} not embedded"))
         loop = partial(ClassifierLoop, files.savepoint, settings, train, validation)
-        point = run_training(loop, files.savepoint, devices, show, interruption)
+        point = run_training(loop, files.savepoint, devices, show)
         lines = _write_results(files, point, settings, dataset, record, parts, disk)
         disk.remove(files.savepoint)
         return lines

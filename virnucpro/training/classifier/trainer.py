@@ -13,8 +13,8 @@ from torch import nn
 
 from virnucpro.metrics.classification import auroc, log_loss
 from virnucpro.training.classifier.features import PartFeatures, RowNumbers, epoch_windows
-from virnucpro.training.group import MaskedBatchNorm, TrainingGroup, sum_over_processes
-from virnucpro.training.loop import EpochPlan, TrainingLoop, random_seed
+from virnucpro.training.group import MaskedBatchNorm, sum_over_processes
+from virnucpro.training.loop import TrainingLoop, random_seed
 
 STEP_EPOCHS, STEP_FACTOR = 10, 0.85  # train.py of the original: StepLR(step_size=10, gamma=0.85)
 
@@ -90,11 +90,11 @@ class ClassifierLoop(TrainingLoop):
         settings: TrainingSettings,
         train: PartFeatures,
         validation: PartFeatures,
-        group: TrainingGroup,
+        device: torch.device,
     ) -> None:
         """Load the savepoint."""
         self._settings, self._train, self._validation = settings, train, validation
-        network = ClassifierNetwork(train.width, settings).to(group.device)
+        network = ClassifierNetwork(train.width, settings).to(device)
         trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
         optimizer = torch.optim.SGD(trained, settings.learning_rate, settings.momentum)
         super().__init__(
@@ -102,59 +102,55 @@ class ClassifierLoop(TrainingLoop):
             network,
             optimizer,
             (settings.epochs, settings.patience),
-            group,
+            device,
             precision=settings.precision,
         )
 
-    def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan:
+    def batches(self, epoch: int) -> tuple[list[int], Iterator[FrameBatch]]:
         """Return the batches of an epoch, whose features are read window by window."""
         settings = self._settings
         windows = epoch_windows(self._train, settings.batch_size, settings.seed, epoch)
-        sizes = [len(batch) for window in windows for batch in window]
-        batches = self._read_batches(windows, finished_batches)
-        return EpochPlan(sizes, len(self._train), batches)
+        return [len(batch) for window in windows for batch in window], self._read_batches(windows)
 
-    def _read_batches(
-        self, windows: list[list[RowNumbers]], finished_batches: int
-    ) -> Iterator[FrameBatch]:
-        number = 0
+    def _read_batches(self, windows: list[list[RowNumbers]]) -> Iterator[FrameBatch]:
         for window in windows:
-            batches = window[max(0, finished_batches - number) :]
-            number += len(window)
-            if not batches:
-                continue
-            own_batches = [batch[self.group.own_rows(len(batch))] for batch in batches]
+            own_batches = [batch[self._own_rows(len(batch))] for batch in window]
             features = self._train.take(np.concatenate(own_batches))
             parts = torch.split(features, [len(own_rows) for own_rows in own_batches])
-            for batch, own_rows, part in zip(batches, own_batches, parts, strict=True):
+            for batch, own_rows, part in zip(window, own_batches, parts, strict=True):
                 labels = torch.from_numpy(self._train.labels[own_rows])
                 yield len(batch), part, labels
+
+    def _own_rows(self, rows: int) -> slice:
+        """Return which of ``rows`` rows this process takes."""
+        ends = (place * rows // self.processes for place in (self.process, self.process + 1))
+        return slice(*ends)
 
     def rate(self, epochs: float) -> float:
         """Return the learning rate after so many epochs."""
         return self._settings.learning_rate * STEP_FACTOR ** (int(epochs) // STEP_EPOCHS)
 
     def step(self, number: int, content: FrameBatch) -> torch.Tensor:
-        """Train on one batch, and return the sum of the losses of this process."""
-        group, (rows, features, labels) = self.group, content
+        """Train on one batch, and return the share of this process in its loss."""
+        rows, features, labels = content
         mask = dropout_mask(rows, self._settings, self.savepoint.epoch, number)
         with self.autocast():
-            x = features.to(group.device)
-            logits = self.model(x, mask[group.own_rows(rows)].to(group.device))
-        loss = F.cross_entropy(logits, labels.to(group.device), reduction="sum")
-        self.descend(loss / rows)
+            x = features.to(self.device)
+            logits = self.model(x, mask[self._own_rows(rows)].to(self.device))
+        loss = F.cross_entropy(logits, labels.to(self.device), reduction="sum") / rows
+        self.descend(loss)
         return loss.detach()
 
     def validate(self) -> Mapping[str, float]:
         """Return cross entropy and AUROC on the validation part."""
         virus = self._validation.labels == 1
-        own_rows = self.group.own_rows(len(virus))
-        logits = torch.zeros(len(virus), 2, device=self.group.device)
+        own_rows = self._own_rows(len(virus))
+        logits = torch.zeros(len(virus), 2, device=self.device)
         self.network.eval()
         unused_mask = torch.empty(0)
         with torch.no_grad():
             blocks = self._validation.blocks(own_rows.start, own_rows.stop)
-            own = [self.network(x.to(self.group.device), unused_mask) for x in blocks]
+            own = [self.network(x.to(self.device), unused_mask) for x in blocks]
             logits[own_rows] = torch.cat([logits[:0], *own])
             all_logits = sum_over_processes(logits).cpu().numpy().astype(np.float64)
         margins = all_logits[:, 1] - all_logits[:, 0]
@@ -166,6 +162,6 @@ class ClassifierLoop(TrainingLoop):
             "auroc": float("nan") if area is None else area,
         }
 
-    def rank(self, metrics: Mapping[str, float]) -> float:
+    def merit(self, row: Mapping[str, float]) -> float:
         """Return the validation loss, negated."""
-        return -metrics["validation_loss"]
+        return -row["validation_loss"]

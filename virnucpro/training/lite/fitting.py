@@ -28,7 +28,6 @@ from virnucpro.encoders.lite_network import LiteNetwork
 from virnucpro.encoders.weights import read_safetensors
 from virnucpro.errors import ResumeRefusedError
 from virnucpro.events import Emit, StepProgress
-from virnucpro.executors.signals import Interruption
 from virnucpro.layout import lock_file
 from virnucpro.metrics.classification import auroc, fit_temperature
 from virnucpro.store.disk import Disk, telling
@@ -77,7 +76,6 @@ def fit_lite(
     settings: LiteTrainingSettings,
     show: Emit,
     progress: StepProgress,
-    interruption: Interruption,
     *,
     force: bool = False,
 ) -> Mapping[str, Any] | None:
@@ -131,7 +129,7 @@ def fit_lite(
         progress.advance(1)
         loop = partial(LiteLoop, files.savepoint, settings, genomes, dataset.lengths(), first)
         devices = [Device("cpu", threads=threads)]
-        point = run_training(loop, files.savepoint, devices, show, interruption)
+        point = run_training(loop, files.savepoint, devices, show)
         model = LiteModel(settings)
         model.load_state_dict(point.best)
         disk.save(files.results[0], lite_to_bytes(model.encoder, _origin(identity)))

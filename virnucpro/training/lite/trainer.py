@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from torch import nn
 
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.errors import InputError
+from virnucpro.events import EpochProgress
 from virnucpro.precision import cpu_has_bf16
-from virnucpro.training.group import TrainingGroup
 from virnucpro.training.lite.genomes import (
     Bases,
     GenomeSet,
@@ -27,9 +27,10 @@ from virnucpro.training.lite.genomes import (
     mutated,
     note_losses,
 )
-from virnucpro.training.loop import EpochPlan, TrainingLoop
+from virnucpro.training.loop import TrainingLoop
 
 BATCH_BASES = 64_000
+SAVED_STEPS = 200  # from one savepoint to the next: minutes of work
 WARM_UP = 500  # steps, or a tenth of a training of fewer than 5,000
 AVERAGED = 20  # the result is a running mean of the weights over the last twentieth of the steps
 # From an earlier model on, the rate stays, and the mean is over half of the steps. Wide means are
@@ -100,7 +101,8 @@ Windows = tuple[Bases, npt.NDArray[np.int64]]
 class LiteLoop(TrainingLoop):
     """Trains a model on windows of genomes: the windows of a batch have one length.
 
-    A training is one epoch, which is not validated, but measured when it is finished. It multiplies
+    ``SAVED_STEPS`` steps are what an epoch is to other trainings; they are not validated: the model
+    is measured when it is finished. It multiplies
     in bf16 where the processor has instructions for it, else in fp32. The same arguments give the
     same weights on one machine with the same number of threads, also if it was interrupted.
     """
@@ -112,7 +114,7 @@ class LiteLoop(TrainingLoop):
         genomes: GenomeSet,
         lengths: Sequence[int],
         start: LiteModel | None,
-        group: TrainingGroup,
+        device: torch.device,
     ) -> None:
         """Draw the first weights, or take those of ``start``, and load the savepoint."""
         self._settings, self._genomes = settings, genomes
@@ -129,15 +131,17 @@ class LiteLoop(TrainingLoop):
             {"params": decayed, "weight_decay": settings.weight_decay},
             {"params": others, "weight_decay": 0.0},
         ]
+        epochs = max(1, math.ceil(settings.steps / SAVED_STEPS))
         super().__init__(
             savepoint,
             model,
             torch.optim.AdamW(groups, lr=settings.learning_rate),
-            (1, 1),
-            group,
+            (epochs, epochs),
+            device,
             averaged=settings.steps / (AVERAGED_AGAIN if self._steady else AVERAGED),
             precision="bf16" if cpu_has_bf16() else "fp32",
         )
+        self._step = self.savepoint.epoch * SAVED_STEPS
         self._random = np.random.default_rng(settings.seed)
         self._group_losses = np.ones(len(genomes.group_names))
         self._gc_shares = even_gc_shares()
@@ -161,20 +165,27 @@ class LiteLoop(TrainingLoop):
             "gc_shares": self._gc_shares.tolist(),
         }
 
-    def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan:
-        """Return all steps, each with its batch."""
-        steps = self._settings.steps
-        batches = (self._draw() for _ in range(finished_batches, steps))
-        return EpochPlan([1] * steps, max(steps, 1), batches)
+    def batches(self, epoch: int) -> tuple[list[int], Iterator[Windows]]:
+        """Return steps, each with its batch."""
+        steps = min(SAVED_STEPS, self._settings.steps - epoch * SAVED_STEPS)
+        return [1] * steps, (self._draw() for _ in range(steps))
 
     def rate(self, epochs: float) -> float:
-        """Return the learning rate of a step."""
-        return self._settings.rate(round(epochs * self._settings.steps), steady=self._steady)
+        """Return the learning rate of the next step."""
+        return self._settings.rate(self._step, steady=self._steady)
+
+    def merit(self, row: Mapping[str, float]) -> float:
+        """Return what makes the last step the best."""
+        return row["epoch"]
+
+    def progress(self, seen: int, total: int) -> EpochProgress:
+        """Return how many of all steps are done."""
+        return EpochProgress(1, 1, self._step, self._settings.steps)
 
     def step(self, number: int, content: Windows) -> torch.Tensor:
         """Train on one batch, and return its loss."""
         windows, records = content
-        self._settle_norms(number)
+        self._settle_norms(self._step)
         labels = torch.from_numpy(self._genomes.virus[records].astype(np.int64))
         with self.autocast():
             logits = self.model(torch.from_numpy(windows).long())
@@ -185,7 +196,8 @@ class LiteLoop(TrainingLoop):
         self.descend(loss, largest_gradient=1.0)
         groups = self._genomes.groups[records]
         note_losses(self._group_losses, groups, losses.detach().numpy())
-        if (number + 1) % REWEIGHED == 0:
+        self._step += 1
+        if self._step % REWEIGHED == 0:
             self._reweigh(self._group_losses / self._group_losses.mean())
         return loss.detach()
 
