@@ -21,14 +21,14 @@ def list_models(as_json: bool) -> None:
     Examples:
       virnucpro models list --json
     """
-    from virnucpro.models.store import locate_model, model_files, recorded
+    from virnucpro.models.store import model_files, recorded, resolve_model
 
     rows: list[dict[str, Any]] = []
     for model in KNOWN:
-        path = locate_model(model)
-        count = model.bytes
-        if path is not None:
-            count = sum(file.stat().st_size for file in model_files(model, path).values())
+        count, path = model.bytes, None
+        if located := resolve_model(model):
+            path = located[1]
+            count = sum(file.stat().st_size for file in model_files(*located).values())
         rows.append(
             {
                 "name": model.name,
@@ -61,9 +61,9 @@ def list_models(as_json: bool) -> None:
 def fetch(names: tuple[str, ...], update: bool) -> None:
     """Fetch the models that predict needs.
 
-    NAME is a model, or a model type, 300 or 500, for all models that it needs. A download
-    that was interrupted is continued. Files that exist are compared with the checksum that was
-    recorded when they were first fetched; a damaged file is replaced.
+    NAME is a model, or a model type, 300 or 500, for all models that it needs. Files that exist
+    are compared with the checksum that was recorded when they were first fetched; a damaged file
+    is replaced.
 
     Examples:
       virnucpro models fetch 500
@@ -107,25 +107,25 @@ def verify(names: tuple[str, ...], renew: bool) -> None:
     if renew and not names:
         raise UsageError("--renew needs names: virnucpro models verify --renew 500_model.pth")
     from virnucpro.models.store import (
-        locate_model,
         record_model,
         recorded_names,
         require_model,
+        resolve_model,
         verify_model,
     )
 
-    chosen = [model for name in names for model in models_for(name)]
-    if not names:
+    if names:
+        chosen = [require_model(model) for name in names for model in models_for(name)]
+    else:
         known = [*KNOWN, *map(model_named, recorded_names())]
-        chosen = [model for model in known if locate_model(model)]
-    for model in dict.fromkeys(chosen):
-        same, path = require_model(model)
+        chosen = [located for model in known if (located := resolve_model(model))]
+    for model, path in dict.fromkeys(chosen):
         if renew:
-            record_model(same, path)
+            record_model(model, path)
             state = "checksum recorded again"
         else:
-            state = "intact" if verify_model(same) == "verified" else "checksum recorded now"
-        shared.tell(f"{same.name}: {state}: {path}", always=True)
+            state = "intact" if verify_model(model) == "verified" else "checksum recorded now"
+        shared.tell(f"{model.name}: {state}: {path}", always=True)
     if not chosen:
         text = "There are no models on this machine. Fetch them: virnucpro models fetch 500"
         shared.tell(text, always=True)

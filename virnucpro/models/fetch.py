@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,16 +15,15 @@ from typing import Any, Literal
 
 import virnucpro.models.store as store
 from virnucpro.errors import ModelError
+from virnucpro.formatting import printable
 from virnucpro.models.catalogue import Model, files_to_fetch, hub_endpoint
 from virnucpro.store.disk import Disk, explain_write_errors, open_without_links
 from virnucpro.store.lock import locked
 
-# A smaller part of a file is not continued. The larger files are those of ESM-2, in which CRCs find
-# out where a part belongs to another version.
-WORTH_CONTINUING = 1 << 26
 # What ``huggingface_hub`` raises beside the errors of its HTTP client: its Rust part the first one,
 # and the others for an answer that is not that of a hub, which it does not check.
 _NO_HUB = (RuntimeError, ValueError, TypeError, LookupError, AttributeError)
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ELOOP, errno.EACCES)
 
 
 def fetch_model(
@@ -52,15 +50,16 @@ def fetch_model(
         if store.is_offline():
             raise ModelError(f"model {model.name} cannot be fetched; {store.manual_route(model)}")
         record = None if update else store.recorded(model.name)
-        path = _fetch_file(model, record) if model.url else _fetch_hub(model, record)
+        with _download_errors(model):
+            path = _fetch_file(model, record) if model.url else _fetch_hub(model, record)
         if record is None:
             store.record_model(model, path, address=model.address)
         return path, "fetched"
 
 
 @contextmanager
-def _download_errors(model: Model, path: Path) -> Iterator[None]:
-    """Turn what ``huggingface_hub`` raises into errors with advice; ``path`` is what it writes.
+def _download_errors(model: Model) -> Iterator[None]:
+    """Turn what ``huggingface_hub`` raises into errors with advice.
 
     Without a terminal, its progress bars stay out of log files.
     """
@@ -73,16 +72,13 @@ def _download_errors(model: Model, path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, client, *_NO_HUB) as error:
-        full = errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ELOOP
-        if isinstance(error, PermissionError) or getattr(error, "errno", None) in full:
-            with explain_write_errors(path):
+        if getattr(error, "errno", None) in _UNWRITABLE:
+            with explain_write_errors(store.download_path(model)):
                 raise
-        signs = str(error) or repr(error)
-        reason = " ".join("".join(s if s.isprintable() else " " for s in signs).split())[:300]
+        reason = printable(" ".join((str(error) or repr(error)).split()))[:300]
         raise ModelError(
             f"cannot fetch {model.name} from {model.address}: {reason}; check the network (and "
-            f"HTTPS_PROXY), then run the command again, which continues; or "
-            f"{store.manual_route(model)}"
+            f"HTTPS_PROXY), then run the command again; or {store.manual_route(model)}"
         ) from error
 
 
@@ -94,34 +90,22 @@ def _changed(model: Model, where: object) -> ModelError:
 
 
 def _fetch_file(model: Model, record: store.Recorded | None) -> Path:
-    """Return the file, which continues what an earlier command left in ``NAME.part``."""
-    from huggingface_hub.errors import HfHubHTTPError
+    """Return the file, which has its name when it is complete."""
     from huggingface_hub.file_download import http_get
 
     target = store.download_path(model)
     part = target.with_name(f"{target.name}.part")
     Disk().make_folder(part.parent)
-    with _download_errors(model, part), open(part, "ab", opener=open_without_links) as stream:
-        begun = stream.tell() if stream.tell() >= WORTH_CONTINUING else 0
-        stream.truncate(begun)
-        try:
-            http_get(model.url, stream, resume_size=begun, expected_size=model.bytes)
-        except HfHubHTTPError as error:
-            if not begun or error.response.status_code != 416:
-                raise
-            # There are no more bytes: either all of them are here, or the part is of another file.
-            if error.response.headers.get("Content-Range") != f"bytes */{begun}":
-                stream.truncate(0)
-        os.fsync(stream.fileno())
     try:
-        store.check_model_file(part)
+        with open(part, "wb", opener=open_without_links) as stream:
+            http_get(model.url, stream, expected_size=model.bytes)
+            os.fsync(stream.fileno())
+        store.check_file(part)
         if record and record.changed({model.file: part}):
             raise _changed(model, model.address)
-    except ModelError:
-        part.unlink()
-        if not begun:
-            raise
-        return _fetch_file(model, record)  # the part was of another version
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     Disk().move(part, target)
     return target
 
@@ -132,26 +116,22 @@ def _fetch_hub(model: Model, record: store.Recorded | None) -> Path:
 
     folder, hub = store.hub_folder(), HfApi(endpoint=hub_endpoint())
     revision = record.revision if record and record.revision != store.PUT_BY_HAND else None
-    with _download_errors(model, folder):
-        info = hub.model_info(model.name, revision=revision)
-        names = files_to_fetch(model, (sibling.rfilename for sibling in info.siblings or ()))
-        if not names:
-            raise ModelError(f"{model.address} lacks weights or {' or '.join(model.needs)}")
-        # The library makes a folder of this name, wherever it leads.
-        if not re.fullmatch(r"[0-9a-f]{40}", str(info.sha)):
-            raise ModelError(f"{model.address} names {info.sha!r}, which is not a commit")
-        for force in (False, True):  # the library believes what is in its cache
-            path = snapshot_download(
-                model.name,
-                revision=info.sha,
-                cache_dir=folder,
-                allow_patterns=names,
-                endpoint=hub.endpoint,
-                force_download=force,
-            )
-            compared = hub.verify_repo_checksums(model.name, revision=info.sha, cache_dir=folder)
-            wrong = {each["path"] for each in compared.mismatches} | {*compared.missing_paths}
-            files = {name: Path(path, name) for name in names}
-            if wrong.isdisjoint(names) and not (record and record.changed(files)):
-                return Path(path)
+    info = hub.model_info(model.name, revision=revision)
+    names = files_to_fetch(model, (sibling.rfilename for sibling in info.siblings or ()))
+    if not names:
+        raise ModelError(f"{model.address} lacks weights or {' or '.join(model.needs)}")
+    for force in (False, True):  # the library believes what is in its cache
+        path = snapshot_download(
+            model.name,
+            revision=info.sha,
+            cache_dir=folder,
+            allow_patterns=names,
+            endpoint=hub.endpoint,
+            force_download=force,
+        )
+        compared = hub.verify_repo_checksums(model.name, revision=info.sha, cache_dir=folder)
+        wrong = {each["path"] for each in compared.mismatches} | {*compared.missing_paths}
+        files = {name: Path(path, name) for name in names}
+        if wrong.isdisjoint(names) and not (record and record.changed(files)):
+            return Path(path)
     raise _changed(model, path)

@@ -96,15 +96,13 @@ def download_path(model: Model) -> Path:
     return home / "hub" / "checkpoints" / model.file
 
 
-def manual_path(model: Model) -> Path:
-    """Return where a person may put it: a file, or a folder with the files of a repository."""
-    return own_folder() / (model.file or model.name)
-
-
-def locate_model(model: Model) -> Path | None:
-    """Return the complete file or folder of exactly this model, or None."""
+def resolve_model(model: Model) -> tuple[Model, Path] | None:
+    """Return the model and its complete file or folder, or else those of its twin on the hub."""
     places = [download_path(model)] if model.url else _snapshots(model)
-    return next((path for path in (*places, manual_path(model)) if model_files(model, path)), None)
+    for path in (*places, own_folder() / (model.file or model.name)):
+        if model_files(model, path):
+            return model, path
+    return resolve_model(model_named(model.twin)) if model.twin else None
 
 
 def _snapshots(model: Model) -> list[Path]:
@@ -120,15 +118,8 @@ def _snapshots(model: Model) -> list[Path]:
     return sorted(paths, key=lambda path: (*(path.name != name for name in first), path.name))
 
 
-def resolve_model(model: Model) -> tuple[Model, Path] | None:
-    """Return the model and its path, or those of its twin on the hub; None where neither exists."""
-    if path := locate_model(model):
-        return model, path
-    return resolve_model(model_named(model.twin)) if model.twin else None
-
-
 def find_model(name: str) -> Path:
-    """Return the file or folder of the model of that name. Raises as the next two functions do."""
+    """Return the file or folder of the model of that name. Raises as :func:`require_model`."""
     return require_model(model_named(name))[1]
 
 
@@ -140,9 +131,8 @@ def require_model(model: Model) -> tuple[Model, Path]:
     """
     if located := resolve_model(model):
         return located
-    looked = " and ".join(map(str, dict.fromkeys([download_path(model), manual_path(model)])))
     text = (
-        f"model {model.name} is not on this machine (looked for {looked}); "
+        f"model {model.name} is not on this machine (looked for {download_path(model)}); "
         f"fetch it with: virnucpro models fetch {model.name}"
     )
     raise ModelError(f"{text}; {manual_route(model)}" if is_offline() else text)
@@ -151,7 +141,8 @@ def require_model(model: Model) -> tuple[Model, Path]:
 def manual_route(model: Model) -> str:
     """Return instructions for a machine without internet."""
     reason = "HF_HUB_OFFLINE is set: " if is_offline() else ""
-    return f"{reason}fetch {model.address} elsewhere, and put it at {manual_path(model)} here"
+    place = own_folder() / (model.file or model.name)
+    return f"{reason}fetch {model.address} elsewhere, and put it at {place} here"
 
 
 def model_files(model: Model, path: Path) -> dict[str, Path]:
@@ -177,12 +168,12 @@ def record_model(model: Model, path: Path, *, address: str = "") -> None:
     """Hash the files of a model and record them, in place of an older record.
 
     Raises:
-        ModelError: a file is plainly something else (see :func:`check_model_file`).
+        ModelError: a file is plainly something else (see :func:`check_file`).
         OutputError: the record cannot be written.
     """
     files = model_files(model, path)
     for file in files.values():
-        check_model_file(file)
+        check_file(file)
     # The cache names a snapshot after its commit.
     revision = path.name if path.parent == download_path(model) else PUT_BY_HAND
     rows = [f"# {revision} {time.strftime('%Y-%m-%d', time.gmtime())} {address}".rstrip()]
@@ -220,7 +211,7 @@ def check_digest(file: Path, sha256: str) -> None:
     for name in recorded_names():
         record = recorded(name)
         if record and record.files.get(absolute.name, sha256) != sha256:
-            path = locate_model(model_named(name))
+            _, path = resolve_model(model_named(name)) or (None, None)
             if path and absolute in (path.absolute(), path.absolute() / absolute.name):
                 raise _differs(name, file, record)
 
@@ -232,29 +223,12 @@ def _differs(name: str, file: Path, record: Recorded) -> ModelError:
     )
 
 
-def check_model_file(file: Path) -> None:
-    """Refuse what is plainly not a model file, before its checksum is recorded as the right one.
-
-    Raises:
-        ModelError: see :func:`check_file`; or a web page, or a checkpoint that is damaged.
-    """
-    check_file(file)
-    if file.suffix not in (".pt", ".pth", ".bin", ".part"):
-        return
-    with file.open("rb") as stream:
-        head = stream.read(64)
-    whole = not head.lstrip().startswith(b"<")
-    if head.startswith(b"PK"):
-        try:  # a download may have two versions in it
-            whole = zipfile.ZipFile(file).testzip() is None
-        except zipfile.BadZipFile:
-            whole = False
-    if not whole:
-        raise ModelError(f"{file} is cut short, damaged, or a web page: remove and fetch it again")
-
-
 def check_file(path: Path) -> None:
-    """Raise ModelError where ``path`` is missing, empty, unreadable or a git-LFS pointer."""
+    """Raise ModelError where ``path`` is missing, unreadable, or plainly not a file of a model.
+
+    That is an empty file, a git-LFS pointer, a web page, or a zip archive (as ``.pt`` files are)
+    that is cut short.
+    """
     # https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
     pointer = b"version https://git-lfs.github.com/spec/"
     try:
@@ -265,3 +239,6 @@ def check_file(path: Path) -> None:
         raise ModelError(text) from error
     if start in (b"", pointer):
         raise ModelError(f"{path} is empty or a git-LFS pointer: fetch it, or run 'git lfs pull'")
+    is_page = start[:2].lower() in (b"<!", b"<h")
+    if is_page or (start.startswith(b"PK") and not zipfile.is_zipfile(path)):
+        raise ModelError(f"{path} is cut short, damaged, or a web page: remove and fetch it again")

@@ -1,4 +1,4 @@
-"""A web server on this machine that can break off, refuse and redirect."""
+"""A web server on this machine."""
 
 from __future__ import annotations
 
@@ -25,17 +25,13 @@ def checkpoint(text: str = "weights", size: int = 100_000) -> bytes:
 class Site:
     """What the server serves, and what it was asked.
 
-    ``files`` are answers by path, as bytes or as documents; ``cut`` breaks that many of them off
-    after 30,000 bytes; ``status`` answers every request for a file with that code; ``asked``
-    collects the paths of all GET requests, and ``ranges`` their headers of that name.
+    ``files`` are answers by path, as bytes or as documents; ``commit`` is what every answer names
+    as that of the repository; ``asked`` collects the paths of all GET requests.
     """
 
     files: dict[str, object] = field(default_factory=dict)
-    cut: int = 0
-    status: int = 0
     commit: str = ""
     asked: list[str] = field(default_factory=list)
-    ranges: list[str | None] = field(default_factory=list)
     address: str = ""
 
 
@@ -53,28 +49,17 @@ def serving() -> Iterator[Site]:
 
         def do_GET(self) -> None:
             path = urlsplit(self.path).path
-            found = site.files.get(path)
-            code = site.status or (200 if found is not None else 404)
-            found = found if code == 200 else b"no"
+            found = site.files.get(path, b"no")
             data = found if isinstance(found, bytes) else json.dumps(found).encode()
-            wanted = self.headers.get("Range")
-            if self.command == "GET":
-                site.asked.append(path)
-                site.ranges.append(wanted)
-            start = int(wanted.removeprefix("bytes=").split("-")[0]) if wanted else 0
-            if code == 200 and wanted:
-                code = 206 if start < len(data) else 416
-            self.send_response(code)
+            self.send_response(200 if path in site.files else 404)
             self.send_header("ETag", f'"{hash(data)}"')
             self.send_header("X-Repo-Commit", site.commit)
             self.send_header("Content-Type", "application/octet-stream")
-            self.send_header("Content-Length", str(len(data[start:])))
-            span = "*" if code == 416 else f"{start}-{len(data) - 1}"
-            self.send_header("Content-Range", f"bytes {span}/{len(data)}")
+            self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             if self.command == "GET":
-                site.cut -= 1
-                self.wfile.write(data[start : start + 30_000] if site.cut >= 0 else data[start:])
+                site.asked.append(path)
+                self.wfile.write(data)
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         site.address = f"http://127.0.0.1:{server.server_port}"

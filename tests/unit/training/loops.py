@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -45,10 +46,8 @@ def run(plan, epochs=10**9, processes=1):
             raise Stopped
 
     torch.set_num_threads(1)
-    try:
+    with suppress(Stopped):
         train_on(plan.loop, [Device("cpu", threads=1)] * processes, report)
-    except Stopped:
-        pass
     return ended
 
 
