@@ -25,21 +25,12 @@ def list_models(as_json: bool) -> None:
 
     rows: list[dict[str, Any]] = []
     for model in KNOWN:
-        count, path = model.bytes, None
+        row: dict[str, Any] = {"name": model.name, "what": model.what, "bytes": model.bytes}
+        row |= {"state": "missing", "path": None, "recorded": recorded(model.name) is not None}
         if located := resolve_model(model):
-            path = located[1]
-            count = sum(file.stat().st_size for file in model_files(*located).values())
-        rows.append(
-            {
-                "name": model.name,
-                "what": model.what,
-                "bytes": count,
-                "state": "missing" if path is None else "here",
-                "path": None if path is None else str(path),
-                "recorded": recorded(model.name) is not None,
-                "address": model.address,
-            }
-        )
+            row["bytes"] = sum(file.stat().st_size for file in model_files(*located).values())
+            row |= {"state": "here", "path": str(located[1])}
+        rows.append(row | {"address": model.address})
     if as_json:
         return shared.tell(json.dumps(rows, indent=1), always=True)
     cells = [

@@ -6,19 +6,17 @@ A first fetch records checksums and revision; a later one must bring the same by
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal, cast
 
 import virnucpro.models.store as store
 from virnucpro.errors import ModelError
 from virnucpro.formatting import printable
 from virnucpro.models.catalogue import Model, files_to_fetch, hub_endpoint
-from virnucpro.store.disk import Disk, explain_write_errors, open_without_links
-from virnucpro.store.lock import locked
+from virnucpro.store.disk import Disk, explain_write_errors
 
 # What ``huggingface_hub`` raises beside the errors of its HTTP client: its Rust part the first one,
 # and the others for an answer that is not that of a hub, which it does not check.
@@ -38,23 +36,20 @@ def fetch_model(
         ModelError: no network, not found, offline, or other bytes than recorded (exit 64).
         OutputError: the disk is full or unwritable (exit 6).
     """
-    lock = store.own_folder() / "locks" / f"{model.name.replace('/', '--')}.lock"
-    with locked(lock, wait=True):  # a second fetch waits, and finds the model there
-        if not update and (located := store.resolve_model(model)):
-            try:
-                return located[1], store.verify_model(model)
-            except ModelError:
-                model = located[0]
-                if store.is_offline():
-                    raise
-        if store.is_offline():
-            raise ModelError(f"model {model.name} cannot be fetched; {store.manual_route(model)}")
-        record = None if update else store.recorded(model.name)
-        with _download_errors(model):
-            path = _fetch_file(model, record) if model.url else _fetch_hub(model, record)
-        if record is None:
-            store.record_model(model, path, address=model.address)
-        return path, "fetched"
+    if not update and (located := store.resolve_model(model)):
+        try:
+            return located[1], store.verify_model(model)
+        except ModelError:
+            model = located[0]
+            if store.is_offline():
+                raise
+    if store.is_offline():
+        raise ModelError(f"model {model.name} cannot be fetched; {store.manual_route(model)}")
+    record = None if update else store.recorded(model.name)
+    path = _fetch_file(model, record) if model.url else _fetch_hub(model, record)
+    if record is None:
+        store.record_model(model, path, address=model.address)
+    return path, "fetched"
 
 
 @contextmanager
@@ -93,20 +88,16 @@ def _fetch_file(model: Model, record: store.Recorded | None) -> Path:
     """Return the file, which has its name when it is complete."""
     from huggingface_hub.file_download import http_get
 
-    target = store.download_path(model)
-    part = target.with_name(f"{target.name}.part")
-    Disk().make_folder(part.parent)
-    try:
-        with open(part, "wb", opener=open_without_links) as stream:
-            http_get(model.url, stream, expected_size=model.bytes)
-            os.fsync(stream.fileno())
-        store.check_file(part)
-        if record and record.changed({model.file: part}):
+    target, disk = store.download_path(model), Disk()
+    disk.sweep(target.parent, {target.name})
+    with disk.create(target) as out:
+        with _download_errors(model):
+            http_get(model.url, cast("BinaryIO", out), expected_size=model.bytes)
+        out.flush()
+        store.check_file(Path(out.stream.name))
+        if record and record.files.get(model.file) != out.sha.hexdigest():
             raise _changed(model, model.address)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    Disk().move(part, target)
+        target.unlink(missing_ok=True)  # damaged, or of another version
     return target
 
 
@@ -116,22 +107,23 @@ def _fetch_hub(model: Model, record: store.Recorded | None) -> Path:
 
     folder, hub = store.hub_folder(), HfApi(endpoint=hub_endpoint())
     revision = record.revision if record and record.revision != store.PUT_BY_HAND else None
-    info = hub.model_info(model.name, revision=revision)
-    names = files_to_fetch(model, (sibling.rfilename for sibling in info.siblings or ()))
-    if not names:
-        raise ModelError(f"{model.address} lacks weights or {' or '.join(model.needs)}")
-    for force in (False, True):  # the library believes what is in its cache
-        path = snapshot_download(
-            model.name,
-            revision=info.sha,
-            cache_dir=folder,
-            allow_patterns=names,
-            endpoint=hub.endpoint,
-            force_download=force,
-        )
-        compared = hub.verify_repo_checksums(model.name, revision=info.sha, cache_dir=folder)
-        wrong = {each["path"] for each in compared.mismatches} | {*compared.missing_paths}
-        files = {name: Path(path, name) for name in names}
-        if wrong.isdisjoint(names) and not (record and record.changed(files)):
-            return Path(path)
+    with _download_errors(model):
+        info = hub.model_info(model.name, revision=revision)
+        names = files_to_fetch(model, (sibling.rfilename for sibling in info.siblings or ()))
+        if not names:
+            raise ModelError(f"{model.address} lacks weights or {' or '.join(model.needs)}")
+        for force in (False, True):  # the library believes what is in its cache
+            path = snapshot_download(
+                model.name,
+                revision=info.sha,
+                cache_dir=folder,
+                allow_patterns=names,
+                endpoint=hub.endpoint,
+                force_download=force,
+            )
+            compared = hub.verify_repo_checksums(model.name, revision=info.sha, cache_dir=folder)
+            wrong = {each["path"] for each in compared.mismatches} | {*compared.missing_paths}
+            files = {name: Path(path, name) for name in names}
+            if wrong.isdisjoint(names) and not (record and record.changed(files)):
+                return Path(path)
     raise _changed(model, path)

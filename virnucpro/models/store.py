@@ -24,10 +24,9 @@ PUT_BY_HAND = "-"  # stands for the commit of what is not from the hub
 
 
 class Recorded(NamedTuple):
-    """A model as it was first seen: its commit on the hub, the day, and SHA-256 (hex) by file."""
+    """A model as it was first seen: its commit on the hub, and SHA-256 (hex) by file."""
 
     revision: str
-    date: str
     files: dict[str, str]
 
     def changed(self, files: Mapping[str, Path]) -> str:
@@ -71,11 +70,10 @@ def recorded(name: str) -> Recorded | None:
     path = checksum_folder() / f"{name}.sha256"
     try:
         head, *rows = (line.split() for line in path.read_text().splitlines())
-        revision, date = head[1:3]
-        return Recorded(revision, date, {file: digest for digest, file in rows})
+        return Recorded(head[1], {file: digest for digest, file in rows})
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, IndexError) as error:
         raise ModelError(f"{path} is damaged: {error}; remove it, and verify again") from error
 
 
@@ -194,7 +192,7 @@ def verify_model(model: Model) -> Literal["verified", "recorded"]:
         record_model(model, path)
         return "recorded"
     if changed := record.changed(model_files(model, path)):
-        raise _differs(model.name, path if model.url else path / changed, record)
+        raise _differs(model.name, path if model.url else path / changed)
     return "verified"
 
 
@@ -213,12 +211,12 @@ def check_digest(file: Path, sha256: str) -> None:
         if record and record.files.get(absolute.name, sha256) != sha256:
             _, path = resolve_model(model_named(name)) or (None, None)
             if path and absolute in (path.absolute(), path.absolute() / absolute.name):
-                raise _differs(name, file, record)
+                raise _differs(name, file)
 
 
-def _differs(name: str, file: Path, record: Recorded) -> ModelError:
+def _differs(name: str, file: Path) -> ModelError:
     return ModelError(
-        f"{file}: checksum differs from the one recorded on {record.date}: replace it with: "
+        f"{file}: checksum differs from the recorded one: replace it with: "
         f"virnucpro models fetch {name} (or keep it: virnucpro models verify --renew {name})"
     )
 

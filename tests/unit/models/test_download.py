@@ -12,6 +12,7 @@ from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import Model
 from virnucpro.models.fetch import fetch_model
 from virnucpro.models.store import recorded, recorded_names, verify_model
+from virnucpro.store.disk import HOST_NAME
 
 DATA = checkpoint()
 
@@ -29,7 +30,7 @@ def file(cache):
 
 def test_a_file_is_fetched_once_recorded_and_then_only_checked(file, site, model, capfd):
     file.parent.mkdir(parents=True)
-    file.with_name("tiny.pt.part").write_bytes(b"of a command that was killed")
+    (file.parent / f".tiny.pt.{HOST_NAME}.9999999.tmp").write_bytes(b"of a command that was killed")
     assert fetch_model(model) == (file, "fetched")
     assert file.read_bytes() == DATA
     assert recorded("tiny").files == {"tiny.pt": hashlib.sha256(DATA).hexdigest()}

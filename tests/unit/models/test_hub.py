@@ -105,14 +105,6 @@ def test_other_bytes_than_published_are_refused(site, model, file, data):
     assert recorded_names() == []
 
 
-def test_what_is_asked_is_what_an_error_names(shell, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9/")
-    done = shell("models", "fetch", "zhihan1996/DNABERT-S")
-    assert done.code == 64
-    assert "http://127.0.0.1:9/zhihan1996/DNABERT-S" in done.err
-    assert "https://huggingface.co" not in done.err
-
-
 def test_no_network_no_repository_and_offline(site, model, monkeypatch):
     with pytest.raises(ModelError, match=f"cannot fetch someone/else from {site.address}/"):
         fetch_model(Model("someone/else", "a test"))
