@@ -109,7 +109,7 @@ def test_embed_and_classifier(twice: Callable, home: Path) -> None:
 
 
 def test_lite(twice: Callable, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("virnucpro.training.lite.trainer.BATCH_BASES", 12_000)
+    monkeypatch.setattr("virnucpro.training.lite.BATCH_BASES", 12_000)
     prepare(twice, home, content="records")
     twice("train lite data -o lite --steps 20 --threads 1", "was already trained")
     custom = f"-m custom -p lite/lite_classifier.safetensors -e {LENGTH} -c my_lite.yaml"

@@ -22,7 +22,7 @@ from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.encoders.weights import read_safetensors
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
-from virnucpro.training.lite.fitting import training_files
+from virnucpro.training.lite import CLASSIFIER, ENCODER
 
 POOLED = 5  # kinds of means in an embedding
 BLOCKS = ("out.weight", "attention.weight", "hidden_layer.weight")
@@ -68,11 +68,10 @@ def main() -> None:
     parser.add_argument("--calibration", type=Path)
     options = parser.parse_args()
     disk, paths = Disk(), options.encoders
-    encoder, _, classifier = training_files(options.out).results
     disk.make_folder(options.out)
     parts = {"joined": " ".join(hashed(path).sha256 for path in paths)}
-    disk.save(encoder, lite_to_bytes(joined([*map(read_lite, paths)]), parts))
-    heads = [path.with_name(classifier.name) for path in paths]
+    disk.save(options.out / ENCODER, lite_to_bytes(joined([*map(read_lite, paths)]), parts))
+    heads = [path.with_name(CLASSIFIER) for path in paths]
     states = [read_safetensors(head) for head in heads]
     weights = side_by_side(states)
     outputs = [state["output_layer.weight"] / len(heads) for state in states]
@@ -81,7 +80,7 @@ def main() -> None:
     weights["output_layer.bias"] = torch.stack(biases).mean(dim=0)
     known = inspect_classifier(options.calibration or heads[0])
     temperature, contigs = (known.temperature, known.contigs) if options.calibration else (None, {})
-    extra = {**parts, "encoder_sha256": hashed(encoder).sha256}
+    extra = {**parts, "encoder_sha256": hashed(options.out / ENCODER).sha256}
     content = classifier_to_bytes(
         weights,
         encoders=(LITE.name,),
@@ -90,7 +89,7 @@ def main() -> None:
         temperature=temperature,
         contigs=contigs,
     )
-    disk.save(classifier, content)
+    disk.save(options.out / CLASSIFIER, content)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from virnucpro.io.records import Records
 from virnucpro.stages import kinds
 from virnucpro.store.hashed import hashed
 from virnucpro.training.data.dataset import Dataset, Part
-from virnucpro.training.lite.genomes import genome_set, measured_windows
+from virnucpro.training.windows import genome_set, measured_windows
 
 PHAGES = re.compile("(?<!viro)phage|Microviridae|archaeal viruses")
 EITHER = re.compile("mock virome|viruses of many kinds")  # groups of both kinds

@@ -39,7 +39,7 @@ from outside import PHAGES
 from virnucpro.classifier.contigs import ContigModel, contig_terms, lite_model
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.classifier.mixture import with_distributions
-from virnucpro.evaluation.labels import read_labels
+from virnucpro.evaluation.tables import read_labels
 from virnucpro.io.records import Records
 from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.results import open_run

@@ -51,16 +51,6 @@ def test_models_side_by_side(call, models, tmp_path):
     assert call(*start, "--split", split, "--dataset", "val", "-o", tmp_path / "none").code == 65
 
 
-def test_files_of_somebody_else_are_kept(call, models, tmp_path):
-    serpins, _ = write_tables(tmp_path / "tables", 3)
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "rcl_evaluation.tsv").write_text("mine")
-    start = ("rcl", "evaluate", "--serpins", serpins, "-m", models[0], "-o", out, "--device", "cpu")
-    assert call(*start).code == 0
-    assert (out / "rcl_evaluation.tsv.yours").read_text() == "mine"
-
-
 def test_the_shipped_networks_can_be_read_and_are_small():
     networks = list(SHIPPED.glob("rcl_*.safetensors"))
     assert list(SHIPPED.glob(f"rcl_{DEFAULT_MODEL}.*"))

@@ -14,14 +14,12 @@ import pytest
 import torch
 
 import virnucpro.rcl.predict as rcl_predict
-from virnucpro.layout import Layout
-from virnucpro.rcl.encodings import AMINO_ACIDS
+from virnucpro.rcl.features import AMINO_ACIDS
 from virnucpro.rcl.models import RclModel, write_rcl_model
 from virnucpro.rcl.networks import RclCnn
 from virnucpro.rcl.settings import CnnSettings
 from virnucpro.run.status import statuses
 from virnucpro.store.disk import Disk
-from virnucpro.store.lock import locked
 
 LOOP = "AILMFVAILMFVAILMFVAI"
 PROTEINS = {  # with the status of each
@@ -166,36 +164,6 @@ def test_an_input_that_changes_after_it_was_hashed_proves_nothing(
     fasta.write_text(content)
     assert predict().code == 0
     assert results(tmp_path / "out") == results(tmp_path / "whole")
-
-
-def test_files_of_the_user_are_not_overwritten(predict, tmp_path):
-    out = tmp_path / "out"
-    out.mkdir()
-    names = ["rcl.tsv", "rcl_run.json", "onehot_RCL_predictions_thr0p50.tsv"]
-    for name in names:
-        (out / f"{STEM}_{name}").write_text("mine")
-    (out / f"{STEM}_rcl_1_mymodel.safetensors").write_text("mine")
-    for options in ((), ("--force",), ("--force",)):
-        assert predict(*options).code == 0
-        for name in names:
-            assert (out / f"{STEM}_{name}.yours").read_text() == "mine"
-        assert (out / f"{STEM}_rcl_1_mymodel.safetensors").read_text() == "mine"
-
-
-def test_links_are_not_followed_and_locks_hold(predict, tmp_path):
-    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "target").write_text("mine")
-    with locked(Layout(out, f"{STEM}_rcl").lock, "these proteins"):
-        assert predict().code == 5
-    (out / f"{STEM}_rcl.tsv").symlink_to(elsewhere / "target")
-    assert predict().code == 0
-    assert (out / f"{STEM}_rcl.tsv.yours").is_symlink()
-    linked = tmp_path / "linked"
-    linked.mkdir()
-    (linked / ".checkpoints").symlink_to(elsewhere)
-    assert predict(out=linked).code == 3
-    assert {path.name: path.read_text() for path in elsewhere.iterdir()} == {"target": "mine"}
 
 
 def test_standard_input_and_compression(predict, tmp_path, fasta, monkeypatch):

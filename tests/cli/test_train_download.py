@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.models.serving import Site, serving
-from virnucpro.training.data.refseq import files_of_group, table_of
+from virnucpro.training.data.refseq import table_of
 from virnucpro.training.data.table import read_genome_table
 
 FILES = {f"viral/viral.{n}.genomic.gbff.gz": bytes([n]) * 5000 for n in (1, 2, 3, 4, 10)}
@@ -67,7 +67,7 @@ def test_files_and_table(download: Callable, site: Site, tmp_path: Path) -> None
     ]
     for name in came(folder):
         del site.files[f"/{name}"]  # what is here is not asked for again
-    again = download("--max-files", "0")
+    again = download("--max-files", "0")  # in the order of their numbers: 10 is the last one
     assert (again.code, came(folder)) == (0, FILES)
     assert "refseq.tsv is another table" in again.err
 
@@ -107,11 +107,6 @@ def test_what_cannot_be_had_is_named_and_the_rest_comes(
 def test_refusals(download: Callable, tmp_path: Path, arguments: tuple[str, str]) -> None:
     assert download(*arguments).code == 64
     assert not (tmp_path / "refseq").exists()
-
-
-def test_the_files_of_a_group_in_order() -> None:
-    names = list(files_of_group(LISTING, "viral"))
-    assert names == [name for name in FILES if name.startswith("viral")]
 
 
 def test_the_pattern_of_genomes(tmp_path: Path) -> None:

@@ -7,8 +7,11 @@ import json
 import pytest
 import torch
 
-from tests.training_data import make_dataset
+from tests.contract.poisoned import PoisonedExecutor
+from tests.training_data import embed_toy, make_dataset
+from virnucpro.contracts import Device
 from virnucpro.encoders.toy import ToyEncoder
+from virnucpro.executors.executor import LocalPool
 from virnucpro.io.fasta import read_fasta
 from virnucpro.store.features import load_features
 
@@ -87,3 +90,18 @@ def test_what_cannot_be_embedded(call, dataset, tmp_path):
     facts["parts"].pop("test")
     dataset.description_file.write_text(json.dumps(facts))
     assert call("train", "embed", dataset.root, *TOY).code == 0
+
+
+def test_failed_frames_are_left_out_and_tried_again(dataset):
+    layout = dataset.layout("train")
+    poison = [row.frame for row in dataset.frames("train")][3]
+    executor = PoisonedExecutor(LocalPool([Device("cpu")]), [poison])
+    assert embed_toy(dataset, executor) == 1
+    assert poison in (dataset.root / "failed_files.txt").read_text()
+    assert poison not in load_features(layout.features("merged", 1), "merged").ids
+    assert json.loads(layout.run_json.read_text())["counts"]["failed"] == 1
+
+    assert embed_toy(dataset) == 0
+    assert load_features(layout.features("merged", 1), "merged").ids[3] == poison
+    assert json.loads(layout.run_json.read_text())["counts"]["failed"] == 0
+    assert not (dataset.root / "failed_files.txt").exists()

@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from tests.cli.inputs import table
-from tests.records_data import make_records
-from tests.training_data import LENGTH, genome
+from tests.training_data import LENGTH, genome, make_records
 from virnucpro.classifier.files import inspect_classifier
-from virnucpro.training.lite.fitting import training_files
+from virnucpro.training.lite import RESULTS
 
 QUICK = ("--steps", 4, "--threads", 1)
 
@@ -20,7 +19,7 @@ QUICK = ("--steps", 4, "--threads", 1)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Small batches; ``--threads`` is of the whole process."""
-    monkeypatch.setattr("virnucpro.training.lite.trainer.BATCH_BASES", 6000)
+    monkeypatch.setattr("virnucpro.training.lite.BATCH_BASES", 6000)
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -60,7 +59,7 @@ def test_the_model_is_used_as_it_says(call, dataset, contigs, tmp_path):
     models = json.loads((tmp_path / "out" / "contigs_run.json").read_text())["models"]
     found = [models["nucleotide"][key] for key in ("family", "reads")]
     assert (found, "protein" in models) == (["lite", "whole chunks"], False)
-    encoder = training_files(folder).results[0]
+    encoder = folder / RESULTS[0]
     encoder.write_bytes(encoder.read_bytes()[:-9])
     assert call(*predict, tmp_path / "damaged").code == 64
 
@@ -74,7 +73,7 @@ def test_uncalibrated_and_encoders_of_another_training(call, dataset, contigs, t
     assert "the scores are not calibrated" in done.err
     shape = json.loads((tmp_path / "other/lite.json").read_text())["settings"]["shape"]
     assert list(shape) == ["channels", "dim", "heads", "kernel", "word_width"]  # of earlier ones
-    mine, others = (training_files(tmp_path / name).results for name in ("mine", "other"))
+    mine, others = ([tmp_path / name / file for file in RESULTS] for name in ("mine", "other"))
     assert inspect_classifier(mine[2]).temperature is not None
     assert inspect_classifier(others[2]).temperature is None
     on = ("train", "lite", only.root, "-o", tmp_path / "on", "--start-from", mine[0], *QUICK)

@@ -174,13 +174,6 @@ def _embedded(
         return embed_residues(proteins, folder=folder, machine=settings.machine, **options)
 
 
-# The options of a training that are settings of the same name.
-TRAINING_OPTIONS = (
-    *("encoding", "model", "split", "esm_model", "serpins", "others", "output_dir"),
-    *("epochs", "batch_size", "lr", "patience", "seed", "mixed_precision", "tensorboard"),
-)
-
-
 @command(
     option("--encoding", ENCODINGS, "What a residue becomes.", default="onehot"),
     option("--model", ("cnn", "unet", "lstm"), "Kind of network.", default="unet"),
@@ -227,15 +220,13 @@ def train(precomputed: Path | None, **options: Any) -> None:
     """
     settings = shared.configuration(options, read_file=False)
     from virnucpro.devices import choose_devices
-    from virnucpro.rcl.fitting import fit_rcl
     from virnucpro.rcl.models import ENCODING_OF_WIDTH
     from virnucpro.rcl.settings import training_settings
+    from virnucpro.rcl.training import fit_rcl
 
-    given = {name: options[name] for name in TRAINING_OPTIONS}
-    given = {n: str(value) if isinstance(value, Path) else value for n, value in given.items()}
+    chosen = {name: options.pop(name) for name in ("device", "multi_gpu", "gpu_ids", "processes")}
     file: Path | None = click.get_current_context().obj.get("config")
-    training, warnings = training_settings(file, given)
-    chosen = {name: options[name] for name in ("device", "multi_gpu", "gpu_ids", "processes")}
+    training, warnings = training_settings(file, options)
     if not any(chosen.values()):  # one of these options replaces all keys on devices
         chosen["multi_gpu"] = training.use_multi_gpu
         if training.use_multi_gpu:
@@ -266,8 +257,7 @@ def _features(
     training: RclTrainingSettings, stored: Path | None, settings: Configuration
 ) -> ProteinFeatures:
     """Return the features that ``--precomputed`` names; without, compute them beside the runs."""
-    from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
-    from virnucpro.rcl.features import open_features
+    from virnucpro.rcl.features import RESIDUE_ENCODINGS, open_features
 
     if training.encoding in RESIDUE_ENCODINGS:
         if stored:

@@ -155,18 +155,23 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     import pandas as pd
 
     from virnucpro.training.data.dataset import Dataset
-    from virnucpro.training.data.prepare import DatasetSettings, prepare_dataset
+    from virnucpro.training.data.prepare import prepare_dataset
 
-    force, content = options.pop("force"), options["content"]
-    settings = DatasetSettings(table, genomes or table.parent, **options)
     with shared.steps(shared.configuration()) as screen:
         description, notice = prepare_dataset(
-            settings, Dataset(output_dir), screen, command=shared.command_line(), force=force
+            table,
+            Dataset(output_dir),
+            screen,
+            genomes=genomes or table.parent,
+            command=shared.command_line(),
+            **options,
         )
     counts = pd.DataFrame(description["counts"])
     formatters = dict.fromkeys(counts.columns[2:], "{:,}".format)
     place = shlex.quote(str(output_dir))
-    following = f"embed {place}" if content == "frames" else f"lite {place} --output-dir my_lite"
+    following = (
+        f"embed {place}" if options["content"] == "frames" else f"lite {place} --output-dir my_lite"
+    )
     shared.tell(
         counts.to_string(index=False, formatters=formatters),
         *([notice] if notice else []),
@@ -249,8 +254,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     settings = shared.configuration(options)
     from virnucpro.devices import choose_devices
     from virnucpro.precision import choose_precision
-    from virnucpro.training.classifier.fitting import fit_classifier
-    from virnucpro.training.classifier.trainer import TrainingSettings
+    from virnucpro.training.classifier import TrainingSettings, fit_classifier
 
     devices = choose_devices(training_machine(settings.machine.threads, options))
     names = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
@@ -296,10 +300,9 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
     """
     import torch
 
+    from virnucpro.training.classifier import how_to_predict
     from virnucpro.training.data.dataset import Dataset
-    from virnucpro.training.lite.fitting import fit_lite, training_files
-    from virnucpro.training.lite.trainer import LiteTrainingSettings
-    from virnucpro.training.run import how_to_predict
+    from virnucpro.training.lite import CLASSIFIER, ENCODER, LiteTrainingSettings, fit_lite
 
     if options["threads"]:
         torch.set_num_threads(options["threads"])
@@ -319,9 +322,8 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
         for part, lengths in report["chunk_auroc"].items()
         for bases, row in lengths.items()
     ]
-    encoder_file, _, classifier_file = training_files(output_dir).results
-    length, encoders = Dataset(dataset).lengths()[0], {"dnabert": str(encoder_file)}
-    use = how_to_predict(classifier_file, length, encoders)
+    length, encoders = Dataset(dataset).lengths()[0], {"dnabert": str(output_dir / ENCODER)}
+    use = how_to_predict(output_dir / CLASSIFIER, length, encoders)
     shared.tell(
         *lines, f"Encoder, classifier and lite.json are in {output_dir}", "Next: " + "\n".join(use)
     )

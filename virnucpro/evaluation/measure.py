@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from virnucpro.evaluation.labels import Sample
+from virnucpro.evaluation.tables import Sample
 from virnucpro.metrics.classification import (
     BINS,
     LEVELS,
@@ -61,7 +61,6 @@ class Evaluation(NamedTuple):
     """
 
     sample: Sample  # the rows, the highest score first
-    threshold: float | None  # None where predict made the calls
     slices: list[SliceRow]  # the whole sample, then the lengths, then the groups
     reliability: list[dict[str, Any]]  # the bins of the reliability diagram
     false_discoveries: list[dict[str, Any]]
@@ -97,7 +96,7 @@ def evaluate(sample: Sample, threshold: float | None) -> Evaluation:
     sample, drawn = sample._replace(rows=rows), (draws, _level_counts(rows, draws))
     slices = [_measure(sample, *part, drawn) for part in _slices(rows)]
     reliability = _reliability(virus.to_numpy(), scores)
-    return Evaluation(sample, threshold, slices, reliability, _false_discoveries(rows))
+    return Evaluation(sample, slices, reliability, _false_discoveries(rows))
 
 
 def _slices(rows: DataFrame) -> Iterator[tuple[SliceKind, str, str, Bools, Bools]]:

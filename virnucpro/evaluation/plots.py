@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from virnucpro.evaluation.measure import Evaluation, SliceRow, slice_title
-from virnucpro.formatting import counted
+from virnucpro.evaluation.measure import Evaluation, slice_title
 from virnucpro.metrics.classification import BINS, Bools, Floats
-from virnucpro.metrics.plots import BLACK, BLUE, GREY, ORANGE, OTHERS, image_of, plain_axes
+from virnucpro.metrics.plots import BLACK, GREY, ORANGE, OTHERS, image_of, plain_axes
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DASHES = ("--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 TITLES = {
     "roc.png": "ROC curve, false positive rate on a logarithmic axis",
     "pr.png": "Precision and recall at every threshold",
     "reliability.png": "Reliability: does a score mean what it says?",
-    "scores.png": "Scores of both labels",
 }
 PLOTS = tuple(TITLES)
 
@@ -36,7 +33,7 @@ def draw_plots(evaluation: Evaluation, unit: str) -> dict[str, bytes]:
 
     metrics, plots = evaluation.slices[0], {}
     rows = f"{unit}: {metrics['virus']:,} virus, {metrics['others']:,} others"
-    draws = dict(zip(PLOTS, (_roc, _precision_recall, _reliability, _scores), strict=True))
+    draws = dict(zip(PLOTS, (_roc, _precision_recall, _reliability), strict=True))
     for name in PLOTS if metrics["auroc"] is not None else PLOTS[2:]:
         figure = Figure(figsize=(5.5, 5.5), layout="constrained")
         draws[name](figure, evaluation)
@@ -45,23 +42,17 @@ def draw_plots(evaluation: Evaluation, unit: str) -> dict[str, bytes]:
     return plots
 
 
-def _axes(figure: Figure, xlabel: str, ylabel: str) -> Axes:
-    axes = plain_axes(figure.subplots())
-    axes.set(xlabel=xlabel, ylabel=ylabel)
-    return axes
-
-
-def _lines(evaluation: Evaluation) -> Iterator[tuple[SliceRow, Bools, Floats, dict[str, Any]]]:
+def _lines(
+    evaluation: Evaluation,
+) -> Iterator[tuple[dict[str, Any], Bools, Floats, dict[str, Any]]]:
     """Yield the whole sample and the first lengths that have both labels, with rows and a style."""
-    rows, styles = evaluation.sample.rows, [{"color": BLACK, "linewidth": 2}]
-    for colour, dash in zip(OTHERS, DASHES, strict=True):
-        styles.append({"color": colour, "linestyle": dash, "linewidth": 1.5})
-    drawn = [evaluation.slices[0], *evaluation.of_kind("length")]
-    drawn = [row for row in drawn if row["auroc"] is not None]
+    rows, lengths = evaluation.sample.rows, evaluation.of_kind("length")
+    drawn = [row for row in (evaluation.slices[0], *lengths) if row["auroc"] is not None]
     if len(drawn) == 2:  # a single length has the same curve
         drawn.pop()
-    for row, style in zip(drawn, styles, strict=False):
+    for row, colour, dash in zip(drawn, (BLACK, *OTHERS), DASHES, strict=False):
         part = rows[rows.length == row["name"]] if row["slice"] == "length" else rows
+        style = {"color": colour, "linestyle": dash, "linewidth": 1.5}
         yield row, part.virus.to_numpy(), part.score.to_numpy(np.float64), style
 
 
@@ -69,7 +60,8 @@ def _roc(figure: Figure, evaluation: Evaluation) -> None:
     """Draw recall over the logarithm of the false positive rate: good models differ at its left."""
     from sklearn.metrics import roc_curve
 
-    axes = _axes(figure, "false positive rate of others", "viruses found (recall)")
+    axes = plain_axes(figure.subplots())
+    axes.set(xlabel="false positive rate of others", ylabel="viruses found (recall)")
     least = 0.5 / int((~evaluation.sample.rows.virus).sum())  # half of a single false positive
     guessing = np.geomspace(least, 1, 200)
     axes.plot(guessing, guessing, color=GREY, linewidth=1, label="guessing 0.5")
@@ -84,7 +76,8 @@ def _roc(figure: Figure, evaluation: Evaluation) -> None:
 def _precision_recall(figure: Figure, evaluation: Evaluation) -> None:
     from sklearn.metrics import precision_recall_curve
 
-    axes = _axes(figure, "viruses found (recall)", "classified as viral and right (precision)")
+    axes = plain_axes(figure.subplots())
+    axes.set(xlabel="viruses found (recall)", ylabel="classified as viral and right (precision)")
     share = float(evaluation.sample.rows.virus.mean())
     axes.axhline(share, color=GREY, linewidth=1, label=f"guessing {share:.3f}")
     for row, virus, scores, style in _lines(evaluation):
@@ -109,20 +102,3 @@ def _reliability(figure: Figure, evaluation: Evaluation) -> None:
     bars = lower.bar((bins.low + bins.high) / 2, bins.rows, 0.9 / BINS, color="#BBBBBB")
     lower.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=6, rotation=90)
     lower.set(xlabel="score", ylabel="rows", yscale="log", ylim=(0.5, 40 * bins.rows.max()))
-
-
-def _scores(figure: Figure, evaluation: Evaluation) -> None:
-    axes, rows = _axes(figure, "score", "share of the rows of the label"), evaluation.sample.rows
-    edges = np.linspace(0, 1, 51)
-    for name, colour, dash in (("virus", ORANGE, "-"), ("others", BLUE, "--")):
-        scores = rows.score[rows.label == name].to_numpy(np.float64)
-        if len(scores):
-            shares = np.histogram(scores, edges)[0] / len(scores)
-            axes.stairs(shares, edges, fill=True, color=colour, alpha=0.25)
-            label = f"{name}, {counted(len(scores), 'row')}"
-            axes.stairs(shares, edges, color=colour, linewidth=1.8, linestyle=dash, label=label)
-    if evaluation.threshold is not None:
-        label = f"threshold {evaluation.threshold:g}"
-        axes.axvline(evaluation.threshold, color=BLACK, linewidth=1, linestyle=":", label=label)
-    axes.set(xlim=(-0.01, 1.01))
-    figure.legend(loc="outside lower center", ncols=3, frameon=False)

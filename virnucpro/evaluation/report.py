@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from virnucpro.contracts import Json
-from virnucpro.evaluation.calibration import Calibration
 from virnucpro.evaluation.measure import Evaluation, SliceRow, slice_title
-from virnucpro.evaluation.predictions import SCORE_FORMULAS
+from virnucpro.evaluation.tables import SCORE_FORMULAS
 from virnucpro.formatting import counted, markdown_table, markdown_text
 from virnucpro.metrics.classification import RESAMPLES, metric_text
 from virnucpro.tables import EVALUATION
@@ -35,7 +34,7 @@ _TERMINAL = ("slice", "genomes", "virus", "others", "AUROC", "AUPRC", "correct",
 
 
 def as_json(
-    evaluation: Evaluation, facts: Mapping[str, Json], calibration: Calibration | None
+    evaluation: Evaluation, facts: Mapping[str, Json], calibration: Mapping[str, float] | None
 ) -> str:
     """Return ``evaluation.json``. A metric that is not defined is null.
 
@@ -70,7 +69,9 @@ def as_tsv(evaluation: Evaluation) -> str:
     return "".join([EVALUATION.header, *(EVALUATION.line(**row) for row in rows)])
 
 
-def as_terminal(evaluation: Evaluation, calibration: Calibration | None, folder: Path) -> str:
+def as_terminal(
+    evaluation: Evaluation, calibration: Mapping[str, float] | None, folder: Path
+) -> str:
     """Return what the terminal shows, with the first groups of many; ``folder`` has the results."""
     import pandas
 
@@ -94,7 +95,7 @@ def _cells(row: SliceRow) -> dict[str, str]:
     return cells
 
 
-def _sentences(evaluation: Evaluation, calibration: Calibration | None) -> Iterator[str]:
+def _sentences(evaluation: Evaluation, calibration: Mapping[str, float] | None) -> Iterator[str]:
     """Yield sentences on what was measured, on what could not be measured, and why."""
     counts, metrics = evaluation.sample.counts, evaluation.slices[0]
     yield (
@@ -125,7 +126,7 @@ def _sentences(evaluation: Evaluation, calibration: Calibration | None) -> Itera
 def as_markdown(
     evaluation: Evaluation,
     facts: Mapping[str, Json],
-    calibration: Calibration | None,
+    calibration: Mapping[str, float] | None,
     plots: Iterable[str],
 ) -> str:
     """Return ``evaluation.md``. ``facts`` are the files, the level and the threshold."""

@@ -77,7 +77,7 @@ def evaluate_finder(
             len(protein.sequence),
             *((protein.start, protein.end) if protein.has_rcl else (np.nan, np.nan)),
             result.status,
-            *((result.region.start, result.region.end) if result.region else (np.nan, np.nan)),
+            *(result.region or (np.nan, np.nan))[:2],
         )
         for protein, result in zip(proteins, results, strict=True)
     ]

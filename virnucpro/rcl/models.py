@@ -39,7 +39,7 @@ from virnucpro.encoders.weights import (
     renamed,
 )
 from virnucpro.errors import ModelError
-from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
+from virnucpro.rcl.features import RESIDUE_ENCODINGS
 from virnucpro.rcl.networks import RCL, RclCnn, RclLstm, RclUnet
 from virnucpro.rcl.settings import CnnSettings, LstmSettings, UnetSettings
 from virnucpro.store.disk import Disk

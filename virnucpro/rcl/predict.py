@@ -160,36 +160,36 @@ class FindingStage(BlockStage):
 
     def _rows(self, accession: str, sequence: str, result: RclResult) -> Iterator[tuple[str, str]]:
         """Yield what the result files say of a protein."""
-        region, label = result.region, self.finder.label
+        label, length = self.finder.label, len(sequence)
+        start, end, confidence = result.region or (None, None, None)
         if "residues" in self.kinds:
             rows = RCL_RESIDUES.lines(
-                accession=[accession] * len(sequence),
-                position=range(1, len(sequence) + 1),
+                accession=[accession] * length,
+                position=range(1, length + 1),
                 residue=sequence,
                 probability=result.probabilities.tolist(),
             )
             yield "residues", rows
-        loop = sequence[region.start - 1 : region.end] if region else None
+        loop = None if start is None else sequence[start - 1 : end]
         yield (
             "regions",
             RCL_REGIONS.line(
                 accession=accession,
-                length=len(sequence),
-                start=region and region.start,
-                end=region and region.end,
+                length=length,
+                start=start,
+                end=end,
                 rcl=loop,
-                confidence=region and region.confidence,
+                confidence=confidence,
                 status=result.status,
                 model=label,
             ),
         )
-        if region is None or loop is None:
+        if loop is None:
             return
-        start, end, length = region.start, region.end, len(sequence)
         yield "positions", f"{accession}\t{start}\t{end}\n"
         name = gff3_escaped(accession)
         # SO:0000839
-        place = f"{name}\tvirnucpro\tpolypeptide_region\t{start}\t{end}\t{region.confidence:.4f}"
+        place = f"{name}\tvirnucpro\tpolypeptide_region\t{start}\t{end}\t{confidence:.4f}"
         note = f"Name=RCL;Note=reactive center loop;model={gff3_escaped(label)}"
         yield "gff", f"##sequence-region {name} 1 {length}\n{place}\t.\t.\t{note}\n"
         lines = [sequence[i : i + FASTA_LINE] for i in range(0, len(sequence), FASTA_LINE)]

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from virnucpro.contracts import Json
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.models.store import check_file
-from virnucpro.rcl.rule import RclRegion, RclResult
+from virnucpro.rcl.rule import RclResult
 from virnucpro.store.documents import parse_json
 
 PROFILE_SUFFIX = ".hmm"
@@ -100,7 +100,7 @@ class RclProfile:
             probabilities = np.zeros(len(sequences[number]), np.float32)
             probabilities[start + begin : start + end + 1] = posterior[begin : end + 1]
             confidence = float(posterior[begin : end + 1].mean(dtype=np.float64))
-            region = RclRegion(start + begin + 1, start + end + 1, confidence)
+            region = start + begin + 1, start + end + 1, confidence
             results[number] = RclResult("found", region, probabilities)
         return results
 

@@ -21,13 +21,8 @@ class RegionRule:
     min_rcl_length: int = 7
 
 
-@dataclass(frozen=True)
-class RclRegion:
-    """First and last residue of an RCL, counted from 1, and their mean probability."""
-
-    start: int
-    end: int
-    confidence: float
+Region = tuple[int, int, float]
+"""First and last residue of an RCL, counted from 1, and their mean probability."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +34,11 @@ class RclResult:
     """
 
     status: str
-    region: RclRegion | None
+    region: Region | None
     probabilities: npt.NDArray[np.float32]
 
 
-def find_region(probabilities: npt.NDArray[np.float32], rule: RegionRule) -> RclRegion | None:
+def find_region(probabilities: npt.NDArray[np.float32], rule: RegionRule) -> Region | None:
     """Return the RCL of a protein; None if no run of residues satisfies the rule.
 
     ``probabilities`` are float32 ``[L]``, one per residue. The longest run is the RCL, and of
@@ -57,4 +52,4 @@ def find_region(probabilities: npt.NDArray[np.float32], rule: RegionRule) -> Rcl
         return None
     longest = int(lengths.argmax())
     start, stop = int(starts[longest]), int(stops[longest])
-    return RclRegion(start + 1, stop, float(probabilities[start:stop].mean(dtype=np.float64)))
+    return start + 1, stop, float(probabilities[start:stop].mean(dtype=np.float64))

@@ -143,8 +143,9 @@ def training_settings(
 ) -> tuple[RclTrainingSettings, list[str]]:
     """Return the settings of a configuration file, with options on top.
 
-    ``options`` are settings by their names; None is an option that was not given. The second value
-    is a warning on keys of the file without a meaning, if there are any.
+    ``options`` are those of a command, of which some are settings of the same name; None is an
+    option that was not given. The second value is a warning on keys of the file without a meaning,
+    if there are any.
     """
     content, defaults = dict(parse_yaml(path)) if path else {}, nested(RclTrainingSettings())
     known = set(_keys(defaults))
@@ -157,8 +158,9 @@ def training_settings(
                 values |= {f"{name}.{key}": part for key, part in (value or {}).items()}
             else:
                 values[name] = value
-        keys = {setting.name: setting.encode_name for setting in fields(RclTrainingSettings)}
-        values |= {keys[name]: value for name, value in options.items() if value is not None}
+        for setting in fields(RclTrainingSettings):
+            if (option := options.get(setting.name)) is not None:
+                values[setting.encode_name] = str(option) if isinstance(option, Path) else option
         given = {key: value for key, value in values.items() if value not in (None, [])}
         settings = convert(given, RclTrainingSettings, strict=False)
     except (AttributeError, ValueError) as error:  # of a section that is not one, or of msgspec

@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.errors import InputError
-from virnucpro.evaluation.predictions import read_table
+from virnucpro.evaluation.tables import read_table
 from virnucpro.events import StepProgress
-from virnucpro.rcl.encodings import AMINO_ACIDS
+from virnucpro.rcl.features import AMINO_ACIDS
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.training.data.dataset import PARTS, Part

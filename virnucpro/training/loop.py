@@ -1,4 +1,4 @@
-"""The training loop, as each process of a training runs it, and its state on the disk.
+"""The training loop, as each process of a training runs it, its state on the disk, and its start.
 
 What is trained, and on what, is up to the class that derives from :class:`TrainingLoop`.
 """
@@ -9,7 +9,7 @@ import io
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,10 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from virnucpro.contracts import Json
 from virnucpro.encoders.weights import read_pickle
 from virnucpro.errors import InputError, ModelError
-from virnucpro.events import Emit, EpochEnded, EpochProgress
+from virnucpro.events import Emit, EpochEnded, EpochProgress, Notice
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import SCHEMAS, in_schema
+from virnucpro.store.work import WorkIdentity, check_same, checked_again
 from virnucpro.training.group import own_place, sum_over_processes
 
 REPORT_SECONDS = 0.2
@@ -83,6 +84,45 @@ def load_savepoint(path: Path) -> Savepoint:
         return Savepoint(**document)
     except (ModelError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} is damaged: start over with --force") from error
+
+
+def begin_training(
+    wanted: WorkIdentity,
+    savepoint: Path,
+    results: Sequence[Path],
+    finished: Mapping[str, Json] | None,
+    disk: Disk,
+    show: Emit,
+    *,
+    option: str,
+    force: bool = False,
+) -> Savepoint | None:
+    """Return the savepoint to go on from, which is on the disk; None for a finished training.
+
+    ``wanted`` has everything that decides the weights, and ``finished`` the same of the results
+    that are there, if they say so. ``option`` is what names another place on the command line.
+    """
+    for path in (*results, savepoint):
+        disk.sweep(path.parent, {path.name})
+    point, known = None, finished
+    if force:
+        known = None
+        for path in (savepoint, *results):
+            disk.clear(path)
+    elif savepoint.exists():
+        point = load_savepoint(savepoint)
+        known = point.identity
+    if known:
+        check_same(wanted, WorkIdentity(wanted.label, known), results[0].parent, option)
+        if point is None and all(path.exists() for path in results):
+            show(Notice("info", checked_again(wanted.label)))
+            return None
+        after = f" after epoch {point.epoch}" if point and point.epoch else ""
+        show(Notice("info", f"going on with {wanted.label}{after}"))
+    if point is None:
+        point = Savepoint(dict(wanted.settings))
+        save_savepoint(savepoint, point, disk)
+    return point
 
 
 class TrainingLoop(ABC):

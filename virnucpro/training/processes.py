@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Sequence
 from multiprocessing import connection as connections
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from virnucpro.contracts import Device
 from virnucpro.errors import DeviceError, VirNucProError
@@ -52,7 +52,7 @@ def train_on(make_loop: MakeLoop, devices: Sequence[Device], report: Emit) -> No
         while running:
             ready = connections.wait([child.connection for child in running])
             heard = [child for child in running if child.connection in ready]
-            messages = [child.receive() for child in heard]
+            messages: list[Any] = [child.receive() for child in heard]
             if None in messages:  # it died: that others lose their connection follows from it
                 dead = heard[messages.index(None)]
                 reason = dead.exit_reason()

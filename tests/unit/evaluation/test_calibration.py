@@ -7,7 +7,7 @@ import pytest
 from pandas import DataFrame
 
 from virnucpro.errors import InputError
-from virnucpro.evaluation.calibration import FEWEST_FRAMES, fit_calibration
+from virnucpro.evaluation.run import FEWEST_FRAMES, fit_calibration
 
 
 def _frames(rows: int, share: float, sharpness: float) -> DataFrame:

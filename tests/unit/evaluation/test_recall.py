@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.declared import line_of
-from virnucpro.evaluation.labels import join, read_labels
 from virnucpro.evaluation.measure import NO_GROUP, Evaluation, evaluate
-from virnucpro.evaluation.predictions import find_predictions
 from virnucpro.evaluation.report import as_terminal, as_tsv
+from virnucpro.evaluation.tables import find_predictions, join, read_labels
 from virnucpro.tables import CONTIGS, EVALUATION
 
 # id, label, group, length, call, virus score

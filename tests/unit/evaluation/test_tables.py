@@ -8,8 +8,7 @@ import pytest
 
 from tests.declared import line_of
 from virnucpro.errors import InputError, UsageError
-from virnucpro.evaluation.labels import join, read_labels
-from virnucpro.evaluation.predictions import find_predictions
+from virnucpro.evaluation.tables import find_predictions, join, read_labels
 from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, PREDICTIONS
 
 LABELS = "record\tlabel\tgroup\tgenome\na\tvirus\tPhages\tg1\nb\tothers\tBacteria\tg2\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
+from virnucpro.rcl.features import RESIDUE_ENCODINGS
 from virnucpro.rcl.models import RclModel
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.rcl.settings import CnnSettings, LstmSettings, UnetSettings

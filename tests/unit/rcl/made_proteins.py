@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from virnucpro.rcl.encodings import AMINO_ACIDS
+from virnucpro.rcl.features import AMINO_ACIDS
 from virnucpro.rcl.proteins import AnnotatedProtein
 
 MOTIF = "GTEAAAATAVVMMRCAM"

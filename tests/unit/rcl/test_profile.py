@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from virnucpro.errors import ModelError, UsageError
-from virnucpro.rcl.encodings import AMINO_ACIDS
+from virnucpro.rcl.features import AMINO_ACIDS
 from virnucpro.rcl.finders import open_finder
 from virnucpro.rcl.profile import RclProfile, build_profile, read_profile
 
@@ -55,13 +55,13 @@ def test_a_single_serpin_makes_no_profile() -> None:
 )
 def test_the_rcl_is_found(profile, sequence, shift):
     (result,) = profile.find([sequence])
-    assert result.region is not None
-    assert (result.region.start, result.region.end) == (START + shift, END + shift)
+    *ends, confidence = result.region
+    assert ends == [START + shift, END + shift]
     inside = np.zeros(len(sequence), bool)
     inside[START + shift - 1 : END + shift] = True
     assert (result.probabilities[~inside] == 0).all()
-    assert result.region.confidence == pytest.approx(result.probabilities[inside].mean(), abs=1e-6)
-    assert result.region.confidence > 0.8
+    assert confidence == pytest.approx(result.probabilities[inside].mean(), abs=1e-6)
+    assert confidence > 0.8
 
 
 def test_others_and_fragments(profile):
@@ -81,8 +81,7 @@ def test_others_and_fragments(profile):
 def test_posterior_probabilities_belong_to_their_residues(profile):
     insertion = SERPIN[:380] + "DEDKDEDKDED" + SERPIN[380:]
     (result,) = profile.find([insertion])
-    assert result.region is not None
-    assert (result.region.start, result.region.end) == (START, END + 11)
+    assert result.region[:2] == (START, END + 11)
     ((columns, posterior),) = profile.place([SERPIN])
     first, last = profile.columns
     assert columns[START - 1] == first
@@ -116,8 +115,7 @@ def test_a_profile_is_read_as_it_was_written(profile, tmp_path):
 def test_the_shipped_profile_finds_the_rcl_of_a_serpin():
     finder = open_finder("hmm")
     (result,) = finder.find([SERPIN])
-    assert result.region is not None
-    assert (result.region.start, result.region.end) == (START, END)
+    assert result.region[:2] == (START, END)
     assert finder.label == "hmm"
 
 
@@ -129,8 +127,4 @@ def test_the_command(call, tmp_path):
     assert result.code == 0, result.err
     assert "aligning 2 serpins" in result.err
     assert read_profile(output).training["serpins"] == 2
-    assert call("rcl", "profile", table, "--output", output).code == 0  # the same bytes
-    output.write_text("mine")
-    assert call("rcl", "profile", table, "--output", output).code == 0
-    assert (tmp_path / "my.hmm.yours").read_text() == "mine"
     assert call("rcl", "profile", table, "--output", tmp_path / "my.txt").code == 64

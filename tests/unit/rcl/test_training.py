@@ -9,7 +9,7 @@ import torch
 
 from tests.unit.rcl.made_proteins import proteins
 from tests.unit.training.loops import CPU, plan_of, run, same
-from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
+from virnucpro.rcl.features import RESIDUE_ENCODINGS
 from virnucpro.rcl.settings import training_settings
 from virnucpro.rcl.training import IGNORED, RclLoop, epoch_batches
 from virnucpro.training.loop import load_savepoint

@@ -10,9 +10,9 @@ import torch
 
 from virnucpro.errors import InputError
 from virnucpro.store.features import Features, encode_features, load_features
-from virnucpro.training.classifier import features as module
-from virnucpro.training.classifier.features import PartFeatures, epoch_windows, find_features
+from virnucpro.training import features as module
 from virnucpro.training.data.dataset import Dataset
+from virnucpro.training.features import PartFeatures, epoch_windows, find_features
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.training.made_genomes import coding
 from virnucpro.errors import InputError
-from virnucpro.training.data.genbank import CodingSequences, is_genbank, read_genbank
+from virnucpro.training.data.genbank import is_genbank, read_genbank
 
 SeqIO = pytest.importorskip("Bio.SeqIO")
 from Bio.Seq import Seq  # noqa: E402
@@ -39,9 +39,9 @@ def cds(start: int, end: int, strand: int = 1, **said: str) -> SeqFeature:
 
 @pytest.fixture
 def read(tmp_path):
-    def _read(text: str, packed: bool = False):
-        path = tmp_path / ("a.gbff.gz" if packed else "a.gbff")
-        path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    def _read(text: str):
+        path = tmp_path / "a.gbff.gz"
+        path.write_bytes(gzip.compress(text.encode()))
         assert is_genbank(path)
         return list(read_genbank(path))
 
@@ -51,10 +51,9 @@ def read(tmp_path):
 SEQUENCE = coding(1, 3000)
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_records_with_header_and_sequence(read, packed):
+def test_records_with_header_and_sequence(read):
     text = genbank(sequence=SEQUENCE) + genbank(sequence="ACGTRN", name="NC_000002.1")
-    first, second = read(text, packed)
+    first, second = read(text)
     assert first[0] == "NC_000001.1"
     assert first[1] == "NC_000001.1 made-up phage, complete genome [Madeupvirus one]"
     assert first[2] == SEQUENCE
@@ -63,44 +62,30 @@ def test_records_with_header_and_sequence(read, packed):
 
 def test_a_frame_must_lie_in_an_annotated_protein(read):
     protein = str(Seq(SEQUENCE[:1500]).translate())
-    ((_, _, _, coding_of),) = read(genbank(cds(0, 1500, translation=protein), sequence=SEQUENCE))
-    assert coding_of.contains(protein[100:266], 300, 800)
-    assert not coding_of.contains(protein[100:266], 1500, 2000)  # nothing is annotated there
-    assert not coding_of.contains("W" + protein[100:266], 300, 800)
+    (record,) = read(genbank(cds(0, 1500, translation=protein), sequence=SEQUENCE))
+    assert record.may_code(protein[100:266], 300, 800)
+    assert not record.may_code(protein[100:266], 1500, 2000)  # nothing is annotated there
+    assert not record.may_code("W" + protein[100:266], 300, 800)
 
 
 def test_without_a_translation_the_bases_are_translated(read):
     reverse = str(Seq(SEQUENCE[601:1500]).reverse_complement())
     expected = str(Seq(reverse[1:][: (len(reverse) - 1) // 3 * 3]).translate())
-    ((_, _, _, coding_of),) = read(genbank(cds(601, 1500, -1, codon_start="2"), sequence=SEQUENCE))
-    assert coding_of.contains(expected, 601, 1500)
+    (record,) = read(genbank(cds(601, 1500, -1, codon_start="2"), sequence=SEQUENCE))
+    assert record.may_code(expected, 601, 1500)
     assert len(expected) == 299
 
 
 def test_pseudogenes_and_other_features_code_for_nothing(read):
     gene = SeqFeature(FeatureLocation(0, 1500, 1), type="gene")
-    ((_, _, _, coding_of),) = read(genbank(gene, cds(0, 1500, pseudo=""), sequence=SEQUENCE))
-    assert not coding_of.contains(str(Seq(SEQUENCE[:1500]).translate())[5:50], 0, 500)
-
-
-def test_many_overlapping_proteins_are_all_found():
-    proteins = [
-        (start, start + 3 * size, f"{chr(65 + n)}" * size)
-        for n, (start, size) in enumerate([(0, 900), (10, 5), (40, 5), (2000, 50), (2100, 4)])
-    ]
-    found = CodingSequences(proteins)
-    assert found.contains("AAAA", 2600, 2650)  # of the long one, which begins first
-    assert not found.contains("BBB", 30, 40)
-    assert found.contains("BBB", 24, 30)
-    assert found.contains("EEEE", 2105, 2107)
-    assert not found.contains("AAAA", 2700, 2750)
-    assert not CodingSequences([]).contains("A", 0, 10)
+    (record,) = read(genbank(gene, cds(0, 1500, pseudo=""), sequence=SEQUENCE))
+    assert not record.may_code(str(Seq(SEQUENCE[:1500]).translate())[5:50], 0, 500)
 
 
 def test_a_record_that_only_refers_to_others_has_no_sequence(read):
     text = genbank(sequence=SEQUENCE)
     head = text[: text.index("ORIGIN")]
-    ((name, _, sequence, _),) = read(head + "CONTIG      join(NC_000009.1:1..3000)\n//\n")
+    ((name, _, sequence, *_),) = read(head + "CONTIG      join(NC_000009.1:1..3000)\n//\n")
     assert (name, sequence) == ("NC_000001.1", "")
 
 

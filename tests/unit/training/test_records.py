@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import shutil
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from tests.unit.training.made_genomes import RecordedProgress, coding, write_fasta, write_table
 from virnucpro.errors import InputError, ResumeRefusedError
 from virnucpro.training.data.dataset import PARTS, Dataset
-from virnucpro.training.data.prepare import DatasetSettings, prepare_dataset
+from virnucpro.training.data.prepare import prepare_dataset
 
 VIRUSES = [(f"P{n} phage host=Genus{n % 4}", coding(n, 600)) for n in range(12)]
 BACTERIA = [(f"B{n} Genus{n % 5} coli", coding(100 + n, 900)) for n in range(10)]
@@ -25,18 +25,20 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> DatasetSettings:
+def settings(tmp_path_factory: pytest.TempPathFactory) -> partial:
     folder = tmp_path_factory.mktemp("genomes")
     for name, records in (("v.fa.gz", VIRUSES), ("b.fa", BACTERIA), ("odd.fa", ODD)):
         write_fasta(folder / name, records)
     table = write_table(folder / "t.tsv", ROWS)
-    return DatasetSettings(table, folder, (500, 150), "records", test=0.3, validation=0.3, seed=2)
+    shares = {"test": 0.3, "validation": 0.3, "seed": 2}
+    options = {"genomes": folder, "lengths": (500, 150), "content": "records", **shares}
+    return partial(prepare_dataset, table, **options)
 
 
 @pytest.fixture(scope="module")
-def made(settings: DatasetSettings) -> Path:
-    dataset = Dataset(settings.folder / "data")
-    prepare_dataset(settings, dataset, RecordedProgress())
+def made(settings: partial) -> Path:
+    dataset = Dataset(settings.keywords["genomes"] / "data")
+    settings(dataset, RecordedProgress())
     return dataset.root
 
 
@@ -85,18 +87,18 @@ def test_every_record_of_a_part_is_read_back_and_counted(dataset: Dataset) -> No
 
 
 def test_records_and_frames_do_not_take_each_other_for_their_own(
-    dataset: Dataset, settings: DatasetSettings, tmp_path: Path
+    dataset: Dataset, settings: partial, tmp_path: Path
 ) -> None:
-    frames = replace(settings, content="frames", lengths=(150,))
+    frames = partial(settings, content="frames", lengths=(150,))
     with pytest.raises(ResumeRefusedError, match="content: was records, is frames"):
-        prepare_dataset(frames, dataset, RecordedProgress())
-    prepare_dataset(frames, dataset, RecordedProgress(), force=True)
+        frames(dataset, RecordedProgress())
+    frames(dataset, RecordedProgress(), force=True)
     assert not list(dataset.root.glob("*_records.fa"))
     # A file of the user under a name that only the other content has.
     fresh = Dataset(dataset.root)
     fresh.records_file("train").write_text("mine")
-    assert "is finished" in prepare_dataset(frames, fresh, RecordedProgress())[1]
-    prepare_dataset(settings, fresh, RecordedProgress(), force=True)
+    assert "is finished" in frames(fresh, RecordedProgress())[1]
+    settings(fresh, RecordedProgress(), force=True)
     assert (fresh.root / "train_records.fa.yours").read_text() == "mine"
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from virnucpro.errors import InputError
 from virnucpro.io.text import expanded_blocks, text_blocks
@@ -20,28 +21,29 @@ if TYPE_CHECKING:
 NUCLEOTIDES = frozenset("ACGTRYSWKMBDHVN")  # the codes of IUPAC
 
 
-class CodingSequences:
-    """The annotated proteins of a record."""
-
-    def __init__(self, proteins: list[tuple[int, int, str]]) -> None:
-        """Take the first base (from 0), the end and the residues of each coding sequence."""
-        self._residues = [residues for _, _, residues in proteins]
-        places = np.array([place for *place, _ in proteins], np.int64)
-        self._starts, self._ends = places.reshape(-1, 2).T
-
-    def contains(self, protein: str, start: int, stop: int) -> bool:
-        """Return whether ``protein`` is part of one that overlaps the bases ``start:stop``."""
-        overlapping = np.flatnonzero((self._starts < stop) & (self._ends > start))
-        return any(protein in self._residues[number] for number in overlapping)
-
-
 class GenomeRecord(NamedTuple):
-    """A record of a genome file; ``coding`` is None for a format without annotation."""
+    """A record of a genome file.
+
+    ``places`` has the first base (from 0) and the end of each annotated protein, int64 ``[n, 2]``,
+    and ``proteins`` their residues; None for a format without annotation.
+    """
 
     id: str
     header: str
     sequence: str
-    coding: CodingSequences | None
+    places: npt.NDArray[np.int64] | None = None
+    proteins: Sequence[str] = ()
+
+    def may_code(self, protein: str, start: int, stop: int) -> bool:
+        """Return whether a protein is part of an annotated one that overlaps ``start:stop``.
+
+        It may be any protein where nothing is annotated in this format.
+        """
+        if self.places is None:
+            return True
+        starts, ends = self.places.T
+        overlapping = np.flatnonzero((starts < stop) & (ends > start)).tolist()
+        return any(protein in self.proteins[number] for number in overlapping)
 
 
 def is_genbank(path: Path) -> bool:
@@ -98,11 +100,11 @@ def _genome_record(record: SeqRecord) -> GenomeRecord:
     try:
         sequence = str(record.seq).upper().replace("U", "T")
     except UndefinedSequenceError:
-        return GenomeRecord(name, header, "", CodingSequences([]))
+        sequence = ""
     if wrong := set(sequence) - NUCLEOTIDES:
         raise ValueError(f"{min(wrong)!r} is not a nucleotide")
-    proteins = []
-    for feature in record.features:
+    places, proteins = [], []
+    for feature in record.features if sequence else ():
         qualifiers: dict[str, list[str]] = feature.qualifiers
         location: Any = feature.location
         if feature.type != "CDS" or location is None or {"pseudo", "pseudogene"} & set(qualifiers):
@@ -112,5 +114,6 @@ def _genome_record(record: SeqRecord) -> GenomeRecord:
             # The location may be in another record, or the code unknown.
             with suppress(TranslationError, ValueError, KeyError):
                 residues = str(feature.translate(record.seq, cds=False))  # type: ignore[no-untyped-call]
-        proteins.append((int(location.start), int(location.end), residues))
-    return GenomeRecord(name, header, sequence, CodingSequences(proteins))
+        places.append((int(location.start), int(location.end)))
+        proteins.append(residues)
+    return GenomeRecord(name, header, sequence, np.array(places, np.int64).reshape(-1, 2), proteins)

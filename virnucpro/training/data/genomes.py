@@ -39,7 +39,7 @@ def read_genome_file(path: Path) -> Iterator[GenomeRecord]:
         yield from read_genbank(path)
     else:
         for record in Records(path):
-            yield GenomeRecord(record.id, record.header, record.sequence, None)
+            yield GenomeRecord(record.id, record.header, record.sequence)
 
 
 def survey_genomes(
@@ -141,8 +141,7 @@ def cut_genomes(
         found = open_frames([record.sequence[span] for _, _, _, record, span in batch])
         for place, name, nucleotide, protein in zip(found.chunks.tolist(), *found[2:], strict=True):
             number, length, chunk, record, span = batch[place]
-            coding = record.coding
-            if coding and not coding.contains(protein, span.start, span.stop):
+            if not record.may_code(protein, span.start, span.stop):
                 continue
             out.write((nucleotide + protein).encode("ascii"))
             sizes = len(nucleotide), len(protein)

@@ -5,23 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
-from virnucpro.contracts import Json
+import numpy as np
+
+from virnucpro.contracts import MOLECULES, Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Notice, StepProgress
+from virnucpro.io.fasta import fasta_bytes
+from virnucpro.io.frames import FRAME_LABELS, chunk_id
+from virnucpro.metrics.classification import Floats
+from virnucpro.stages.splitting import frames_per_file
 from virnucpro.store.disk import Disk, explain_write_errors, telling
 from virnucpro.store.documents import SCHEMAS
 from virnucpro.store.hashed import HashedFile, hashed_input
 from virnucpro.store.lock import locked
 from virnucpro.store.work import WorkIdentity, check_same, checked_again
-from virnucpro.tables import GENOMES
+from virnucpro.tables import GENOMES, LABELLED_FRAMES
 from virnucpro.training.data.dataset import PARTS, Content, Dataset
+from virnucpro.training.data.genbank import GenomeRecord
 from virnucpro.training.data.genomes import cut_genomes, records_of_parts, survey_genomes
-from virnucpro.training.data.parts import balanced, write_frames, write_records
 from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
 from virnucpro.training.data.table import SourceRow, read_genome_table
 from virnucpro.version import __version__
@@ -30,50 +36,41 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
-class DatasetSettings:
-    """The settings of ``train prepare``.
-
-    Attributes:
-        table: the table of genome files.
-        folder: the folder that its relative paths start from.
-        lengths: chunk lengths in bases; for records, those that models are trained for.
-        content: whether the parts hold the open frames of chunks, or whole records.
-        validation, test: the fractions of the genomes that go to these parts.
-        relatives: the largest fraction of its 31-mers that a genome may share with held-out ones.
-        seed: the seed of the parts, of the choice of frames and of their order.
-    """
-
-    table: Path
-    folder: Path
-    lengths: tuple[int, ...]
-    content: Content = "frames"
-    validation: float = 0.1
-    test: float = 0.1
-    relatives: float = 0.05
-    seed: int = 0
-
-
 def prepare_dataset(
-    settings: DatasetSettings,
+    table: Path,
     dataset: Dataset,
     progress: StepProgress,
     *,
+    genomes: Path,
+    lengths: Sequence[int],
+    content: Content = "frames",
+    validation: float = 0.1,
+    test: float = 0.1,
+    relatives: float = 0.05,
+    seed: int = 0,
     command: Sequence[str] = (),
     force: bool = False,
     disk: Disk | None = None,
 ) -> tuple[dict[str, Json], str | None]:
     """Make the data set, unless the same one exists already.
 
+    Args:
+        table: the table of genome files, whose relative paths start from the folder ``genomes``.
+        lengths: chunk lengths in bases; for records, those that models are trained for.
+        content: whether the parts hold the open frames of chunks, or whole records.
+        validation, test: the fractions of the genomes that go to these parts.
+        relatives: the largest fraction of its 31-mers that a genome may share with held-out ones.
+        seed: the seed of the parts, of the choice of frames and of their order.
+
     Returns:
         The content of ``dataset.json``, and what users are told of what was there.
     """
     disk = disk or Disk(dataset.root)
-    if settings.test + settings.validation > 1:
+    if test + validation > 1:
         raise UsageError("--test and --validation are together more than all genomes")
     if dataset.root.exists() and not dataset.root.is_dir():
         raise UsageError(f"--output-dir {dataset.root} is a file: name a folder")
-    rows = read_genome_table(settings.table, settings.folder)
+    rows = read_genome_table(table, genomes)
     said: list[Notice] = []
     with locked(dataset.lock, "this data set"), telling(disk, said.append):
         files: dict[Path, list[SourceRow]] = {}
@@ -85,10 +82,13 @@ def prepare_dataset(
             sources.append(hashed_input(path))
             progress.advance(1)
         row_text = json.dumps([row.identity() for row in rows])
-        names = ("content", "validation", "test", "relatives", "seed")
         identity: dict[str, Json] = {
-            **{name: getattr(settings, name) for name in names},
-            "lengths": list(settings.lengths),
+            "content": content,
+            "validation": validation,
+            "test": test,
+            "relatives": relatives,
+            "seed": seed,
+            "lengths": list(lengths),
             "table": hashlib.sha256(row_text.encode()).hexdigest(),
             "sources": [
                 {"file": files[source.path][0].file, "sha256": source.sha256} for source in sources
@@ -100,14 +100,7 @@ def prepare_dataset(
             values = {name: earlier.get(name) for name in identity}
             check_same(wanted, _work_identity(dataset, values), dataset.root)
             return earlier, checked_again(wanted.label)
-        records = survey_genomes(settings.table, files, progress)
-        check_genomes(settings.table, records)
-        shares = {"test": settings.test, "validation": settings.validation}
-        assign_parts(records, **shares, seed=settings.seed)
-        drop_relatives(records, settings.relatives)
-        del records["sketch"]  # they are large, and not needed any more
-        if not records.loc[records["part"].isin(PARTS), "bases"].any():
-            raise InputError(f"{settings.table}: no record of the genome files has any bases")
+        records = _assigned(table, files, identity, progress)
         # What an earlier start left is made anew in minutes.
         for path in _files_of(dataset):
             disk.clear(path)
@@ -117,15 +110,33 @@ def prepare_dataset(
             "version": __version__,
             "command": list(command),
             **identity,
-            **_written(settings, records, sources, dataset, disk, progress),
+            **_written(identity, records, sources, dataset, disk, progress),
         }
         # This file is written last: a folder without it holds no data set.
         disk.save(dataset.description_file, (json.dumps(description, indent=1) + "\n").encode())
     return description, said[0].message if said else None
 
 
+def _assigned(
+    table: Path,
+    files: Mapping[Path, Sequence[SourceRow]],
+    identity: Mapping[str, Json],
+    progress: StepProgress,
+) -> pd.DataFrame:
+    """Return all records of the genome files, each with its part."""
+    records = survey_genomes(table, files, progress)
+    check_genomes(table, records)
+    shares = {name: identity[name] for name in ("test", "validation", "seed")}
+    assign_parts(records, **shares)
+    drop_relatives(records, identity["relatives"])
+    del records["sketch"]  # they are large, and not needed any more
+    if not records.loc[records["part"].isin(PARTS), "bases"].any():
+        raise InputError(f"{table}: no record of the genome files has any bases")
+    return records
+
+
 def _written(
-    settings: DatasetSettings,
+    identity: Mapping[str, Json],
     records: pd.DataFrame,
     sources: Sequence[HashedFile],
     dataset: Dataset,
@@ -134,22 +145,22 @@ def _written(
 ) -> dict[str, Json]:
     """Write all files except ``dataset.json``, and return what that file says about them."""
     chosen = records_of_parts(records, sources)
-    if settings.content == "records":
+    if identity["content"] == "records":
         sizes = write_records(dataset, records, chosen, disk, progress)
     else:
         with explain_write_errors(dataset.root), tempfile.TemporaryFile(dir=dataset.root) as spool:
             bases = int(records.loc[records["part"].isin(PARTS), "bases"].sum())
             progress.begin("cutting chunks, finding open frames", bases)
-            frames = cut_genomes(chosen, settings.lengths, spool, progress)
+            frames = cut_genomes(chosen, identity["lengths"], spool, progress)
             if frames.empty:
-                raise InputError(f"{settings.table}: no genome has an open frame in a chunk")
+                raise InputError("no genome of the table has an open frame in a chunk")
             owners = records.loc[frames["number"], ["part", "group", "label"]]
             frames[["part", "group"]] = owners[["part", "group"]].to_numpy()
             frames["virus"] = owners["label"].to_numpy() == "virus"
-            frames = frames[balanced(frames, settings.seed)]
+            frames = frames[balanced(frames, identity["seed"])]
             counts = frames["number"].value_counts()
             records["frames"] = counts.reindex(records.index, fill_value=0)
-            sizes = write_frames(dataset, records, frames, spool, settings.seed, disk, progress)
+            sizes = write_frames(dataset, records, frames, spool, identity["seed"], disk, progress)
     with disk.create(dataset.genomes_table) as table:
         table.write(GENOMES.header.encode())
         for row in records[list(GENOMES.row._fields)].to_dict("records"):
@@ -178,3 +189,114 @@ def _files_of(dataset: Dataset) -> list[Path]:
         files += [dataset.records_file(part), dataset.frames_table(part)]
         files += [*layout.folders.values(), layout.merged_folder, layout.run_json, layout.state]
     return files
+
+
+def random_numbers(count: int, *seeds: int) -> Floats:
+    """Return ``[count]`` numbers between 0 and 1 that depend on ``seeds`` only.
+
+    They are the raw output of PCG-64, which NumPy keeps the same between versions (NEP 19).
+    """
+    raw = np.random.PCG64(np.random.SeedSequence(seeds)).random_raw(count)
+    return ((raw >> np.uint64(11)).astype(np.float64) + 0.5) / 2**53
+
+
+def balanced(frames: pd.DataFrame, seed: int) -> pd.Series:
+    """Return which frames to take, so that either label has the same number of them.
+
+    That is for each chunk length of train and of validation. All frames of the test part are taken,
+    and all where a label has none. Of the larger label, frames are drawn without replacement, each
+    by the inverse root of the size of its group (Efraimidis and Spirakis 2006,
+    doi:10.1016/j.ipl.2005.11.003): a group of a hundred times the size gives about ten times as
+    many. In proportion to the sizes, two bacterial genomes would make up most of the class. The
+    same number of each group would use little of the diverse groups and all of the poor ones.
+    """
+    sides = ["part", "length", "virus"]
+    sizes = frames.groupby([*sides, "group"])["number"].transform("size")
+    keys = -np.log(random_numbers(len(frames), seed)) * np.sqrt(sizes)
+    ranks = keys.groupby([frames[name] for name in sides]).rank(method="first")
+    virus = frames.groupby(sides[:2])["virus"]
+    viruses = virus.transform("sum")
+    fewer = np.minimum(viruses, virus.transform("size") - viruses)
+    return (ranks <= fewer) | (fewer == 0) | (frames["part"] == "test")
+
+
+def write_frames(
+    dataset: Dataset,
+    records: pd.DataFrame,
+    frames: pd.DataFrame,
+    sequences: IO[bytes],
+    seed: int,
+    disk: Disk,
+    progress: StepProgress,
+) -> dict[str, Json]:
+    """Write shards and frames tables, and return ``parts`` of ``dataset.json``.
+
+    The frames of a part are shuffled over all lengths.
+    """
+    progress.begin("writing shards", len(frames))
+    content = np.memmap(sequences, np.uint8, "r")
+    sizes: dict[str, Json] = {}
+    for part_number, part in enumerate(PARTS):
+        members = frames[frames["part"] == part]
+        if members.empty:
+            continue
+        members = members.iloc[np.argsort(random_numbers(len(members), seed, part_number))]
+        size = frames_per_file(len(members), proteins=True)
+        starts = range(0, len(members), size)
+        layout = dataset.layout(part)
+        with disk.create(dataset.frames_table(part)) as table:
+            table.write(LABELLED_FRAMES.header.encode())
+            for shard, start in enumerate(starts, 1):
+                lines, nucleotides, proteins = [], [], []
+                rows = members.iloc[start : start + size]
+                owners = records.loc[rows["number"], ["record", "genome", "group", "label"]]
+                for frame, (record, *names) in zip(
+                    rows.itertuples(), owners.itertuples(index=False), strict=True
+                ):
+                    chunk = chunk_id(f"{record}_{frame.length}bp", frame.chunk)
+                    name = chunk + FRAME_LABELS[frame.label]
+                    lines.append((name, chunk, record, *names, frame.length))
+                    middle = frame.offset + frame.bases
+                    text = content[frame.offset : middle + frame.residues].tobytes().decode()
+                    nucleotides.append((name, text[: frame.bases]))
+                    proteins.append((name, text[frame.bases :]))
+                columns = dict(
+                    zip(LABELLED_FRAMES.row._fields, zip(*lines, strict=True), strict=True)
+                )
+                table.write(LABELLED_FRAMES.lines(**columns).encode(), len(lines))
+                for molecule, pairs in zip(MOLECULES, (nucleotides, proteins), strict=True):
+                    disk.save(layout.split(molecule, shard), fasta_bytes(pairs), len(pairs))
+                progress.advance(len(rows))
+        sizes[part] = {"shards": len(starts), "frames": len(members)}
+    return sizes
+
+
+_LETTERS = bytearray(b"N" * 256)  # what is written for each letter of a genome file
+for _base in b"ACGT":
+    _LETTERS[_base] = _LETTERS[_base + 32] = _base  # upper and lower case
+
+
+def write_records(
+    dataset: Dataset,
+    records: pd.DataFrame,
+    sources: Iterator[tuple[int, GenomeRecord]],
+    disk: Disk,
+    progress: StepProgress,
+) -> dict[str, Json]:
+    """Write the FASTA file of each part that has records, and return ``parts``.
+
+    A record has two lines: its unique name, and its sequence in upper case, with ``N`` for every
+    letter other than ``A``, ``C``, ``G`` and ``T``.
+    """
+    members = records[records["part"].isin(PARTS)].groupby("part")["bases"]
+    sizes = {p: {"records": len(b), "bases": int(b.sum())} for p, b in members}
+    progress.begin("writing records", sum(size["bases"] for size in sizes.values()))
+    with ExitStack() as stack:
+        files = {p: stack.enter_context(disk.create(dataset.records_file(p))) for p in sizes}
+        for number, record in sources:
+            out = files[records.at[number, "part"]]
+            out.write(f">{records.at[number, 'record']}\n".encode())
+            out.write(record.sequence.encode("ascii").translate(_LETTERS))
+            out.write(b"\n", 1)
+            progress.advance(len(record.sequence))
+    return sizes

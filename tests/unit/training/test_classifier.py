@@ -6,11 +6,18 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
 
 from tests.unit.training.loops import plan_of, run, same
 from virnucpro.errors import InputError
-from virnucpro.training.classifier.features import find_features
-from virnucpro.training.classifier.trainer import ClassifierLoop, TrainingSettings
+from virnucpro.training.classifier import (
+    ClassifierLoop,
+    ClassifierNetwork,
+    TrainingSettings,
+    dropout_mask,
+)
+from virnucpro.training.features import find_features
 from virnucpro.training.loop import load_savepoint
 
 SMALL = TrainingSettings(hidden=16, epochs=3, batch_size=4)
@@ -71,3 +78,30 @@ def test_a_loss_that_is_not_finite_ends_it(plan):
     made = plan(dataclasses.replace(SMALL, learning_rate=1e30))
     with pytest.raises(InputError, match="smaller learning rate"):
         run(made)
+
+
+FEW = TrainingSettings(hidden=8)
+
+
+def test_first_weights_come_from_the_seed():
+    one, two = ClassifierNetwork(6, FEW), ClassifierNetwork(6, FEW)
+    other = ClassifierNetwork(6, dataclasses.replace(FEW, seed=1))
+    for key, value in one.state_dict().items():
+        assert torch.equal(value, two.state_dict()[key])
+    assert not torch.equal(one.hidden_layer.weight, other.hidden_layer.weight)
+    bound = (6 / (6 + 8)) ** 0.5  # Xavier, as the original
+    assert one.hidden_layer.weight.abs().max() <= bound
+
+
+def test_dropout():
+    mask = dropout_mask(2000, FEW, epoch=1, batch=2)
+    assert mask.float().mean().item() == pytest.approx(0.5, abs=0.02)
+    assert torch.equal(mask, dropout_mask(2000, FEW, epoch=1, batch=2))
+    assert not torch.equal(mask, dropout_mask(2000, FEW, epoch=1, batch=3))
+    network = ClassifierNetwork(6, FEW).train()
+    x = torch.randn(2000, 6)
+    kept = network(x, torch.ones(2000, 8, dtype=torch.bool))
+    none = network(x, torch.zeros(2000, 8, dtype=torch.bool))
+    assert torch.allclose(none, network.output_layer.bias.expand(2000, 2))
+    normal = F.batch_norm(network.hidden_layer(x), None, None, training=True)
+    assert torch.allclose(kept, network.output_layer(F.relu(normal) * 2), atol=1e-5)

