@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import virnucpro.rcl.predict as rcl_predict
 from virnucpro.rcl.features import AMINO_ACIDS
 from virnucpro.rcl.models import RclModel, write_rcl_model
 from virnucpro.rcl.networks import RclCnn
@@ -146,24 +145,6 @@ def test_a_second_start_and_another_threshold(predict, tmp_path):
     (out / f"{STEM}_rcl.gff3").unlink()  # is made again
     assert predict("--threshold", 0.6).code == 0
     assert (out / f"{STEM}_rcl.gff3").exists()
-
-
-def test_an_input_that_changes_after_it_was_hashed_proves_nothing(
-    predict, tmp_path, fasta, monkeypatch
-):
-    assert predict(out=tmp_path / "whole").code == 0
-    content, read = fasta.read_text(), rcl_predict._blocks
-
-    def replaced(*given):
-        fasta.write_text(content.replace("G", "E"))
-        return read(*given)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(rcl_predict, "_blocks", replaced)
-        assert predict().code == 65
-    fasta.write_text(content)
-    assert predict().code == 0
-    assert results(tmp_path / "out") == results(tmp_path / "whole")
 
 
 def test_standard_input_and_compression(predict, tmp_path, fasta, monkeypatch):

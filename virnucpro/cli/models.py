@@ -27,7 +27,8 @@ def list_models(as_json: bool) -> None:
     for model in KNOWN:
         row: dict[str, Any] = {"name": model.name, "what": model.what, "bytes": model.bytes}
         row |= {"state": "missing", "path": None, "recorded": recorded(model.name) is not None}
-        if located := resolve_model(model):
+        located = resolve_model(model)
+        if located and located[0] == model:  # not its twin, which has a row of its own
             row["bytes"] = sum(file.stat().st_size for file in model_files(*located).values())
             row |= {"state": "here", "path": str(located[1])}
         rows.append(row | {"address": model.address})
