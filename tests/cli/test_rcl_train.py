@@ -39,7 +39,7 @@ WHOLE = {
     "output": {"runs_dir": "runs", "models_dir": "models", "predictions_dir": "predictions"},
 }  # fmt: skip
 FILES = {"best_model.safetensors", "final_model.safetensors", "config.json", "split.tsv",
-         "training_history.json", "loss_curve.png", "metrics_curve.png"}  # fmt: skip
+         "training_history.json"}  # fmt: skip
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Pictures of predictions along a protein, and the history of a training: curves, TensorBoard."""
+"""Pictures of predictions along a protein, and the history of a training for TensorBoard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from virnucpro.errors import UsageError
 from virnucpro.events import Emit, EpochEnded, Event
-from virnucpro.metrics.plots import BLACK, BLUE, GREY, ORANGE, OTHERS, image_of, plain_axes
+from virnucpro.metrics.plots import BLUE, GREY, ORANGE, image_of
 from virnucpro.results import RclRun
 from virnucpro.tables import RclResidueRow, RclRow
 
@@ -102,20 +102,3 @@ def keep_scalars(folder: Path, history: Sequence[Mapping[str, float]], report: E
     for row in history:
         write(row)
     return report_and_write
-
-
-def draw_curve(
-    history: Sequence[Mapping[str, float]], best_epoch: int, names: Mapping[str, str], title: str
-) -> bytes:
-    """Return a PNG of columns of the history by epoch; ``names`` gives the column of each label."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = plain_axes(figure.subplots())
-    epochs = [row["epoch"] for row in history]
-    for (label, name), colour in zip(names.items(), (*OTHERS, BLACK), strict=False):
-        axes.plot(epochs, [row[name] for row in history], ".-", color=colour, label=label)
-    axes.axvline(best_epoch, color="#999999", linestyle=":", label=f"best epoch {best_epoch}")
-    axes.set(xlabel="epoch", ylabel=title)
-    axes.legend(frameon=False, fontsize="small")
-    return image_of(figure, "png")

@@ -24,7 +24,7 @@ from virnucpro.metrics.classification import auroc, call_metrics
 from virnucpro.rcl.features import ProteinFeatures, StoredFeatures
 from virnucpro.rcl.models import RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS, RCL
-from virnucpro.rcl.plots import draw_curve, keep_scalars
+from virnucpro.rcl.plots import keep_scalars
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
 from virnucpro.rcl.settings import RclTrainingSettings, nested
 from virnucpro.rcl.splits import divided, split_of_table, split_text
@@ -383,7 +383,7 @@ def _write_results(
     point: Savepoint,
     disk: Disk,
 ) -> None:
-    """Write models, history and curves, under the names of RCL-identifier.
+    """Write models and history, under the names of RCL-identifier.
 
     ``width`` is that of the features, and ``proteins`` the number of those that were trained on.
     """
@@ -410,12 +410,6 @@ def _write_results(
         "learning_rates": [row["rate"] for row in history],
     }
     disk.save(folder / "training_history.json", _json(document))
-    losses = {"training": "loss", "validation": "validation_loss"}
-    metrics = {name.replace("_", " "): name for name in METRICS}
-    curves = {"loss": (losses, "loss"), "metrics": (metrics, "metrics of residues")}
-    for name, (names, title) in curves.items():
-        picture = draw_curve(history, point.best_epoch, names, title)
-        disk.save(folder / f"{name}_curve.png", picture)
 
 
 def _json(document: Mapping[str, Json]) -> bytes:
