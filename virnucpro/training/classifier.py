@@ -236,10 +236,8 @@ def fit_classifier(
         },
         **{name.replace("_", " "): value for name, value in asdict(settings).items()},
     }
-    wanted, lock = (
-        WorkIdentity(f"the training of {output.name}", identity),
-        lock_file(output.parent, output.name),
-    )
+    wanted = WorkIdentity(f"the training of {output.name}", identity)
+    lock = lock_file(output.parent, output.name)
     with locked(lock, "this classifier"), telling(disk, show):
         try:
             earlier = dict(parse_json(inspect_classifier(output).extra["training"]))

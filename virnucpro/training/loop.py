@@ -117,8 +117,7 @@ def begin_training(
         if point is None and all(path.exists() for path in results):
             show(Notice("info", checked_again(wanted.label)))
             return None
-        after = f" after epoch {point.epoch}" if point and point.epoch else ""
-        show(Notice("info", f"going on with {wanted.label}{after}"))
+        show(Notice("info", f"going on with {wanted.label}"))
     if point is None:
         point = Savepoint(dict(wanted.settings))
         save_savepoint(savepoint, point, disk)
