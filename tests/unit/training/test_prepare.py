@@ -7,6 +7,8 @@ import hashlib
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from tests.unit.training.made_genomes import (
@@ -23,7 +25,7 @@ from virnucpro.io.frames import chunk_of, chunk_spans, open_frames, record_of
 from virnucpro.stages import splitting
 from virnucpro.store.disk import Disk
 from virnucpro.training.data.dataset import PARTS, Dataset
-from virnucpro.training.data.prepare import prepare_dataset
+from virnucpro.training.data.prepare import balanced, prepare_dataset, random_numbers
 
 FILES = {
     "phages.fa.gz": [
@@ -271,3 +273,43 @@ def test_a_source_that_changes_meanwhile(prepare, tmp_path):
 
     with pytest.raises(InputError, match=r"held\.fa changed while it was used"):
         prepare(progress=Meddling())
+
+
+def test_numbers_are_the_same_on_every_machine_and_with_every_numpy():
+    """The raw output of PCG-64 is fixed."""
+    assert np.argsort(random_numbers(8, 0, 1)).tolist() == [7, 4, 5, 1, 6, 2, 0, 3]
+
+
+def frames_of(*groups):
+    """Frames of groups: part, chunk length, whether they are viruses, and their number."""
+    names = ("part", "length", "virus", "number")
+    rows = [(*row, group) for group, row in enumerate(groups) for _ in range(row[-1])]
+    return pd.DataFrame(rows, columns=[*names, "group"])
+
+
+def taken(frames, seed=7):
+    return frames[balanced(frames, seed)].groupby("group").size().to_dict()
+
+
+def test_either_label_gives_as_many_for_each_part_and_length():
+    frames = frames_of(
+        ("train", 300, True, 50),
+        ("train", 300, False, 1000),
+        ("train", 150, True, 30),
+        ("train", 150, False, 10),
+        ("validation", 300, True, 5),  # nothing to balance with
+        ("test", 300, True, 9),
+        ("test", 300, False, 20),
+    )
+    assert taken(frames) == {0: 50, 1: 50, 2: 10, 3: 10, 4: 5, 5: 9, 6: 20}
+    assert (
+        balanced(frames, 7).tolist() == balanced(frames, 7).tolist() != balanced(frames, 8).tolist()
+    )
+
+
+def test_groups_give_by_the_square_root_of_their_size():
+    groups = [("train", 300, False, size) for size in (5, 1000, 100_000)]
+    found = taken(frames_of(("train", 300, True, 1110), *groups))
+    assert found[1] == pytest.approx(5, abs=2)
+    assert found[3] / found[2] == pytest.approx(10, rel=0.25)
+    assert sum(found[n] for n in (1, 2, 3)) == 1110
