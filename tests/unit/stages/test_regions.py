@@ -57,7 +57,11 @@ def only(regions: list[Region]) -> Region:
 
 FOUND = {
     "a provirus": (((80, HOST), (40, VIRUS), (80, HOST)), {}, (40_000, 60_000), 1000),
-    "weak, in a low background": (((100, -4.0), (50, -1.0), (100, -4.0)), {}, (50_000, 75_000), 1000),
+    "weak, in a low background": (((100, -4.0), (50, -0.5), (100, -4.0)), {}, (50_000, 75_000), 1000),
+    "beside an island": (
+        ((100, -3.0), (30, 0.5), (26, -1.6), (100, -3.0)), {}, (50_000, 65_000), 1000
+    ),
+    "beside a remnant at the end": (((26, -1.4), (30, 0.5), (100, -3.0)), {}, (13_000, 28_000), 1000),
     "half of a record": (((40, HOST), (40, VIRUS)), {}, (20_000, 40_000), 1000),
     "half of the chunks": (
         ((120, HOST), (60, VIRUS), (120, HOST)), {"missing": 0.5}, (60_000, 90_000), 2000
