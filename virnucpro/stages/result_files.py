@@ -20,7 +20,7 @@ from virnucpro.io.records import Record
 from virnucpro.metrics.classification import Ints
 from virnucpro.settings import DOUBTFUL, Thresholds
 from virnucpro.stages.calls import STATUSES, TIERS, Calls, Chunks, evidence_of
-from virnucpro.stages.genes import FoundGenes, Genes, hallmark_columns, region_id, write_genes
+from virnucpro.stages.genes import FoundGenes, Genes, gene_columns, region_id, write_genes
 from virnucpro.stages.kinds import virus_kinds, windows
 from virnucpro.stages.regions import (
     SHORTEST_RECORD,
@@ -256,7 +256,7 @@ class ResultFiles:
             own_id = region_id(name, start, stop)
             values = region._asdict() | {"start": start + 1, "end": stop, "length": stop - start}
             values |= {"region": own_id, "record": name, "virus_kind": kind.virus_kind}
-            values |= hallmark_columns(found)
+            values |= gene_columns(found)
             del values["stop"], values["in_host"]
             self._region_rows.append(values)
             # BED knows no escapes. Only a ``#`` at the beginning would make the line a comment. The
@@ -314,8 +314,7 @@ class ResultFiles:
             "coverage": coverage,
             "evidence": evidence_of(chunks_scored, coverage),
             "topology": shape,
-            "coding_density": genes and genes.density,
-            **hallmark_columns(genes),
+            **gene_columns(genes),
         }
         mates = [record.sequence] + ([record.mate.sequence] if record.mate else [])
         self._waiting.append((values, windows(mates)))
