@@ -36,7 +36,6 @@ from virnucpro.stages.calls import (
 
 ROUNDS = 8  # of background and path; they nearly always agree after three
 FLANK = 20  # scored chunks on either side of a region give its flank score
-QUARTILE = 0.67  # standard deviations from the lower quartile of a normal distribution to its mean
 
 # What is assumed about the scores of hosts and viruses. Levels are natural log odds. Where one of
 # these numbers changes, ``OutputStage.version`` rises.
@@ -44,7 +43,7 @@ HOST_LEVEL = -2.0  # the usual mean of the chunks of a host
 HOST_LEVEL_SPREAD = 1.0  # the standard deviation of that mean between hosts
 VIRUS_LEVEL = 1.0  # the usual mean of the chunks of a virus
 CHUNK_SPREAD = 1.3  # the usual standard deviation of chunks around their record's level
-SPREAD_WEIGHT = 20.0  # the usual spread counts as much as so many chunks of the record
+USUAL_WEIGHT = 15.0  # the usual level and spread of a host count as much as so many of its chunks
 # The assumed level of a virus lies this far on the way from the host of the record to
 # ``VIRUS_LEVEL``, so that viruses that are hardly recognised are found, too.
 REACH = 0.85
@@ -82,7 +81,6 @@ class Region(NamedTuple):
     flank_score: float | None  # of the scored chunks beside the region, by the rule for records
     at_edge: bool  # whether it reaches an end of the record, and may continue outside
     in_host: bool = False  # whether the chunks on either side score as a host
-    hallmarks: int | None = None  # genes that only viruses have; None where nobody looked for them
 
 
 class Background(NamedTuple):
@@ -90,13 +88,6 @@ class Background(NamedTuple):
 
     level: float
     spread: float
-
-
-class Stretch(NamedTuple):
-    """Scored chunks in the virus state."""
-
-    chunks: range
-    evidence: float
 
 
 def find_regions(
@@ -144,18 +135,16 @@ def find_regions(
     return regions
 
 
-def kept_regions(found: Sequence[Region], sequence: str, *, is_virus: bool) -> list[Region]:
-    """Return the regions of a record that are reported.
+def is_reported(region: Region, sequence: str, *, is_virus: bool, hallmarks: int = 0) -> bool:
+    """Return whether a region of a record is reported.
 
-    Those of repeats are not, unless they have hallmark genes. Parts of a virus that look more viral
-    than the rest are no regions, unless both sides of them look like a host.
+    One of repeats is not, unless it has hallmark genes. A part of a virus that looks more viral
+    than the rest is no region, unless both sides of it look like a host.
     """
-    regions = (region for region in found if region.in_host or not is_virus)
-    return [
-        region
-        for region in regions
-        if region.hallmarks or repeated_share(sequence[region.start : region.stop]) < MOST_REPEATED
-    ]
+    if is_virus and not region.in_host:
+        return False
+    bases = sequence[region.start : region.stop]
+    return hallmarks > 0 or repeated_share(bases) < MOST_REPEATED
 
 
 def repeated_share(sequence: str) -> float:
@@ -198,26 +187,23 @@ def region_tier(score: float, length: int, fdr: float | None, hallmarks: int | N
     return "high" if score > SURE and (fdr or 0.0) <= DOUBTFUL else "low"
 
 
-def viral_stretches(log_odds: Sequence[float]) -> list[Stretch]:
-    """Return the stretches of the virus state with enough evidence, from a record's log odds."""
+def viral_stretches(log_odds: Sequence[float]) -> list[tuple[range, float]]:
+    """Return the stretches of scored chunks that are viral, and the evidence of each."""
     values = [min(max(value, -LARGEST), LARGEST) for value in log_odds]
-    # The lower quartile of a record that is all host lies 0.67 standard deviations below its level;
-    # in a record whose other half is viral, it is the level of the host. So this is between both.
-    level = sorted(values)[len(values) // 4] + QUARTILE * CHUNK_SPREAD / 2
-    level = _level(level, len(values) / 4, CHUNK_SPREAD)
+    # A host beside much virus has the lower third of the scores, and a certain one the usual level.
+    level = (HOST_LEVEL + sorted(values)[len(values) // 3]) / 2
     background = Background(level, CHUNK_SPREAD)
-    path: list[range] = []
     for _ in range(ROUNDS):
         evidence = _evidence(values, background)
-        before, path = path, _path(evidence)
-        if path == before:
-            break
-        background = _background(values, path, background)
-    if len(_outside(values, path)) < FEWEST_CHUNKS:  # too few to be a host beside a virus
-        return []
+        path = _path(evidence)
+        viral = {i for stretch in path for i in stretch}
+        outside = [value for i, value in enumerate(values) if i not in viral]
+        if len(outside) < FEWEST_CHUNKS:  # too few to be a host beside a virus
+            return []
+        background = _background(outside)
     # Unless all of the record is as likely to be a host of an unusual level:
-    host = _background(values, [], Background(HOST_LEVEL, CHUNK_SPREAD))
-    if _likelihood(values, path, background) < _likelihood(values, [], host):
+    stretches = [values[stretch.start : stretch.stop] for stretch in path]
+    if _likelihood(outside, stretches, background) < _likelihood(values, [], _background(values)):
         return []
     regions = []
     for whole in path:
@@ -225,47 +211,29 @@ def viral_stretches(log_odds: Sequence[float]) -> list[Stretch]:
         cost = ENTRY * ((whole.start > 0) + (whole.stop < len(values)))
         found = math.fsum(evidence[part.start : part.stop]) - cost
         if len(part) >= FEWEST_CHUNKS and math.tanh(found / 2) > VIRUS_ABOVE:
-            regions.append(Stretch(part, found))
+            regions.append((part, found))
     return regions
 
 
-def _outside(values: list[float], path: list[range]) -> list[float]:
-    """Return the values of the host: those outside all stretches of the path."""
-    viral = {i for stretch in path for i in stretch}
-    return [value for i, value in enumerate(values) if i not in viral]
-
-
-def _background(values: list[float], path: list[range], before: Background) -> Background:
-    """Return level and spread of the chunks outside all stretches of the path."""
-    host = _outside(values, path)
-    if not host:
-        return before
-    level = _level(math.fsum(host) / len(host), len(host), before.spread)
+def _background(host: list[float]) -> Background:
+    """Return level and spread of the chunks of a host; few of them are drawn to what is usual."""
+    count = len(host) + USUAL_WEIGHT
+    level = (math.fsum(host) + USUAL_WEIGHT * HOST_LEVEL) / count
     squares = math.fsum((value - level) ** 2 for value in host)
-    usual = SPREAD_WEIGHT * CHUNK_SPREAD**2
-    spread = math.sqrt((usual + squares) / (SPREAD_WEIGHT + len(host)))
-    return Background(level, spread)
+    return Background(level, math.sqrt((squares + USUAL_WEIGHT * CHUNK_SPREAD**2) / count))
 
 
-def _likelihood(values: list[float], path: list[range], background: Background) -> float:
+def _likelihood(host: list[float], stretches: list[list[float]], background: Background) -> float:
     """Return the log likelihood of viral stretches, each with its own level, in a host."""
     level, spread = background
-    distances = [value - level for value in _outside(values, path)]
-    for stretch in path:
-        viral = values[stretch.start : stretch.stop]
+    distances = [value - level for value in host]
+    for viral in stretches:
         own = math.fsum(viral) / len(viral)
         distances += [value - own for value in viral]
     squares = math.fsum((distance / spread) ** 2 for distance in distances)
-    scores = WEIGHT * (squares / 2 + len(values) * math.log(spread))
+    scores = WEIGHT * (squares / 2 + len(distances) * math.log(spread))
     unusual = ((level - HOST_LEVEL) / HOST_LEVEL_SPREAD) ** 2 / 2
-    return -scores - unusual - 2 * ENTRY * len(path)
-
-
-def _level(mean: float, count: float, spread: float) -> float:
-    """Return the mean of ``count`` chunks, drawn to the usual level as far as it is uncertain."""
-    known = count * HOST_LEVEL_SPREAD**2
-    unknown = spread**2 / WEIGHT
-    return (known * mean + unknown * HOST_LEVEL) / (known + unknown)
+    return -scores - unusual - 2 * ENTRY * len(stretches)
 
 
 def _evidence(values: list[float], background: Background) -> list[float]:

@@ -25,7 +25,7 @@ from virnucpro.stages.kinds import virus_kinds, windows
 from virnucpro.stages.regions import (
     SHORTEST_RECORD,
     Region,
-    kept_regions,
+    is_reported,
     region_fdr,
     region_tier,
 )
@@ -201,24 +201,20 @@ class ResultFiles:
     ) -> None:
         """Write the records of a block with their calls; ``regions`` are by place in the block."""
         lengths, is_virus = block.bases.tolist(), [call == "virus" for call in calls.call]
-        regions = {
-            place: kept
-            for place, own in regions.items()
-            if (
-                kept := kept_regions(
-                    self._with_hallmarks(block.names[place], own),
-                    records[place].sequence,
-                    is_virus=is_virus[place],
-                )
-            )
-        }
-        bases = [length * viral for length, viral in zip(lengths, is_virus, strict=True)]
+        reported: BlockRegions = {}
         for place, own in regions.items():
+            sequence, genes = records[place].sequence, self._genes_of(block.names[place], own)
+            for region, found in zip(own, genes, strict=True):
+                count = len(found.hallmarks) if found else 0
+                if is_reported(region, sequence, is_virus=is_virus[place], hallmarks=count):
+                    reported.setdefault(place, []).append(region)
+        bases = [length * viral for length, viral in zip(lengths, is_virus, strict=True)]
+        for place, own in reported.items():
             bases[place] = sum(region.stop - region.start for region in own)
         lines = CONTIGS.lines(
             record=block.names,
             length=lengths,
-            regions=[len(regions.get(place, ())) for place in range(len(records))],
+            regions=[len(reported.get(place, ())) for place in range(len(records))],
             viral_bases=bases,
             **calls._asdict(),
         )
@@ -228,21 +224,16 @@ class ResultFiles:
         for call, length in zip(calls.call, lengths, strict=True):
             self._bases[call] += length
             self._searched += length * (call != "virus" and length >= SHORTEST_RECORD)
-        for place in sorted({*np.flatnonzero(is_virus).tolist(), *regions}):
+        for place in sorted({*np.flatnonzero(is_virus).tolist(), *reported}):
             record, name = records[place], block.names[place]
-            if place in regions:
+            if place in reported:
                 with_sequences = not is_virus[place]
-                self._add_regions(record, name, regions[place], with_sequences=with_sequences)
+                self._add_regions(record, name, reported[place], with_sequences=with_sequences)
             if is_virus[place]:
                 self._add_virus(record, name, lengths[place], calls, place)
 
-    def _with_hallmarks(self, name: str, regions: Sequence[Region]) -> list[Region]:
-        """Return the regions of a record with the number of their hallmark genes."""
-        genes = [self.genes.get((name, (region.start, region.stop))) for region in regions]
-        return [
-            region._replace(hallmarks=len(found.hallmarks)) if found else region
-            for region, found in zip(regions, genes, strict=True)
-        ]
+    def _genes_of(self, name: str, regions: Sequence[Region]) -> list[Genes | None]:
+        return [self.genes.get((name, (region.start, region.stop))) for region in regions]
 
     def _add_regions(
         self, record: Record, name: str, regions: Sequence[Region], *, with_sequences: bool
@@ -250,7 +241,7 @@ class ResultFiles:
         contig = gff3_escaped(name)
         self._gff3.write(f"##sequence-region {contig} 1 {len(record.sequence)}\n".encode())
         kinds = virus_kinds().of([windows([record.sequence[r.start : r.stop]]) for r in regions])
-        genes = [self.genes.get((name, (region.start, region.stop))) for region in regions]
+        genes = self._genes_of(name, regions)
         for region, kind, found in zip(regions, kinds, genes, strict=True):
             start, stop = region.start, region.stop
             own_id = region_id(name, start, stop)
