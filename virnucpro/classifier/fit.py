@@ -42,8 +42,8 @@ def check_fit(
                 raise ModelError(f"{source.path} is not the encoder of {info.file.path}")
     lengths = info.chunk_lengths
     if lengths and trained(chunk_length, lengths) not in lengths:
-        known = " or ".join(map(str, lengths))
-        raise ModelError(f"{info.file.path} is for chunks of {known} bases, not {chunk_length}")
+        said = " or ".join(map(str, lengths))
+        raise ModelError(f"{info.file.path} is for chunks of {said} bases, not {chunk_length}")
     named = re.match(r"(\d+)_model", info.file.path.name)  # 300_model.pth, 500_model.pth
     if named and not lengths and int(named[1]) != chunk_length:
         warnings.append(f"{info.file.path.name} is, by its name, for chunks of {named[1]} bases")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from virnucpro.formatting import counted
 from virnucpro.report.content import Content
 from virnucpro.stages.calls import LITTLE
 from virnucpro.tables import RegionRow, VirusRow
@@ -64,5 +65,5 @@ def _rows(content: Content) -> Iterator[_Row]:
 
 def _genes(row: VirusRow | RegionRow) -> str:
     """Return how many genes a row has, and the names of those that are hallmarks."""
-    count = "" if row.genes is None else f"{row.genes:,} genes"
+    count = "" if row.genes is None else counted(row.genes, "gene")
     return "; ".join(filter(None, (count, (row.hallmark_genes or "").replace(";", ", "))))

@@ -86,7 +86,6 @@ class OutputFigures(TaskFigures):
     doubtful: int  # records classified as viral with a false discovery rate above ``DOUBTFUL``
     regions: int  # viral regions in all records
     with_regions: int  # records that are not classified as viral and hold viral regions
-    more_regions: int  # viral regions in these
     region_bases: int = 0  # in all viral regions
     highest_rate: float | None  # of a record classified as viral; None where none is known
     thresholds: Thresholds  # what a record needed to be classified as viral
@@ -105,9 +104,9 @@ class OutputFigures(TaskFigures):
         return self.statuses.get("scored", 0)
 
     @property
-    def region_counts(self) -> tuple[int, int, int, int]:
-        """Regions, their bases, those in records not classified as viral, and these records."""
-        return self.regions, self.region_bases, self.more_regions, self.with_regions
+    def region_counts(self) -> tuple[int, int, int]:
+        """Regions, their bases, and the records not classified as viral that hold regions."""
+        return self.regions, self.region_bases, self.with_regions
 
     @property
     def unscored(self) -> dict[str, int]:
@@ -171,7 +170,7 @@ class ResultFiles:
         self._tiers: Counter[str] = Counter()  # of the records classified as viral
         self._bases: Counter[str] = Counter()  # of the records, by call
         self._chunk_statuses: Counter[str] = Counter()
-        names = "hallmarked", "doubtful", "regions", "with_regions", "more_regions", "region_bases"
+        names = "hallmarked", "doubtful", "regions", "with_regions", "region_bases"
         self._counts: dict[str, Any] = dict.fromkeys((*names, "unfamiliar"), 0)
         self._highest_rate: float | None = None
         for table, writer in tables:
@@ -262,7 +261,6 @@ class ResultFiles:
             self._add_genes(name, len(record.sequence), genes)
         self._counts["regions"] += len(regions)
         self._counts["with_regions"] += with_sequences
-        self._counts["more_regions"] += len(regions) * with_sequences
 
     def _write_regions(self, *, calibrated: bool) -> None:
         """Write the rows of all regions, whose rates depend on each other."""
