@@ -75,13 +75,11 @@ def calls_text(
     return f"{text}, {hallmarked:,} of them with hallmark genes" if hallmarked else text
 
 
-def regions_text(regions: int, bases: int, outside: int, records: int) -> str:
-    """Tell of viral regions, ``outside`` of them in ``records`` not classified as viral."""
+def regions_text(regions: int, bases: int, hosts: int) -> str:
+    """Tell of viral regions; ``hosts`` are the records not classified as viral that hold some."""
     text = f"{counted(regions, 'viral region')} with {counted(bases, 'base')}"
-    if not outside:
-        return f"{text} in records classified as viral"
-    part = f", {outside:,} of them" if outside < regions else ""
-    return f"{text}{part} in {counted(records, 'record')} not classified as viral"
+    verb = "holds" if hosts == 1 else "hold"
+    return f"{text}; {counted(hosts, 'record')} not classified as viral {verb} regions"
 
 
 def shortened_ids(ids: Iterable[str], most: int) -> dict[str, str]:

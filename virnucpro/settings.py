@@ -93,6 +93,15 @@ SHIPPED_MODELS = {
 }
 
 
+def trained(length: int, lengths: Iterable[int]) -> int:
+    """Return the one of the chunk lengths of a model that stands for ``length``, or ``length``.
+
+    Chunks may have one base more: many sequencers give reads of 151 or 301 bases, which would be
+    cut into two chunks of nearly the same bases.
+    """
+    return next((each for each in lengths if each + 1 == length), length)
+
+
 @dataclass(frozen=True)
 class AnalysisSettings:
     """The settings that decide the results."""
@@ -178,7 +187,7 @@ class AnalysisSettings:
         """
         if shipped := SHIPPED_MODELS.get(self.model_type):
             lengths, length = shipped.chunk_lengths, self.chunk_length or 500
-            if lengths and length not in lengths and self.classifier is None:
+            if lengths and trained(length, lengths) not in lengths and self.classifier is None:
                 raise UsageError(
                     f"--expected-length {length}: model type {self.model_type} reads "
                     f"{', '.join(map(str, lengths[:-1]))} or {lengths[-1]} bases per chunk"

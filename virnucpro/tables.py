@@ -53,6 +53,7 @@ class VirusRow(NamedTuple):
     unfamiliar: str | None
     hallmarks: int | None
     hallmark_genes: str | None
+    genes: int | None
 
 
 class RegionRow(NamedTuple):
@@ -73,6 +74,8 @@ class RegionRow(NamedTuple):
     fdr: Figure | None
     hallmarks: int | None
     hallmark_genes: str | None
+    genes: int | None
+    coding_density: Share | None
 
 
 class ChunkRow(NamedTuple):

@@ -36,7 +36,7 @@ from virnucpro.stages.regions import (
     MOST_REPEATED,
     Region,
     find_regions,
-    kept_regions,
+    is_reported,
     region_fdr,
     repeated_share,
 )
@@ -218,7 +218,8 @@ def predict(path: Path, options: Sequence[str]) -> dict[str, Chunks]:
 
 def regions_of(chunks: Chunks, sequence: str) -> list[Region]:
     """Return the regions of a record that is not called virus."""
-    return kept_regions(find_regions(len(sequence), chunks), sequence, is_virus=False)
+    found = find_regions(len(sequence), chunks)
+    return [region for region in found if is_reported(region, sequence, is_virus=False)]
 
 
 def joined(

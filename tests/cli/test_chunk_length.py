@@ -13,6 +13,7 @@ from tests.conftest import Call
 from tests.forked import run_forked
 from virnucpro.cli import run
 from virnucpro.events import Event, StageStarted
+from virnucpro.results import open_run
 from virnucpro.ui.dashboard import RunScreen
 
 Calling = Callable[..., Call]
@@ -33,7 +34,11 @@ def chunk_length(out: Path, stem: str) -> int:
 @pytest.mark.parametrize(
     ("lengths", "options", "expected"),
     [
-        ([151] * 4, "", 150),
+        ([151] * 4, "", 151),  # which sequencers give: one chunk per read
+        ([150, 149, 148, 151], "", 151),
+        ([301] * 3, "", 301),
+        ([152] * 4, "", 150),
+        ([150] * 4, "-e 151", 151),
         ([250] * 3, "", 150),
         ([251] * 3, "", 300),
         ([330] * 3, "", 300),
@@ -57,6 +62,18 @@ def test_the_records_decide_unless_a_length_is_asked_for(
     assert f"hunks of {expected} bases" in done.err
 
 
+def test_a_read_of_151_bases_is_one_chunk_and_has_the_score_of_its_kind(
+    call: Calling, tmp_path: Path
+) -> None:
+    (tmp_path / "s.fa").write_text(fasta([151] * 4))
+    for out, options in (("one", ()), ("two", ("-e", "150"))):
+        assert call("predict", tmp_path / "s.fa", "-o", tmp_path / out, *LITE, *options).code == 0
+    one, two = (list(open_run(tmp_path / out).contigs()) for out in ("one", "two"))
+    assert [(row.chunks, row.coverage) for row in one] == [(1, 1.0)] * 4
+    assert [row.chunks for row in two] == [2] * 4
+    assert all(row.fdr is not None for row in one)  # by the figures of chunks of 150 bases
+
+
 def test_standard_input_pairs_and_each_of_several_samples(call: Calling, tmp_path: Path) -> None:
     out = tmp_path / "piped"
     wrong = run_forked("predict", "-", "-o", out, *LITE, input=">a\nACGT\n>b\nAC-T\n")
@@ -70,7 +87,7 @@ def test_standard_input_pairs_and_each_of_several_samples(call: Calling, tmp_pat
     assert [chunk_length(tmp_path / "samples" / name, name) for name in "ab"] == [150, 500]
     pair = ("predict", files[0], "--input2", files[2], "-o", tmp_path / "pairs", *LITE)
     assert call(*pair).code == 0
-    assert chunk_length(tmp_path / "pairs", "a") == 150
+    assert chunk_length(tmp_path / "pairs", "a") == 151
 
 
 @pytest.mark.parametrize("stage", ["merging", "output", ""])

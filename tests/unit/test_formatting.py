@@ -22,10 +22,10 @@ from virnucpro.formatting import printable
         (
             "regions_text",
             {
-                (1, 1, 0, 0): "1 viral region with 1 base in records classified as viral",
-                (5, 9000, 4, 1): "5 viral regions with 9,000 bases, 4 of them in 1 record not "
-                "classified as viral",
-                (2, 5, 2, 2): "2 viral regions with 5 bases in 2 records not classified as viral",
+                (1, 1, 0): "1 viral region with 1 base; 0 records not classified as viral hold "
+                "regions",
+                (5, 9000, 1): "5 viral regions with 9,000 bases; 1 record not classified as viral "
+                "holds regions",
             },
         ),
         (

@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
+from virnucpro.settings import trained
+
 # The share of virus in a sample that the score of a contig assumes. Models are fitted on as much
 # virus as others, but few samples hold that much. With 1/3, one of 18 bacteria is called viral.
 ASSUMED_SHARE = 1 / 4
@@ -88,8 +90,8 @@ def lite_model(classifier: str, chunk_length: int) -> ContigModel | None:
     ``classifier`` is the SHA-256 (hex) of its file.
     """
     form = dict[str, dict[int, ContigModel]]
-    models = msgspec.json.decode(LITE_CONTIGS.read_bytes(), type=form)
-    return models.get(classifier, {}).get(chunk_length)
+    models = msgspec.json.decode(LITE_CONTIGS.read_bytes(), type=form).get(classifier, {})
+    return models.get(trained(chunk_length, models))
 
 
 def each(function: Callable[[float], float], values: Floats) -> Floats:

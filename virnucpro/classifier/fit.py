@@ -9,6 +9,7 @@ from virnucpro.classifier.files import ClassifierInfo
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import digest_of, family_named, family_names
 from virnucpro.errors import ModelError
+from virnucpro.settings import trained
 
 
 def check_fit(
@@ -39,11 +40,12 @@ def check_fit(
             warnings += _check_encoder(info, source)
             if known and source.sha256 not in known:  # the same width would give wrong scores
                 raise ModelError(f"{source.path} is not the encoder of {info.file.path}")
-    if info.chunk_lengths and chunk_length not in info.chunk_lengths:
-        lengths = " or ".join(map(str, info.chunk_lengths))
-        raise ModelError(f"{info.file.path} is for chunks of {lengths} bases, not {chunk_length}")
+    lengths = info.chunk_lengths
+    if lengths and trained(chunk_length, lengths) not in lengths:
+        said = " or ".join(map(str, lengths))
+        raise ModelError(f"{info.file.path} is for chunks of {said} bases, not {chunk_length}")
     named = re.match(r"(\d+)_model", info.file.path.name)  # 300_model.pth, 500_model.pth
-    if named and not info.chunk_lengths and int(named[1]) != chunk_length:
+    if named and not lengths and int(named[1]) != chunk_length:
         warnings.append(f"{info.file.path.name} is, by its name, for chunks of {named[1]} bases")
     return warnings
 

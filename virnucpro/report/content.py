@@ -33,8 +33,8 @@ WHOLE_NUMBERS = ("length", "chunks", "chunks_scored", "regions", "viral_bases")
 class Content:
     """Everything that a report shows of the table of records.
 
-    ``counts`` are the ``regions`` and their bases, and of the records that are not classified as
-    viral those that hold regions (``hosts``), these, and their bases.
+    ``counts`` are the ``regions`` and their bases, the records not classified as viral that hold
+    regions (``hosts``), and the bases of the regions in these.
     """
 
     run: PredictionRun
@@ -109,7 +109,6 @@ def read_content(run: PredictionRun) -> Content:
         is_host = (call != CALLS.index("virus")) & (regions > 0)
         counts["regions"] += int(regions.sum())
         counts["region_bases"] += int(viral_bases[regions > 0].sum())
-        counts["more_regions"] += int(regions[is_host].sum())
         counts["hosts"] += int(is_host.sum())
         counts["host_bases"] += int(viral_bases[is_host].sum())
         order = np.arange(records, records + len(call))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from virnucpro.formatting import counted
 from virnucpro.report.content import Content
 from virnucpro.stages.calls import LITTLE
 from virnucpro.tables import RegionRow, VirusRow
@@ -21,7 +22,7 @@ HEADS = {
     "tier": "high, medium or low: how certain the call is, by fdr where it is known, and by score",
     "chunks scored": "the pieces of the record that have a score",
     "share scored": "the part of the record with a score, from 0 to 1",
-    "remark": "kind, terminal repeats and hallmark genes of a virus, what weakens a call",
+    "remark": "kind, terminal repeats, genes and hallmark genes of a virus, what weakens a call",
 }
 _Row = tuple[str, str, int, float | None, float | None, str | None, int, float, str]  # as HEADS
 
@@ -40,14 +41,14 @@ def _rows(content: Content) -> Iterator[_Row]:
         kind = v.virus_kind.replace("unsure", "unsure kind")
         strange = "unfamiliar" if v.unfamiliar == "yes" else ""
         facts = (kind, strange, v.topology.replace("linear", ""), v.evidence.replace("ok", ""))
-        remark = "; ".join(filter(None, (*facts, _hallmarks(v))))
+        remark = "; ".join(filter(None, (*facts, _genes(v))))
         shares = v.chunks_scored, v.coverage
         yield v.record, "virus", v.length, v.score, v.fdr, v.tier, *shares, remark
     for r in islice(content.run.regions(), regions):
         flanks = "" if r.flank_score is None else f"; score beside it {r.flank_score:.2f}"
         edge = "; reaches the end of the record" if r.at_edge else ""
         kind = r.virus_kind.replace("unsure", "unsure kind")
-        remark = f"{kind}{flanks}{edge}; {_hallmarks(r)}".removesuffix("; ")
+        remark = f"{kind}{flanks}{edge}; {_genes(r)}".removesuffix("; ")
         shares = r.chunks_scored, r.chunks_scored / r.chunks
         yield r.region, "region", r.length, r.score, r.fdr, r.tier, *shares, remark
     for c in content.others:
@@ -62,6 +63,7 @@ def _rows(content: Content) -> Iterator[_Row]:
         yield c.record, c.call, c.length, c.virus_score, c.fdr, c.tier, *shares, remark
 
 
-def _hallmarks(row: VirusRow | RegionRow) -> str:
-    """Return the names of the hallmark genes of a row, or nothing."""
-    return (row.hallmark_genes or "").replace(";", ", ")
+def _genes(row: VirusRow | RegionRow) -> str:
+    """Return how many genes a row has, and the names of those that are hallmarks."""
+    count = "" if row.genes is None else counted(row.genes, "gene")
+    return "; ".join(filter(None, (count, (row.hallmark_genes or "").replace(";", ", "))))

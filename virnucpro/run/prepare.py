@@ -24,7 +24,7 @@ from virnucpro.models.store import check_digest
 from virnucpro.precision import choose_precision
 from virnucpro.run.request import PredictionRequest, classifier_path
 from virnucpro.run.workers import warm_up_workers
-from virnucpro.settings import AnalysisSettings
+from virnucpro.settings import AnalysisSettings, trained
 from virnucpro.stages.chunking import ChunkingStage
 from virnucpro.stages.embedding import EncoderSetup
 from virnucpro.stages.output import OutputStage
@@ -120,18 +120,20 @@ def settled(request: PredictionRequest, source: InputFiles, emit: Emit) -> Predi
     if not lengths:
         return request
     begun = None if request.force or not has_receipts(layout) else read_state(layout)
-    if begun and begun.analysis.get(CHUNK_LENGTH) in lengths:
-        length, reason = int(begun.analysis[CHUNK_LENGTH]), "with which this run began"
-    else:
-        usual = _usual_length(source, limit=shutil.disk_usage(layout.root).free // 2)
+    length = int(begun.analysis.get(CHUNK_LENGTH, 0)) if begun else 0
+    reason = "with which this run began"
+    if trained(length, lengths) not in lengths:
+        usual, longest = _usual_lengths(source, limit=shutil.disk_usage(layout.root).free // 2)
         length = min(n for n in lengths if usual <= LONGEST_USUAL.get(n, usual))
+        length += length + 1 in (usual, longest)
         reason = f"as half of the bases are in sequences of at most {usual:,} (-e: another length)"
     emit(Notice("info", f"chunks of {length} bases, {reason}"))
     return replace(request, settings=request.settings.with_values({"chunk_length": length}))
 
 
-def _usual_length(source: InputFiles, *, limit: int) -> int:
-    """Return the length such that half of the bases are in sequences of at most so many bases.
+def _usual_lengths(source: InputFiles, *, limit: int) -> tuple[int, int]:
+    """Return the length such that half of the bases are in sequences of at most so many, and the
+    greatest length.
 
     Of the records with the first ``BASES_LOOKED_AT`` bases, whose mates count apart. What is wrong
     with an input is said where it is cut into chunks: here, the records before it count.
@@ -143,8 +145,8 @@ def _usual_length(source: InputFiles, *, limit: int) -> int:
             bases += sum(record.lengths)
             if bases >= BASES_LOOKED_AT:
                 break
-    lengths = np.sort(found)
-    return int(lengths[np.searchsorted(lengths.cumsum(), lengths.sum() / 2)]) if found else 0
+    lengths = np.sort([*found, 0])
+    return int(lengths[np.searchsorted(lengths.cumsum(), lengths.sum() / 2)]), int(lengths[-1])
 
 
 def identity(request: PredictionRequest, models: Models) -> dict[str, Json]:
@@ -195,7 +197,9 @@ def prediction_stages(
     lengths = classifier.chunk_lengths or (layout.chunk_length,)
     calibrated = classifier.temperature is not None
     contig_model = lite_model(classifier.file.sha256, layout.chunk_length)
-    contig_model = contig_model or classifier.contigs.get(layout.chunk_length)
+    contig_model = contig_model or classifier.contigs.get(
+        trained(layout.chunk_length, classifier.contigs)
+    )
     frames, dedup = state.analysis[FRAMES_PER_FILE], DEDUP in state.analysis
     size = settings.analysis.sequences_per_file, frames if isinstance(frames, int) else None
     embedding = encoders.stages(layout, disk, settings.machine)

@@ -128,7 +128,7 @@ def met(
     fdr: Floats,
     errors: Floats | None = None,
 ) -> Bools:
-    """Return which records, or regions, are classified as viral; a rate that is unknown is NaN.
+    """Return which records are classified as viral; a rate that is unknown is NaN.
 
     With the default of the least score, that is also an undecided record whose own error rate, of
     ``errors``, is at most ``UNLIKELY``.

@@ -149,12 +149,16 @@ def region_id(record: str, start: int, stop: int) -> str:
     return f"{record}|region_{start + 1}_{stop}"
 
 
-def hallmark_columns(genes: Genes | None) -> dict[str, object]:
-    """Return the columns of hallmark genes; None stands for genes that were not looked for."""
+def gene_columns(genes: Genes | None) -> dict[str, object]:
+    """Return the columns that tell of genes; None stands for genes that were not looked for."""
     if genes is None:
-        return {"hallmarks": None, "hallmark_genes": None}
-    names = ";".join(dict.fromkeys(genes.hallmarks))  # each once
-    return {"hallmarks": len(genes.hallmarks), "hallmark_genes": names or None}
+        return dict.fromkeys(("coding_density", "hallmarks", "hallmark_genes", "genes"))
+    return {
+        "coding_density": genes.density,
+        "hallmarks": len(genes.hallmarks),
+        "hallmark_genes": ";".join(dict.fromkeys(genes.hallmarks)) or None,  # each name once
+        "genes": genes.number,
+    }
 
 
 def write_genes(

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from gzip import GzipFile
-from itertools import compress, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -88,7 +88,7 @@ class OutputStage(HostStage):
 
     name, title = "output", "Output"
     reads_intermediate: ClassVar[bool] = False
-    version: ClassVar[int] = 17
+    version: ClassVar[int] = 18
     same_inputs: ClassVar[range] = range(15, version + 1)  # versions that read the same tables
 
     source: InputFiles
@@ -265,12 +265,15 @@ class OutputStage(HostStage):
         for place in np.flatnonzero(block.bases >= SHORTEST_RECORD).tolist():
             own = slice(*np.searchsorted(chunks.record, [place, place + 1]))
             length = int(block.lengths[0, place])
-            found = find_regions(length, chunks.chosen(own), self.contig_model)
-            lengths = np.array([region.stop - region.start for region in found])
-            scores = np.array([region.score for region in found])
-            # The rate of a region depends on all regions, and --max-fdr is for records alone.
-            if (is_met := met(self.thresholds, lengths, scores, np.full(len(found), np.nan))).any():
-                regions[place] = list(compress(found, is_met))
+            found = [
+                region
+                for region in find_regions(length, chunks.chosen(own), self.contig_model)
+                # The rate of a region depends on all regions, and --max-fdr is for records alone.
+                if region.score > self.thresholds.min_score
+                and region.stop - region.start >= self.thresholds.min_length
+            ]
+            if found:
+                regions[place] = found
         return regions
 
     def _blocks(self) -> Iterator[Block]:

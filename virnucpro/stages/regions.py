@@ -8,8 +8,9 @@ likely path of states is found with the algorithm of Viterbi. The level and the 
 follow from the chunks in the host state, and those from level and spread; both are repeated until
 they agree. Where one unusual host explains all scores of a record as well, it has no region.
 
-A region is a stretch of the virus state with enough evidence: the logarithm of how much more
-likely its scores are under virus than under host, less what it costs to enter and leave the state.
+A region is the best part of a stretch of the virus state, if it has enough evidence: the logarithm
+of how much more likely its scores are under virus than under host, less what it costs to enter and
+leave the state.
 Time and memory grow with the number of chunks only.
 """
 
@@ -35,9 +36,6 @@ from virnucpro.stages.calls import (
 
 ROUNDS = 8  # of background and path; they nearly always agree after three
 FLANK = 20  # scored chunks on either side of a region give its flank score
-OUTLIER = 4.0  # a chunk adds to the spread as if it were at most so many spreads from the level
-QUARTILE = 0.67  # standard deviations from the lower quartile of a normal distribution to its mean
-MOVE = 10  # chunks by which an end of a region may move outwards when it is placed
 
 # What is assumed about the scores of hosts and viruses. Levels are natural log odds. Where one of
 # these numbers changes, ``OutputStage.version`` rises.
@@ -45,13 +43,14 @@ HOST_LEVEL = -2.0  # the usual mean of the chunks of a host
 HOST_LEVEL_SPREAD = 1.0  # the standard deviation of that mean between hosts
 VIRUS_LEVEL = 1.0  # the usual mean of the chunks of a virus
 CHUNK_SPREAD = 1.3  # the usual standard deviation of chunks around their record's level
-SPREAD_WEIGHT = 20.0  # the usual spread counts as much as so many chunks of the record
+USUAL_WEIGHT = 15.0  # the usual level and spread of a host count as much as so many of its chunks
 # The assumed level of a virus lies this far on the way from the host of the record to
 # ``VIRUS_LEVEL``, so that viruses that are hardly recognised are found, too.
 REACH = 0.85
 LEAST_SHIFT = 1.5  # it is at least so many spreads above the host
 WEIGHT = 0.2  # what the evidence of a chunk counts; neighbours say partly the same
 ENTRY = 1.8  # the cost of a change from host to virus, and of one back
+LEAST_MIDDLE = -1.0  # between host and virus, where a region ends: beside it are islands, remnants
 MOST_EVIDENCE = 0.8  # the evidence of one chunk counts up to this, for or against
 SHORTEST_RECORD = 10_000  # bases; shorter records show no background
 FEWEST_CHUNKS = 4  # scored chunks of a region
@@ -82,7 +81,6 @@ class Region(NamedTuple):
     flank_score: float | None  # of the scored chunks beside the region, by the rule for records
     at_edge: bool  # whether it reaches an end of the record, and may continue outside
     in_host: bool = False  # whether the chunks on either side score as a host
-    hallmarks: int | None = None  # genes that only viruses have; None where nobody looked for them
 
 
 class Background(NamedTuple):
@@ -92,23 +90,14 @@ class Background(NamedTuple):
     spread: float
 
 
-class Stretch(NamedTuple):
-    """Scored chunks ``first`` to ``last`` (included) in the virus state."""
-
-    first: int
-    last: int
-    evidence: float
-
-
 def find_regions(
     length: int, chunks: Chunks, contig_model: ContigModel | None = None
 ) -> list[Region]:
     """Return the viral regions of a record of ``length`` bases, in order; they do not overlap.
 
-    A record that looks viral from its first chunk to its last has no region, and one with a viral
-    score has none if hardly any chunk looks like a host: whether it is a virus is what its call
-    says. The chunks are in order and may overlap. ``contig_model`` gives the
-    score of the flanks, as in :func:`virnucpro.stages.calls.summarise`.
+    A record of which hardly any chunk looks like a host has none: whether it is a virus is what its
+    call says. The chunks are in order and may overlap. ``contig_model`` gives the score of the
+    flanks, as in :func:`virnucpro.stages.calls.summarise`.
     """
     if length < SHORTEST_RECORD:
         return []
@@ -116,20 +105,16 @@ def find_regions(
     if len(scored) < 2 * FEWEST_CHUNKS:
         return []
     stretches = viral_stretches(log_odds(chunks.chosen(scored)).tolist())
-    viral = {i for first, last, _ in stretches for i in range(first, last + 1)}
-    if len(scored) - len(viral) < FEWEST_CHUNKS:  # too few to be a host beside a virus
-        score = virus_score(chunks.chosen(scored), contig_model)
-        if len(viral) == len(scored) or score > VIRUS_ABOVE:
-            return []
+    viral = {i for part, _ in stretches for i in part}
     regions = []
-    for first, last, evidence in stretches:
+    for part, evidence in stretches:
         # A region that begins or ends with the scored chunks also has the unscored ones beyond.
-        low = int(scored[first]) if first else 0
-        high = int(scored[last]) + 1 if last + 1 < len(scored) else len(chunks.record)
+        low = int(scored[part.start]) if part.start else 0
+        high = int(scored[part.stop - 1]) + 1 if part.stop < len(scored) else len(chunks.record)
         start, stop = int(chunks.start[low]), int(chunks.stop[high - 1])
         left, right = (
             [i for i in side if 0 <= i < len(scored) and i not in viral]
-            for side in (range(first - FLANK, first), range(last + 1, last + 1 + FLANK))
+            for side in (range(part.start - FLANK, part.start), range(part.stop, part.stop + FLANK))
         )
         flank, *sides = (
             virus_score(chunks.chosen(scored[beside]), contig_model) if beside else None
@@ -140,7 +125,7 @@ def find_regions(
                 start=start,
                 stop=stop,
                 chunks=high - low,
-                chunks_scored=last - first + 1,
+                chunks_scored=len(part),
                 score=math.tanh(evidence / 2),
                 flank_score=flank,
                 at_edge=start == 0 or stop == length,
@@ -150,18 +135,16 @@ def find_regions(
     return regions
 
 
-def kept_regions(found: Sequence[Region], sequence: str, *, is_virus: bool) -> list[Region]:
-    """Return the regions of a record that are reported.
+def is_reported(region: Region, sequence: str, *, is_virus: bool, hallmarks: int = 0) -> bool:
+    """Return whether a region of a record is reported.
 
-    Those of repeats are not, unless they have hallmark genes. Parts of a virus that look more viral
-    than the rest are no regions, unless both sides of them look like a host.
+    One of repeats is not, unless it has hallmark genes. A part of a virus that looks more viral
+    than the rest is no region, unless both sides of it look like a host.
     """
-    regions = (region for region in found if region.in_host or not is_virus)
-    return [
-        region
-        for region in regions
-        if region.hallmarks or repeated_share(sequence[region.start : region.stop]) < MOST_REPEATED
-    ]
+    if is_virus and not region.in_host:
+        return False
+    bases = sequence[region.start : region.stop]
+    return hallmarks > 0 or repeated_share(bases) < MOST_REPEATED
 
 
 def repeated_share(sequence: str) -> float:
@@ -204,122 +187,99 @@ def region_tier(score: float, length: int, fdr: float | None, hallmarks: int | N
     return "high" if score > SURE and (fdr or 0.0) <= DOUBTFUL else "low"
 
 
-def viral_stretches(log_odds: Sequence[float]) -> list[Stretch]:
-    """Return the stretches of the virus state with enough evidence, from a record's log odds."""
+def viral_stretches(log_odds: Sequence[float]) -> list[tuple[range, float]]:
+    """Return the stretches of scored chunks that are viral, and the evidence of each."""
     values = [min(max(value, -LARGEST), LARGEST) for value in log_odds]
-    # The lower quartile of a record that is all host lies 0.67 standard deviations below its level;
-    # in a record whose other half is viral, it is the level of the host. So this is between both.
-    level = sorted(values)[len(values) // 4] + QUARTILE * CHUNK_SPREAD / 2
-    level = _level(level, len(values) / 4, CHUNK_SPREAD)
+    # A host beside much virus has the lower third of the scores, and a certain one the usual level.
+    level = (HOST_LEVEL + sorted(values)[len(values) // 3]) / 2
     background = Background(level, CHUNK_SPREAD)
-    stretches: list[Stretch] = []
     for _ in range(ROUNDS):
-        before, stretches = stretches, _decode(values, background)
-        if stretches == before:
-            break
-        background = _background(values, stretches, background)
-    if stretches:  # unless all of the record is as likely to be a host of an unusual level
-        usual = Background(HOST_LEVEL, CHUNK_SPREAD)
-        host = _background(values, [], usual)
-        if _likelihood(values, stretches, background) < _likelihood(values, [], host):
+        evidence = _evidence(values, background)
+        path = _path(evidence)
+        viral = {i for stretch in path for i in stretch}
+        outside = [value for i, value in enumerate(values) if i not in viral]
+        if len(outside) < FEWEST_CHUNKS:  # too few to be a host beside a virus
             return []
+        background = _background(outside)
+    # Unless all of the record is as likely to be a host of an unusual level:
+    stretches = [values[stretch.start : stretch.stop] for stretch in path]
+    if _likelihood(outside, stretches, background) < _likelihood(values, [], _background(values)):
+        return []
     regions = []
-    for number, stretch in enumerate(stretches):
-        if math.tanh(stretch.evidence / 2) > VIRUS_ABOVE:
-            # Chunks overlap: where one between two regions stays in neither, no base is in both.
-            low = stretches[number - 1].last + 2 if number else 0
-            high = stretches[number + 1].first - 1 if number + 1 < len(stretches) else len(values)
-            regions.append(_placed(values, stretch, background.level, low, high))
-    return [region for region in regions if region.last - region.first >= FEWEST_CHUNKS - 1]
+    for whole in path:
+        part = _best_part(values, whole, background.level)
+        cost = ENTRY * ((whole.start > 0) + (whole.stop < len(values)))
+        found = math.fsum(evidence[part.start : part.stop]) - cost
+        if len(part) >= FEWEST_CHUNKS and math.tanh(found / 2) > VIRUS_ABOVE:
+            regions.append((part, found))
+    return regions
 
 
-def _outside(values: list[float], stretches: list[Stretch]) -> list[float]:
-    """Return the values of the host: those outside all stretches."""
-    viral = {i for first, last, _ in stretches for i in range(first, last + 1)}
-    return [value for i, value in enumerate(values) if i not in viral]
+def _background(host: list[float]) -> Background:
+    """Return level and spread of the chunks of a host; few of them are drawn to what is usual."""
+    count = len(host) + USUAL_WEIGHT
+    level = (math.fsum(host) + USUAL_WEIGHT * HOST_LEVEL) / count
+    squares = math.fsum((value - level) ** 2 for value in host)
+    return Background(level, math.sqrt((squares + USUAL_WEIGHT * CHUNK_SPREAD**2) / count))
 
 
-def _background(values: list[float], stretches: list[Stretch], before: Background) -> Background:
-    """Return level and spread of the chunks outside all stretches."""
-    host = _outside(values, stretches)
-    if not host:
-        return before
-    level = _level(math.fsum(host) / len(host), len(host), before.spread)
-    most = OUTLIER * before.spread
-    squares = math.fsum(min(abs(value - level), most) ** 2 for value in host)
-    usual = SPREAD_WEIGHT * CHUNK_SPREAD**2
-    spread = math.sqrt((usual + squares) / (SPREAD_WEIGHT + len(host)))
-    return Background(level, spread)
-
-
-def _likelihood(values: list[float], stretches: list[Stretch], background: Background) -> float:
+def _likelihood(host: list[float], stretches: list[list[float]], background: Background) -> float:
     """Return the log likelihood of viral stretches, each with its own level, in a host."""
     level, spread = background
-    distances = [value - level for value in _outside(values, stretches)]
-    for first, last, _ in stretches:
-        viral = values[first : last + 1]
+    distances = [value - level for value in host]
+    for viral in stretches:
         own = math.fsum(viral) / len(viral)
         distances += [value - own for value in viral]
-    squares = math.fsum(min(abs(distance) / spread, OUTLIER) ** 2 for distance in distances)
-    scores = WEIGHT * (squares / 2 + len(values) * math.log(spread))
+    squares = math.fsum((distance / spread) ** 2 for distance in distances)
+    scores = WEIGHT * (squares / 2 + len(distances) * math.log(spread))
     unusual = ((level - HOST_LEVEL) / HOST_LEVEL_SPREAD) ** 2 / 2
     return -scores - unusual - 2 * ENTRY * len(stretches)
 
 
-def _level(mean: float, count: float, spread: float) -> float:
-    """Return the mean of ``count`` chunks, drawn to the usual level as far as it is uncertain."""
-    known = count * HOST_LEVEL_SPREAD**2
-    unknown = spread**2 / WEIGHT
-    return (known * mean + unknown * HOST_LEVEL) / (known + unknown)
+def _evidence(values: list[float], background: Background) -> list[float]:
+    """Return the log likelihood ratio of virus to host of each chunk.
 
-
-def _decode(values: list[float], background: Background) -> list[Stretch]:
-    """Return the stretches of the virus state on the most likely path.
-
-    The evidence of a chunk is the log likelihood ratio of virus to host, normal distributions of
-    the same spread. ``lead`` is by how much the best path that ends in the virus state is more
-    likely than the best one that ends in the host state; leads beyond the cost of a change are cut
-    to it, because the better path changes its state then.
+    Both are normal distributions of the same spread.
     """
     level, spread = background
     shift = max(LEAST_SHIFT * spread, REACH * (VIRUS_LEVEL - level))
     slope, middle = WEIGHT * shift / spread**2, level + shift / 2
     limits = -MOST_EVIDENCE, MOST_EVIDENCE
-    evidence = np.clip(slope * (np.array(values) - middle), *limits).tolist()
+    evidence: list[float] = np.clip(slope * (np.array(values) - middle), *limits).tolist()
+    return evidence
+
+
+def _path(evidence: list[float]) -> list[range]:
+    """Return the stretches of the virus state on the most likely path.
+
+    ``lead`` is by how much the best path that ends in the virus state is more likely than the best
+    one that ends in the host state; leads beyond the cost of a change are cut to it, because the
+    better path changes its state then.
+    """
     leads = []
     lead = -ENTRY
     for value in evidence:
         lead = min(max(lead, -ENTRY), ENTRY) + value
         leads.append(lead)
-    stretches = []
+    path = []
     last = None
     for i in range(len(evidence) - 1, -1, -1):
         if last is None and leads[i] > (0 if i + 1 == len(evidence) else ENTRY):
             last = i
         if last is not None and (i == 0 or leads[i - 1] <= -ENTRY):
-            cost = ENTRY if i == 0 or last + 1 == len(evidence) else 2 * ENTRY
-            stretches.append(Stretch(i, last, math.fsum(evidence[i : last + 1]) - cost))
+            path.append(range(i, last + 1))
             last = None
-    return stretches[::-1]
+    return path[::-1]
 
 
-def _placed(
-    values: list[float], stretch: Stretch, host_level: float, low: int, high: int
-) -> Stretch:
-    """Return the stretch with ends where its own level changes to that of the host.
+def _best_part(values: list[float], stretch: range, host_level: float) -> range:
+    """Return the part of a stretch whose scores lie highest above a middle level, in sum.
 
-    The path assumed a usual level of viruses. Each end is the most likely single change of level
-    near the end of the path, in the host chunks from ``low`` (included) to ``high`` around it by at
-    most half of their number, so that neighbours stay apart. An end of the record stays an end.
+    The path assumed a usual level of viruses. Here it is that of the stretch, and the middle lies
+    between it and the level of the host, but not below ``LEAST_MIDDLE``.
     """
-    first, last, _ = stretch
-    level = math.fsum(values[first : last + 1]) / (last - first + 1)
-    middle, half = (first + last) // 2, (host_level + level) / 2
-    if first > 0:
-        most = min(MOVE, (first - low) // 2)
-        gains = np.cumsum(np.array(values[first - most : middle + 1][::-1]) - half)
-        first = middle - int(gains.argmax())
-    if last + 1 < len(values):
-        most = min(MOVE, (high - 1 - last) // 2)
-        last = middle + int(np.cumsum(np.array(values[middle : last + most + 1]) - half).argmax())
-    return stretch._replace(first=first, last=last)
+    own = values[stretch.start : stretch.stop]
+    middle = max((host_level + math.fsum(own) / len(own)) / 2, LEAST_MIDDLE)
+    sums = np.cumsum([0.0, *(value - middle for value in own)])
+    stop = int((sums[1:] - np.minimum.accumulate(sums[:-1])).argmax()) + 1
+    return stretch[int(sums[:stop].argmin()) : stop]

@@ -20,12 +20,12 @@ from virnucpro.io.records import Record
 from virnucpro.metrics.classification import Ints
 from virnucpro.settings import DOUBTFUL, Thresholds
 from virnucpro.stages.calls import STATUSES, TIERS, Calls, Chunks, evidence_of
-from virnucpro.stages.genes import FoundGenes, Genes, hallmark_columns, region_id, write_genes
+from virnucpro.stages.genes import FoundGenes, Genes, gene_columns, region_id, write_genes
 from virnucpro.stages.kinds import virus_kinds, windows
 from virnucpro.stages.regions import (
     SHORTEST_RECORD,
     Region,
-    kept_regions,
+    is_reported,
     region_fdr,
     region_tier,
 )
@@ -86,7 +86,6 @@ class OutputFigures(TaskFigures):
     doubtful: int  # records classified as viral with a false discovery rate above ``DOUBTFUL``
     regions: int  # viral regions in all records
     with_regions: int  # records that are not classified as viral and hold viral regions
-    more_regions: int  # viral regions in these
     region_bases: int = 0  # in all viral regions
     highest_rate: float | None  # of a record classified as viral; None where none is known
     thresholds: Thresholds  # what a record needed to be classified as viral
@@ -105,9 +104,9 @@ class OutputFigures(TaskFigures):
         return self.statuses.get("scored", 0)
 
     @property
-    def region_counts(self) -> tuple[int, int, int, int]:
-        """Regions, their bases, those in records not classified as viral, and these records."""
-        return self.regions, self.region_bases, self.more_regions, self.with_regions
+    def region_counts(self) -> tuple[int, int, int]:
+        """Regions, their bases, and the records not classified as viral that hold regions."""
+        return self.regions, self.region_bases, self.with_regions
 
     @property
     def unscored(self) -> dict[str, int]:
@@ -171,7 +170,7 @@ class ResultFiles:
         self._tiers: Counter[str] = Counter()  # of the records classified as viral
         self._bases: Counter[str] = Counter()  # of the records, by call
         self._chunk_statuses: Counter[str] = Counter()
-        names = "hallmarked", "doubtful", "regions", "with_regions", "more_regions", "region_bases"
+        names = "hallmarked", "doubtful", "regions", "with_regions", "region_bases"
         self._counts: dict[str, Any] = dict.fromkeys((*names, "unfamiliar"), 0)
         self._highest_rate: float | None = None
         for table, writer in tables:
@@ -201,24 +200,20 @@ class ResultFiles:
     ) -> None:
         """Write the records of a block with their calls; ``regions`` are by place in the block."""
         lengths, is_virus = block.bases.tolist(), [call == "virus" for call in calls.call]
-        regions = {
-            place: kept
-            for place, own in regions.items()
-            if (
-                kept := kept_regions(
-                    self._with_hallmarks(block.names[place], own),
-                    records[place].sequence,
-                    is_virus=is_virus[place],
-                )
-            )
-        }
-        bases = [length * viral for length, viral in zip(lengths, is_virus, strict=True)]
+        reported: BlockRegions = {}
         for place, own in regions.items():
+            sequence, genes = records[place].sequence, self._genes_of(block.names[place], own)
+            for region, found in zip(own, genes, strict=True):
+                count = len(found.hallmarks) if found else 0
+                if is_reported(region, sequence, is_virus=is_virus[place], hallmarks=count):
+                    reported.setdefault(place, []).append(region)
+        bases = [length * viral for length, viral in zip(lengths, is_virus, strict=True)]
+        for place, own in reported.items():
             bases[place] = sum(region.stop - region.start for region in own)
         lines = CONTIGS.lines(
             record=block.names,
             length=lengths,
-            regions=[len(regions.get(place, ())) for place in range(len(records))],
+            regions=[len(reported.get(place, ())) for place in range(len(records))],
             viral_bases=bases,
             **calls._asdict(),
         )
@@ -228,21 +223,16 @@ class ResultFiles:
         for call, length in zip(calls.call, lengths, strict=True):
             self._bases[call] += length
             self._searched += length * (call != "virus" and length >= SHORTEST_RECORD)
-        for place in sorted({*np.flatnonzero(is_virus).tolist(), *regions}):
+        for place in sorted({*np.flatnonzero(is_virus).tolist(), *reported}):
             record, name = records[place], block.names[place]
-            if place in regions:
+            if place in reported:
                 with_sequences = not is_virus[place]
-                self._add_regions(record, name, regions[place], with_sequences=with_sequences)
+                self._add_regions(record, name, reported[place], with_sequences=with_sequences)
             if is_virus[place]:
                 self._add_virus(record, name, lengths[place], calls, place)
 
-    def _with_hallmarks(self, name: str, regions: Sequence[Region]) -> list[Region]:
-        """Return the regions of a record with the number of their hallmark genes."""
-        genes = [self.genes.get((name, (region.start, region.stop))) for region in regions]
-        return [
-            region._replace(hallmarks=len(found.hallmarks)) if found else region
-            for region, found in zip(regions, genes, strict=True)
-        ]
+    def _genes_of(self, name: str, regions: Sequence[Region]) -> list[Genes | None]:
+        return [self.genes.get((name, (region.start, region.stop))) for region in regions]
 
     def _add_regions(
         self, record: Record, name: str, regions: Sequence[Region], *, with_sequences: bool
@@ -250,13 +240,13 @@ class ResultFiles:
         contig = gff3_escaped(name)
         self._gff3.write(f"##sequence-region {contig} 1 {len(record.sequence)}\n".encode())
         kinds = virus_kinds().of([windows([record.sequence[r.start : r.stop]]) for r in regions])
-        genes = [self.genes.get((name, (region.start, region.stop))) for region in regions]
+        genes = self._genes_of(name, regions)
         for region, kind, found in zip(regions, kinds, genes, strict=True):
             start, stop = region.start, region.stop
             own_id = region_id(name, start, stop)
             values = region._asdict() | {"start": start + 1, "end": stop, "length": stop - start}
             values |= {"region": own_id, "record": name, "virus_kind": kind.virus_kind}
-            values |= hallmark_columns(found)
+            values |= gene_columns(found)
             del values["stop"], values["in_host"]
             self._region_rows.append(values)
             # BED knows no escapes. Only a ``#`` at the beginning would make the line a comment. The
@@ -271,7 +261,6 @@ class ResultFiles:
             self._add_genes(name, len(record.sequence), genes)
         self._counts["regions"] += len(regions)
         self._counts["with_regions"] += with_sequences
-        self._counts["more_regions"] += len(regions) * with_sequences
 
     def _write_regions(self, *, calibrated: bool) -> None:
         """Write the rows of all regions, whose rates depend on each other."""
@@ -314,8 +303,7 @@ class ResultFiles:
             "coverage": coverage,
             "evidence": evidence_of(chunks_scored, coverage),
             "topology": shape,
-            "coding_density": genes and genes.density,
-            **hallmark_columns(genes),
+            **gene_columns(genes),
         }
         mates = [record.sequence] + ([record.mate.sequence] if record.mate else [])
         self._waiting.append((values, windows(mates)))

@@ -68,14 +68,14 @@ def test_sections_tiles_and_rows_are_in_order(page: Page) -> None:
     assert page.values("id", "section") == SECTIONS
     for words in (
         "40 of 83 records are classified as viral (tier high: 40), 3 of them with hallmark genes. "
-        "1 viral region with 5,000 bases in 1 record not classified as viral.",
+        "1 viral region with 5,000 bases; 1 record not classified as viral holds regions.",
         "&lt;b&gt;s.fa",
         '<span class="number"><b>40</b> records</span><span class="number">80,000 bases</span>',
         '<td class="n" title="0.000000">&lt;0.001</td>',
         '<span class="number"><b>1</b> record</span><span class="number">5,000 bases</span>',
         '<td class="n">0.001</td>',
         "host|region_10001_15000",
-        "x; score beside it -0.80; x",
+        "x; score beside it -0.80; 5 genes; x",
         "Viral regions: bases 10,001 to 15,000.",
         "Hollow dots are weak evidence, 9 records:",
     ):
@@ -97,8 +97,8 @@ def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(
     records += [Shown("one", "undecided", [0.6], 0.5), Shown("none", "unscored", [None])]
     page = page_of(tmp_path, records)
     assert dict(re.findall(r'class="id">([^<]+)<.*class="remark">([^<]+)<', page.text)) == {
-        "host|region_1501_2500": "x; score beside it -0.80; x",
-        "host|region_2501_3000": "x; score beside it -0.80; x",
+        "host|region_1501_2500": "x; score beside it -0.80; 5 genes; x",
+        "host|region_2501_3000": "x; score beside it -0.80; 5 genes; x",
         "host": "viral regions: 2",
         "one": "one chunk",
         "few": "little scored",
@@ -106,7 +106,7 @@ def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(
     }
     assert '<td class="n">1</td><td class="n">0.50</td>' in page.text, "of the first region"
     counts = read_content(open_run(tmp_path)).counts
-    assert [counts[name] for name in ("regions", "more_regions", "hosts")] == [2, 2, 1]
+    assert [counts[name] for name in ("regions", "hosts")] == [2, 1]
     names = ["host", "long", "first", "second", "third"]
     assert page.texts["h3"][:5] == names
     assert [cell for cell in page.texts["td"] if cell in names] == names

@@ -132,8 +132,11 @@ def test_genes_follow_the_calls(
     region = b"b%3Bc\tvirnucpro\tregion\t1\t3436\t.\t+\t.\tID=b%3Bc:1..3436;Is_circular=true\n"
     assert region in genes["s_virus_genes.gff3"]
     rows = table(out / "s_virus.tsv")
-    assert [*rows[0]][-4:] == ["coding_density", "unfamiliar", "hallmarks", "hallmark_genes"]
+    names = ["coding_density", "unfamiliar", "hallmarks", "hallmark_genes", "genes"]
+    assert [*rows[0]][-5:] == names
     assert all(0.8 < float(row["coding_density"]) <= 1 for row in rows)
+    proteins = genes["s_virus_genes.faa"].count(b">")
+    assert sum(int(row["genes"]) for row in rows) == proteins > 0
     leftover.unlink()
     assert call(*predict, *ALL).code == 0
     assert _genes(out) == genes
@@ -217,10 +220,11 @@ def test_regions_have_genes_and_hallmarks(
         assert call(*command, out, "--min-score", "0.98").code == 0
         assert table(out / "s_virus.tsv") == []
         (row,) = table(out / "s_regions.tsv")
-        assert [*row.values()][-2:] == ["1", "portal protein"]
         lines = (out / "s_virus_genes.gff3").read_text().splitlines()
         assert lines[:2] == ["##gff-version 3", f"##sequence-region a%3Bb 1 {len(GENOMES[1])}"]
         genes = [line.split("\t") for line in lines[2:]]
+        assert [*row.values()][-4:-1] == ["1", "portal protein", str(len(genes))]
+        assert 0.5 < float(row["coding_density"]) <= 1
         assert [cells[8].split(";")[0] for cells in genes] == [
             f"ID=a%3Bb|region_301_3000_{n}" for n in range(1, len(genes) + 1)
         ]
@@ -232,7 +236,7 @@ def test_regions_have_genes_and_hallmarks(
         assert [row["hallmarks"] for row in table(out / "s_virus.tsv")] == ["1"]
         assert call("call", out, "--min-score", "0.98", "--no-genes").code == 0
         assert _genes(out) == {}
-        assert [*table(out / "s_regions.tsv")[0].values()][-2:] == ["NA", "NA"]
+        assert [*table(out / "s_regions.tsv")[0].values()][-4:] == ["NA"] * 4
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,7 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
     assert cells[:5] == [("1", "8000"), ("0", "4"), ("1", "8000"), *[("0", "12000")] * 2]
     assert cells[5:] == [("2", "16000")]
     assert (tmp_path / "bed").read_text().count("\n") == 4
-    assert figures.region_counts == (4, 32_000, 3, 2)
+    assert figures.region_counts == (4, 32_000, 2)
     found = [(row["tier"], row["fdr"]) for row in _table(tmp_path / "regions")]
     assert found == [("high", "NA")] * 4  # no rates without calibration
     assert (figures.doubtful, figures.highest_rate) == (1, 0.2)

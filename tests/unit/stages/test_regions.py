@@ -13,7 +13,7 @@ import pytest
 from tests.declared import Chunk, chunks_of
 from virnucpro.io.frames import chunk_spans
 from virnucpro.stages import regions
-from virnucpro.stages.regions import Region, kept_regions, region_fdr, region_tier, repeated_share
+from virnucpro.stages.regions import Region, is_reported, region_fdr, region_tier, repeated_share
 
 HOST, VIRUS, SPREAD = -2.0, 1.5, 1.0
 
@@ -57,7 +57,11 @@ def only(regions: list[Region]) -> Region:
 
 FOUND = {
     "a provirus": (((80, HOST), (40, VIRUS), (80, HOST)), {}, (40_000, 60_000), 1000),
-    "weak, in a low background": (((100, -4.0), (50, -1.0), (100, -4.0)), {}, (50_000, 75_000), 1000),
+    "weak, in a low background": (((100, -4.0), (50, -0.5), (100, -4.0)), {}, (50_000, 75_000), 1000),
+    "beside an island": (
+        ((100, -3.0), (30, 0.5), (26, -1.6), (100, -3.0)), {}, (50_000, 65_000), 1000
+    ),
+    "beside a remnant at the end": (((26, -1.4), (30, 0.5), (100, -3.0)), {}, (13_000, 28_000), 1000),
     "half of a record": (((40, HOST), (40, VIRUS)), {}, (20_000, 40_000), 1000),
     "half of the chunks": (
         ((120, HOST), (60, VIRUS), (120, HOST)), {"missing": 0.5}, (60_000, 90_000), 2000
@@ -193,8 +197,8 @@ REPEATS = {
 @pytest.mark.parametrize(("sequence", "is_repeated"), REPEATS.values(), ids=REPEATS.keys())
 def test_regions_of_repeats_are_left_out(sequence: str, is_repeated: bool) -> None:
     region = Region(0, len(sequence), 9, 9, 0.9, -0.9, False, in_host=True)
-    assert kept_regions([region], sequence, is_virus=False) == [region] * (not is_repeated)
-    assert kept_regions([region._replace(hallmarks=1)], sequence, is_virus=False) != []
+    assert is_reported(region, sequence, is_virus=False) is not is_repeated
+    assert is_reported(region, sequence, is_virus=False, hallmarks=1)
     assert 0 <= repeated_share(sequence) <= 1
 
 
@@ -206,7 +210,7 @@ def test_a_virus_has_a_region_only_within_a_host(
     is_virus: bool, in_host: bool, is_kept: bool
 ) -> None:
     region = Region(100, 6_100, 12, 12, 0.9, -0.9, False, in_host)
-    assert kept_regions([region], _drawn(9_000), is_virus=is_virus) == [region] * is_kept
+    assert is_reported(region, _drawn(9_000), is_virus=is_virus) is is_kept
 
 
 def test_flanks_are_hosts_where_either_side_scores_as_one() -> None:
