@@ -6,6 +6,7 @@ A first fetch records checksums and revision; a later one must bring the same by
 from __future__ import annotations
 
 import errno
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -112,6 +113,8 @@ def _fetch_hub(model: Model, record: store.Recorded | None) -> Path:
         names = files_to_fetch(model, (sibling.rfilename for sibling in info.siblings or ()))
         if not names:
             raise ModelError(f"{model.address} lacks weights or {' or '.join(model.needs)}")
+        if not re.fullmatch(r"[0-9a-f]{40}", str(info.sha)):  # a folder of the cache is named so
+            raise ModelError(f"{model.address} names {info.sha!r}, which is not a commit")
         for force in (False, True):  # the library believes what is in its cache
             path = snapshot_download(
                 model.name,

@@ -162,6 +162,12 @@ def test_other_bytes_than_published_are_refused(site, model, file, data):
     assert recorded_names() == []
 
 
+def test_the_name_of_a_commit_is_never_another_folder(site, model):
+    publish(site, "../" * 9 + "tmp", b"one" * 1000)
+    with pytest.raises(ModelError, match="is not a commit"):
+        fetch_model(model)
+
+
 def test_no_network_no_repository_and_offline(site, model, monkeypatch):
     with pytest.raises(ModelError, match=f"cannot fetch someone/else from {site.address}/"):
         fetch_model(Model("someone/else", "a test"))
