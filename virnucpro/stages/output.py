@@ -229,22 +229,13 @@ class OutputStage(HostStage):
         """
         genes: FoundGenes = {}
         functions = [np.zeros(len(summaries.status), np.int64) for summaries, _ in found]
-        reads = self.source.paired or holds_qualities(self.source.first)
-        if not self.thresholds.genes or reads:
+        searched = self._searched(found, odds)
+        if not any(places or regions for places, regions in searched):
             report(sum(_halves(found)), 0)
             return genes, np.concatenate(functions)
-        # Hallmarks lower the error rate of their own record, and of no other one.
-        _, errors = self._rates(found, odds, np.concatenate(functions))
-        blocks = zip(found, functions, _halves(found), strict=True)
-        for block, records in self._records():
-            (summaries, regions), own, half = next(blocks)
-            bases, scores = block.bases, summaries.virus_score
-            own_errors, errors = np.split(errors, [len(records)])
-            is_meant = is_searched(bases, scores, self.thresholds, own_errors)
-            is_viral = met(self.thresholds, bases, scores, np.array(np.nan), own_errors)
-            hosts = list(regions)  # unless they are viral themselves
-            is_meant[hosts] = is_viral[hosts]
-            places = np.flatnonzero(is_meant).tolist()
+        rest = zip(searched, functions, _halves(found), strict=True)
+        for block, records in self._records():  # zip would hold records while others are read
+            (places, regions), own, half = next(rest)
             parts = [Searched(block.names[i], records[i].sequence) for i in places]
             for i, own_regions in regions.items():
                 name, sequence = block.names[i], records[i].sequence
@@ -256,6 +247,26 @@ class OutputStage(HostStage):
                 genes |= {(e.record, e.region): r for e, r in zip(parts, results, strict=True)}
             report(half, 0)
         return genes, np.concatenate(functions)
+
+    def _searched(
+        self, found: Sequence[tuple[Summaries, BlockRegions]], odds: Sequence[Floats]
+    ) -> list[tuple[list[int], BlockRegions]]:
+        """Return for each block the places of the records that are searched, and the regions."""
+        if not self.thresholds.genes or self.source.paired or holds_qualities(self.source.first):
+            return [([], {}) for _ in found]
+        # Hallmarks lower the error rate of their own record, and of no other one.
+        none = np.zeros(sum(len(summaries.status) for summaries, _ in found), np.int64)
+        _, errors = self._rates(found, odds, none)
+        searched = []
+        for block, (summaries, regions) in zip(self._blocks(), found, strict=True):
+            own, errors = np.split(errors, [len(block.names)])
+            bases, scores = block.bases, summaries.virus_score
+            is_meant = is_searched(bases, scores, self.thresholds, own)
+            is_viral = met(self.thresholds, bases, scores, np.array(np.nan), own)
+            hosts = list(regions)  # unless they are viral themselves
+            is_meant[hosts] = is_viral[hosts]
+            searched.append((np.flatnonzero(is_meant).tolist(), regions))
+        return searched
 
     def _regions(self, block: Block, chunks: Chunks) -> BlockRegions:
         """Return the regions that are classified as viral, by the place of their record."""
