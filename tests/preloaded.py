@@ -22,7 +22,7 @@ import virnucpro.report.page
 import virnucpro.run.predict
 import virnucpro.stages.kinds
 import virnucpro.stages.output
-import virnucpro.ui.dashboard
+import virnucpro.ui.terminal
 
 virnucpro.stages.output.gene_finder()
 virnucpro.stages.kinds.virus_kinds()

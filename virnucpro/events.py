@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,8 +19,8 @@ class StageStarted(Event):
 
     ``reasons`` says why, in words, the most frequent first. ``stages`` is the number of stages of
     the run; ``number`` counts them from 1. ``title`` names the stage for people. ``on_workers``
-    says where it runs: there, a task is a split file. ``ahead`` has the sequences of each embedding
-    stage that the command has still to do after this one; None where they are not counted yet.
+    says where it runs: there, a task is a split file. ``ahead`` names the embedding stages that the
+    command has still to do after this one.
     """
 
     stage: str
@@ -31,7 +31,7 @@ class StageStarted(Event):
     title: str = field(kw_only=True)
     stages: int = field(kw_only=True)
     on_workers: bool = field(kw_only=True)
-    ahead: Mapping[str, int | None] = field(default_factory=dict, kw_only=True)
+    ahead: Sequence[str] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tests.forked import run_forked
 from virnucpro.cli import run
 from virnucpro.events import Event, StageStarted
 from virnucpro.results import open_run
-from virnucpro.ui.dashboard import RunScreen
+from virnucpro.ui.terminal import Screen
 
 Calling = Callable[..., Call]
 LITE = ("-m", "lite", "--device", "cpu", "--threads", "1")
@@ -102,13 +102,13 @@ def test_a_run_that_was_begun_at_500_goes_on_so(
         words = ("predict", tmp_path / "s.fa", "-o", tmp_path / name, *LITE, *options)
         return list(map(str, words))
 
-    def show(screen: RunScreen, event: Event) -> None:
+    def show(screen: Screen, event: Event) -> None:
         if isinstance(event, StageStarted) and event.stage == stage:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         if stage:
-            patch.setattr(RunScreen, "show", show)
+            patch.setattr(Screen, "show", show)
         assert run(command("out", "-e", "500")) == (130 if stage else 0)
     assert call(*command("out", "-e", "150")).code == 3
     assert call(*command("out", "--resume")).code == 0

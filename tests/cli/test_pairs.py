@@ -27,7 +27,7 @@ from virnucpro.run.request import PredictionRequest
 from virnucpro.stages import output
 from virnucpro.stages.regions import Region
 from virnucpro.tables import CHUNKS, CONTIGS, PAIRS
-from virnucpro.ui.dashboard import RunScreen
+from virnucpro.ui.terminal import Screen
 
 Calling = Callable[..., Call]
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
@@ -189,8 +189,8 @@ def test_pairs_of_fasta_come_out_as_fasta(call: Calling, tmp_path: Path) -> None
     assert not list(out.glob("*.fastq.gz"))
 
 
-def _interrupted_in(stage: str) -> Callable[[RunScreen, Event], None]:
-    def show(screen: RunScreen, event: Event) -> None:
+def _interrupted_in(stage: str) -> Callable[[Screen, Event], None]:
+    def show(screen: Screen, event: Event) -> None:
         if isinstance(event, StageStarted) and event.stage == stage:
             raise KeyboardInterrupt
 
@@ -208,7 +208,7 @@ def test_an_interrupted_run_goes_on_and_another_second_file_is_refused(
     command = ("predict", pair[0], "--input2", pair[1], *PREDICT, *CUT, "-o")
     for stage in ("translation", "protein_embeddings", "output"):
         with monkeypatch.context() as patch:
-            patch.setattr(RunScreen, "show", _interrupted_in(stage))
+            patch.setattr(Screen, "show", _interrupted_in(stage))
             assert call(*command, out).code == 130
     content = pair[1].read_bytes()
     pair[1].write_bytes(gzip.compress("".join(_mates(3)).replace("/3 3", "/2 2").encode()))

@@ -22,8 +22,7 @@ from virnucpro.settings import MOST, SETTINGS, offered
 
 if TYPE_CHECKING:
     from virnucpro.layout import Layout, SamplesFolder
-    from virnucpro.ui.dashboard import RunScreen
-    from virnucpro.ui.step_screen import StepScreen
+    from virnucpro.ui.terminal import Screen
 
 CountOrZero = Annotated[int, Meta(ge=0, le=MOST)]
 # Options that contradict each other: whoever gives both expects one of two contrary things.
@@ -259,21 +258,19 @@ def configuration(
 
 
 def steps(
-    settings: Configuration, warnings: Iterable[str] = ()
-) -> AbstractContextManager[StepScreen]:
-    """Show steps of known size, and the epochs of a training, in the block."""
-    from virnucpro.ui.step_screen import StepScreen
+    settings: Configuration, warnings: Iterable[str] = (), log: Path | None = None
+) -> AbstractContextManager[Screen]:
+    """Show in the block what a command does; ``log`` is the log file of a run."""
+    from virnucpro.ui.terminal import Screen
 
-    return StepScreen(settings.display).shown((*settings.warnings, *warnings))
+    return Screen(settings.display, log).shown((*settings.warnings, *warnings))
 
 
 def dashboard(
     settings: Configuration, layout: Layout | SamplesFolder, warnings: Iterable[str] = ()
-) -> AbstractContextManager[RunScreen]:
+) -> AbstractContextManager[Screen]:
     """Show the stages and workers of a run in the block."""
-    from virnucpro.ui.dashboard import RunScreen
-
-    return RunScreen(settings.display, layout).shown((*settings.warnings, *warnings))
+    return steps(settings, warnings, layout.log)
 
 
 def save_output(path: Path, content: bytes, root: Path | None = None) -> None:

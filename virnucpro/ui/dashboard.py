@@ -1,6 +1,7 @@
-"""The dashboard of a run: the stage on two lines, below it one line per GPU; the same in words.
+"""How far a stage is and what each worker does: in two lines and a row per worker, or in words.
 
-With many workers on several nodes of a cluster, there is one line per node.
+All of it is told from events alone. A task that is begun again, after the death of a worker, takes
+back what had been counted of it, so the figures never exceed what there is to do.
 
 Column widths are fixed, so that nothing jumps when a number grows; the bars take what is left.
 Columns that a narrow terminal has no room for are left out, the least informative first.
@@ -8,224 +9,314 @@ Columns that a narrow terminal has no room for are left out, the least informati
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from virnucpro.contracts import Device
-from virnucpro.devices import GpuReading, read_gpu
-from virnucpro.events import Event, Notice, SequencesFailed, StageFinished
+from virnucpro.devices import GpuReading
+from virnucpro.events import (
+    Event,
+    Progressed,
+    SequencesFailed,
+    StageFinished,
+    StageStarted,
+    TaskFinished,
+    TaskStarted,
+    WorkerDied,
+    WorkerReady,
+)
 from virnucpro.formatting import (
     clock_time,
     gibibytes,
     memory_size,
     percent,
-    printable,
     short_number,
 )
-from virnucpro.layout import Layout, SamplesFolder
-from virnucpro.settings import DisplaySettings
-from virnucpro.ui.log import LogFile, worker_label
-from virnucpro.ui.progress import Clock, StageProgress, WorkerProgress, added, worker_warnings
-from virnucpro.ui.terminal import LINE_SECONDS, SHORTEST_BAR, ProgressScreen, bar_line
+from virnucpro.ui.log import worker_label
 
-LONGEST_BAR = 40  # characters
-ROOMY = 100  # width from which two blanks separate the columns
-SHORTEST_LABEL, LONGEST_LABEL = 6, 24  # characters of the name of a worker or a node
-MANY_WORKERS = 8  # with more of them on several nodes, there is a row per node
-SPEED_WIDTH = 7  # of the one column that every terminal shows
-STYLES = {"busy": "", "loading": "cyan", "idle": "dim", "dead": "bold red"}
-"""The states of a worker; a node is in the first state of this list that one of its workers is."""
+EARLIEST = 5.0  # seconds of work; before, no speed and no time is forecast
+SHORTEST_BAR, LONGEST_BAR = 6, 40  # characters
+LONGEST_LABEL = 24  # characters of the name of a worker
+NOTHING = StageStarted("", 0, 0, 0, title="", stages=0, on_workers=False)
+STYLES = {"busy": "", "loading": "cyan", "idle": "dim", "dead": "bold red"}  # by state
 # Title, width, and the width of the narrowest terminal that shows the column.
 COLUMNS = (
-    ("busy", 7, 40),
     ("tasks", 6, 66),
     ("sequences", 9, 50),
     ("part", 5, 76),
-    ("seq/s", SPEED_WIDTH, 0),
+    ("seq/s", 7, 0),
     ("tok/s", 5, 58),
     ("memory", 12, 62),
     ("util", 5, 40),
     ("temp", 4, 72),
     ("power", 6, 110),
-    ("now", 34, 134),
 )
 
+Clock = Callable[[], float]
 
-class RunScreen(ProgressScreen):
-    """Shows the events of a run on standard error and writes them to the log of the run."""
 
-    def __init__(
-        self,
-        display: DisplaySettings,
-        layout: Layout | SamplesFolder,
-        console: Console | None = None,
-        read: Callable[[Device], GpuReading | None] = read_gpu,
-        clock: Clock = time.monotonic,
-    ) -> None:
-        """Log to the file that the user named, or to that of the run."""
-        automatic = layout.log if display.auto_log else None
-        super().__init__(display, console, clock, LogFile(display.log_file or automatic))
-        self._read = read
-        self.progress = StageProgress(clock)
-        self.readings: dict[int, GpuReading] = {}  # by number of the worker
+@dataclass
+class WorkerProgress:
+    """What one worker, or the host, has done in the current stage."""
 
-    def show(self, event: Event) -> None:
-        """Show an event; OutputError where the log file cannot be written."""
-        self.draw()
-        if isinstance(event, Notice):
-            self.notice(event)
-            return
-        text = self.log.event(event)
-        with self.lock:
-            self.progress.update(event)
-        if isinstance(event, SequencesFailed):
-            self.say(f"warning: {text}", "yellow", always=True)
-        elif text and self.verbose:
-            self.say(text, "dim")
-        elif isinstance(event, StageFinished) and event.seconds >= LINE_SECONDS:
-            self.say(f"{self.progress.title} took {clock_time(event.seconds)}")
+    device: Device
+    began: float  # when its work began
+    state: Literal["loading", "idle", "busy", "dead"] = "loading"
+    tasks: int = 0
+    sequences: float = 0
+    tokens: int = 0
+    kept: tuple[float, int] = (0, 0)  # of the sequences and tokens, those of finished tasks
 
-    def check(self) -> list[str]:
-        """Read the GPUs, and return warnings about workers."""
-        with self.lock:
-            devices = {worker.number: worker.device for worker in self.progress.workers}
-        readings = {number: self._read(device) for number, device in devices.items()}
-        with self.lock:
-            self.readings = {number: r for number, r in readings.items() if r}
-            return worker_warnings(self.progress.workers, self.clock())
+    def enter(self, state: Literal["idle", "busy", "dead"]) -> None:
+        """Enter a state; what was done of an unfinished task is taken back."""
+        self.state = state
+        self.sequences, self.tokens = self.kept
+
+    def speed(self, now: float) -> tuple[float, float]:
+        """Return sequences and tokens per second in this stage; 0 while it is too early to tell."""
+        seconds = now - self.began
+        early = self.state == "loading" or seconds < EARLIEST
+        return (0, 0) if early else (self.sequences / seconds, self.tokens / seconds)
+
+
+class Dashboard:
+    """The figures of the current stage; ``clock`` gives seconds and never goes back.
+
+    Attributes:
+        workers: by number; in a stage of the host, it has the number 0.
+        readings: what the drivers say of the workers' devices, by number.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.readings: dict[int, GpuReading] = {}
+        self._devices: dict[int, Device] = {}
+        self._speeds: dict[str, float] = {}  # sequences per second of stages that have ended
+        self.begin(NOTHING)
+
+    def begin(self, stage: StageStarted) -> None:
+        """Begin a stage."""
+        self.stage, self.began = stage, self.clock()
+        self.total, self.before = float(stage.sequences), 0.0
+        self.tasks = self.failed = 0
+        devices = self._devices if stage.on_workers else {0: Device("cpu")}
+        self.workers = {n: WorkerProgress(device, self.began) for n, device in devices.items()}
+        if not stage.on_workers:
+            self.workers[0].enter("idle")
+
+    def begin_step(self, title: str, total: float, before: float = 0) -> None:
+        """Begin a step of ``total`` units, ``before`` of which are done; it has no number."""
+        self.begin(replace(NOTHING, title=title))
+        self.total, self.before = total, before
+
+    def advance(self, amount: float) -> None:
+        """Take so many more units of the step into account."""
+        self.workers[0].sequences += amount
+
+    def update(self, event: Event) -> None:
+        """Take an event into account."""
+        match event:
+            case StageStarted():
+                self.begin(event)
+            case Progressed(number, sequences, tokens):
+                worker = self._worker(number)
+                worker.sequences += sequences
+                worker.tokens += tokens
+            case WorkerReady(number, device):
+                self._devices[number] = device
+                worker = self._worker(number)
+                if worker.state == "loading":
+                    worker.began = self.clock()
+                worker.device = device
+                worker.enter("idle")
+            case TaskStarted(number):
+                self._worker(number).enter("busy")
+            case TaskFinished(number):
+                worker = self._worker(number)
+                worker.kept = worker.sequences, worker.tokens
+                worker.tasks += 1
+                self.tasks += 1
+                worker.enter("idle")
+            case SequencesFailed(_, _, failures):
+                self.failed += sum(len(failed.ids) for failed in failures)
+            case WorkerDied(number):
+                self._worker(number).enter("dead")
+                self._devices.pop(number, None)
+            case StageFinished(stage):
+                self._speeds[stage] = self.speed[0]
+
+    def _worker(self, number: int) -> WorkerProgress:
+        device = self._devices.get(number, Device("cpu"))
+        return self.workers.setdefault(number, WorkerProgress(device, self.clock()))
+
+    @property
+    def title(self) -> str:
+        """Number and title of the stage: ``[4/9] Nucleotide embeddings (DNABERT-S)``."""
+        stage = self.stage
+        return f"[{stage.number}/{stage.stages}] {stage.title}" if stage.number else stage.title
+
+    @property
+    def sequences(self) -> float:
+        """Number of sequences that are done or given up."""
+        done = sum(worker.sequences for worker in self.workers.values())
+        return self.before + done + self.failed
+
+    @property
+    def speed(self) -> tuple[float, float]:
+        """Sequences and tokens per second of all workers; 0 while it is too early to tell."""
+        speeds = [worker.speed(self.clock()) for worker in self.workers.values()]
+        return sum(speed for speed, _ in speeds), sum(speed for _, speed in speeds)
+
+    @property
+    def share(self) -> float | None:
+        """Share of the stage that is done, 0 to 1, by sequences or tasks, as known."""
+        if self.total:
+            return min(1.0, self.sequences / self.total)
+        return min(1.0, self.tasks / self.stage.todo) if self.stage.todo > 1 else None
+
+    @property
+    def time(self) -> str:
+        """The time to the end of the command, at the speed of this stage, or that since its start.
+
+        An embedding stage that is still to come counts with as many sequences as this one, at the
+        speed that a stage of that name had before in this command. Where there was none, the time
+        leaves it out and says so.
+        """
+        speed, least = self.speed[0], ""
+        if not (speed and self.total):
+            return f"{clock_time(self.clock() - self.began)} so far"
+        seconds = max(0, self.total - self.sequences) / speed
+        for stage in self.stage.ahead:
+            if self.stage.on_workers and self._speeds.get(stage):
+                seconds += self.total / self._speeds[stage]
+            else:
+                least = "at least "
+        return f"{least}{clock_time(seconds)} left"
 
     @property
     def heading(self) -> list[str]:
         """The stage, its files or tasks, the time, and failures, as separate texts."""
-        progress = self.progress
-        parts = [progress.title]
-        if (todo := progress.stage.todo) > 1:
-            unit = "files" if progress.encoding else "tasks"
-            parts.append(f"{min(progress.tasks_done, todo):,} of {todo:,} {unit}")
-        if progress.encoding and all(w.state == "loading" for w in progress.workers):
-            parts.append("loading the model")
-        seconds, complete = progress.run_remaining
-        if seconds is None:
-            parts.append(f"{clock_time(self.clock() - progress.started)} so far")
-            if progress.share == 1 and progress.stage.number == progress.stage.stages:
-                parts.append("writing the report and the last files")
-        else:
-            parts.append(f"{'' if complete else 'at least '}{clock_time(seconds)} left")
-        if progress.failed:
-            parts.append(f"{progress.failed:,} failed")
+        parts = [self.title]
+        if (todo := self.stage.todo) > 1:
+            parts.append(f"{self.tasks:,} of {todo:,} {'files' if self._is_shown else 'tasks'}")
+        parts.append(self.time)
+        if self.failed:
+            parts.append(f"{self.failed:,} failed")
         return parts
 
     @property
     def counts(self) -> str:
         """``134,222 of 1,200,000 seq  1,692/s  489k tok/s``, of a width that hardly changes."""
-        progress, work = self.progress, self.progress.per_second
-        expected, text = f"{progress.stage.sequences:,}", f"{progress.sequences:,}"
-        if progress.stage.sequences:
+        expected, text = f"{self.total:,.0f}", f"{self.sequences:,.0f}"
+        if self.total:
             text = f"{text:>{len(expected)}} of {expected}"
-        text += " seq" if progress.encoding else ""
-        if work is None:
-            return text
-        speed = f"{text}  {short_number(work.sequences):>5}/s"
-        return speed + (f" {short_number(work.tokens):>5} tok/s" if progress.encoding else "")
+        speed, tokens = self.speed
+        text += " seq" if self._is_shown else ""
+        text += f"  {short_number(speed):>5}/s" if speed else ""
+        return text + (f" {short_number(tokens):>5} tok/s" if tokens else "")
+
+    @property
+    def _is_shown(self) -> bool:
+        """Whether there is a row per worker."""
+        return self.stage.on_workers and bool(self.workers)
 
     def picture(self, width: int) -> Group:
-        """Return the dashboard in lines of at most ``width``; nothing before the first stage."""
-        progress = self.progress
-        if not progress.stage.number:
+        """Return the dashboard in lines of at most ``width``; nothing before the first stage.
+
+        A step without a number, which has no workers, is a single line.
+        """
+        if not self.stage.title:
             return Group()
+        share = self.share
+        figures = self.counts if share is None else f"{percent(share, 1):>7}  {self.counts}"
+        if not self.stage.number:
+            return Group(bar_line(self.title, share, f"{percent(share)}, {self.time}", width))
         heading = Text(no_wrap=True, overflow="crop")
         for number, part in enumerate(self.heading):
             style = "bold" if number == 0 else "bold red" if part.endswith(" failed") else ""
             heading.append("  " if number else "").append(part, style)
-        share = progress.share
-        figures = self.counts if share is None else f"{percent(share, 1):>7}  {self.counts}"
         lines: list[RenderableType] = [heading, bar_line("", share, figures, width)]
-        if progress.workers:
+        if self._is_shown:
             lines += [Text(), self._table(width)]
         return Group(*lines)
 
     def line_parts(self) -> list[str]:
-        """Return the same in words: the stage, each worker or node; empty before a stage."""
-        progress = self.progress
-        if not progress.stage.number:
-            return []
-        share = "" if progress.share is None else f" ({percent(progress.share, 1)})"
-        parts = [", ".join(self.heading), f"{' '.join(self.counts.split())}{share}"]
-        for label, workers in self._groups().items():
-            row = self._row(workers)
+        """Return the same in words: the stage, each worker; empty before a stage."""
+        share = percent(self.share, 1)
+        if not self.stage.number:
+            return [f"{self.title}: {percent(self.share)}, {self.time}"] if self.title else []
+        parts = [", ".join(self.heading), f"{' '.join(self.counts.split())} ({share})"]
+        for label, row in self._rows().items():
             figures = (f"{title} {row[title]}" for title, *_ in COLUMNS if row.get(title))
             parts.append(f"{label}: {', '.join(figures)}")
         return parts
 
-    def _groups(self) -> dict[str, list[WorkerProgress]]:
-        """Return the workers of each row by its name: one, or all of a node if they are many."""
-        workers, groups = self.progress.workers, dict[str, list[WorkerProgress]]()
-        hosts = {worker.device.host for worker in workers}
-        if len(workers) <= MANY_WORKERS or len(hosts) < 2:
-            return {worker_label(worker.number, worker.device): [worker] for worker in workers}
-        for worker in sorted(workers, key=lambda worker: worker.device.host):
-            groups.setdefault(worker.device.host, []).append(worker)
-        return groups
+    def _rows(self) -> dict[str, dict[str, str]]:
+        """Return the figures of each worker by the titles of the columns, its state, and its bar.
 
-    def _row(self, workers: Sequence[WorkerProgress]) -> dict[str, str]:
-        """Return the figures of a row by the titles of the columns, and its state."""
-        progress, now, worker = self.progress, self.clock(), workers[0]
-        states = {worker.state_shown(now) for worker in workers}
-        state = next(state for state in STYLES if state in states)
-        busy = [worker for worker in workers if worker.state_shown(now) == "busy"]
-        work = added(worker.per_second(now) for worker in busy)
-        sequences = sum(worker.sequences for worker in workers)
-        row = {
-            "state": state,
-            "tasks": short_number(sum(worker.tasks for worker in workers)),
-            "sequences": f"{sequences:,}" if sequences < 10_000_000 else short_number(sequences),
-            "part": percent(sequences / max(progress.sequences - progress.failed, 1)),
-            "seq/s": short_number(work.sequences) if work else "" if state == "busy" else state,
-            "tok/s": short_number(work.tokens) if work else "",
-        }
-        if len(workers) > 1:
-            return row | {"busy": f"{len(busy)}/{len(workers)}"}
-        if worker.task is not None:
-            row["now"] = f"{clock_time(now - worker.since)} {printable(worker.task.name)}"
-        used, total, util, temp, power = self.readings.get(worker.number, (None,) * 5)
-        if used is not None:
-            row["memory"] = f"{gibibytes(used)}/{memory_size(total)}"
-        if util is not None:
-            row["util"] = percent(util / 100)
-        for title, value, unit in (("temp", temp, "C"), ("power", power, "W")):
-            if value is not None:
-                row[title] = f"{value:.0f} {unit}"
-        return row
+        The longest bar is as far as the whole stage.
+        """
+        workers = self.workers if self._is_shown else {}
+        most = max((worker.sequences for worker in workers.values()), default=0) or 1
+        rows = {}
+        for number, worker in sorted(workers.items()):
+            speed, tokens = worker.speed(self.clock())
+            is_busy = worker.state == "busy"
+            row = {
+                "state": worker.state,
+                "bar": str((self.share or 0) * worker.sequences / most),
+                "tasks": short_number(worker.tasks),
+                "sequences": f"{worker.sequences:,.0f}",
+                "part": percent(worker.sequences / (max(self.sequences - self.failed, 1))),
+                "seq/s": short_number(speed) if is_busy else worker.state,
+                "tok/s": short_number(tokens) if is_busy else "",
+            }
+            used, total, util, temp, power = self.readings.get(number, (None,) * 5)
+            if used is not None:
+                row["memory"] = f"{gibibytes(used)}/{memory_size(total)}"
+            if util is not None:
+                row["util"] = percent(util / 100)
+            for title, value, unit in (("temp", temp, "C"), ("power", power, "W")):
+                if value is not None:
+                    row[title] = f"{value:.0f} {unit}"
+            rows[worker_label(number, worker.device)] = row
+        return rows
 
     def _table(self, width: int) -> Table:
-        """Return the table of workers or nodes. The longest bar is as far as the whole stage is."""
-        groups = self._groups()
-        rows = {label: self._row(workers) for label, workers in groups.items()}
-        longest = min(LONGEST_LABEL, width - SPEED_WIDTH - 2, max(map(len, groups)))
-        label_width = max(SHORTEST_LABEL, longest)
-        left = width - (label_width - SHORTEST_LABEL)  # long labels take the room of columns
+        """Return the table of workers."""
+        rows = self._rows()
         known = {title for row in rows.values() for title in row}
-        columns = [(title, w) for title, w, least in COLUMNS if title in known and least <= left]
-        gap = 2 if width >= ROOMY else 1
-        room = width - sum(wide + gap for _, wide in columns) - label_width - gap
-        room = min(room, LONGEST_BAR) if room >= SHORTEST_BAR else 0
-        table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
-        for title, wide in (("", label_width), *([("", room)] if room else []), *columns):
-            side: Literal["left", "right"] = "left" if title in ("", "now") else "right"
+        columns = [(title, w) for title, w, least in COLUMNS if title in known and least <= width]
+        label_width = min(max(map(len, rows)), LONGEST_LABEL, max(6, width - 9))
+        room = width - label_width - 1 - sum(wide + 1 for _, wide in columns)
+        while room < 0 and len(columns) > 1:  # a long label takes the room of columns
+            room += columns.pop()[1] + 1
+        bar = min(room, LONGEST_BAR) if room >= SHORTEST_BAR else 0
+        table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+        for title, wide in (("", label_width), *([("", bar)] if bar else []), *columns):
+            side: Literal["left", "right"] = "right" if title else "left"
             table.add_column(title, width=wide, no_wrap=True, overflow="crop", justify=side)
-        done = {label: sum(w.sequences for w in workers) for label, workers in groups.items()}
-        most = max(1, *done.values())
         for label, row in rows.items():
             cells: list[RenderableType] = [Text(label)]
-            if room:
-                share = (self.progress.share or 0) * done[label] / most
-                cells.append(ProgressBar(1.0, share, width=room, complete_style="cyan"))
+            if bar:
+                cells.append(ProgressBar(1.0, float(row["bar"]), bar, complete_style="cyan"))
             cells += [Text(row.get(title, "")) for title, _ in columns]
             table.add_row(*cells, style=STYLES[row["state"]])
         return table
+
+
+def bar_line(title: str, share: float | None, figures: str, width: int) -> RenderableType:
+    """Return one line: a title, figures, and between them a bar where there is room for it."""
+    room = width - len(title) - len(figures) - 4
+    if share is None or room < SHORTEST_BAR:
+        return Text(f"{title}  {figures}".strip(), no_wrap=True, overflow="crop")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    bar = ProgressBar(1.0, share, width=room, complete_style="green", finished_style="green")
+    table.add_row(*([Text(title)] if title else []), bar, Text(figures))
+    return table

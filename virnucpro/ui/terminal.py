@@ -1,4 +1,4 @@
-"""What every long command shares: messages, a live picture or plain lines, and a log file.
+"""What every long command shows: messages, a live picture or plain lines, and a log file.
 
 Three threads meet here. The command's own thread reports what happened, rich redraws the picture
 four times per second, and a ticker looks at the devices and writes the plain line. They share the
@@ -10,31 +10,36 @@ from __future__ import annotations
 import os
 import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
+from virnucpro.contracts import Device
+from virnucpro.devices import GpuReading, read_gpu
 from virnucpro.errors import OutputError
-from virnucpro.events import Notice
+from virnucpro.events import (
+    EpochEnded,
+    EpochProgress,
+    Event,
+    Notice,
+    SequencesFailed,
+    StageFinished,
+)
 from virnucpro.executors.signals import Interruption, interruptible
-from virnucpro.formatting import printable
+from virnucpro.formatting import clock_time, printable
 from virnucpro.settings import DisplaySettings
+from virnucpro.ui.dashboard import NOTHING, Clock, Dashboard
 from virnucpro.ui.log import LogFile
-from virnucpro.ui.progress import Clock
 
-LINE_SECONDS = 10.0  # between two plain lines
+LINE_SECONDS = 10.0  # between two plain lines, and of a stage or step whose time is told
 TICK_SECONDS = 1.0
 STOP_SECONDS = 3.0  # how long the ticker is waited for: a driver that hangs must not hold us
-SHORTEST_BAR = 6  # characters
-
-_Screen = TypeVar("_Screen", bound="ProgressScreen")
+HISTORY = {"loss": "loss", "validation_loss": "validation loss", "auroc": "AUROC", "f1": "F1"}
+"""The columns of the history of a training that are shown, with their names for people."""
 
 
 class LastingConsole(Console):
@@ -46,13 +51,12 @@ class LastingConsole(Console):
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
-class ProgressScreen(ABC):
+class Screen:
     """Shows the progress of a command on standard error and writes it to a log file.
 
-    On a terminal the picture of the subclass is redrawn in place and removed at the end. Without
-    a terminal, and with ``--no-progress``, the same figures are printed as a line every ten
-    seconds. The log file gets that line as well. Warnings are always printed. What writes to the
-    log raises OutputError.
+    On a terminal the dashboard is redrawn in place and removed at the end. Without a terminal, and
+    with ``--no-progress``, the same figures are printed as a line every ten seconds. The log file
+    gets that line as well. Warnings are always printed. What writes to the log raises OutputError.
     """
 
     interruption: Interruption
@@ -61,22 +65,24 @@ class ProgressScreen(ABC):
     def __init__(
         self,
         display: DisplaySettings,
+        log: Path | None = None,
         console: Console | None = None,
         clock: Clock = time.monotonic,
-        log: LogFile | None = None,
+        read: Callable[[Device], GpuReading | None] = read_gpu,
     ) -> None:
         """Choose between picture, plain lines and silence, as ``display`` and the terminal say.
 
-        The log file is opened at once where the user named it.
+        A log file that the user named is opened at once, that of a run at its first stage.
         """
         self.quiet = display.quiet
         self.verbose = display.level == "DEBUG"
         self.console = console or LastingConsole(stderr=True, highlight=False)
-        self.log = log or LogFile(display.log_file)
-        if display.log_file is not None:  # the user named it
+        self.log = LogFile(display.log_file or (log if display.auto_log else None))
+        if display.log_file is not None:
             self.log.open()
-        self.clock = clock
+        self.clock, self._read = clock, read
         self.lock = threading.Lock()
+        self.board = Dashboard(clock)
         # FORCE_COLOR makes rich take any stream for a terminal, so the stream is asked as well.
         terminal = self.console.is_interactive and self.console.file.isatty()
         self.draws = terminal and display.progress and not self.quiet
@@ -85,33 +91,79 @@ class ProgressScreen(ABC):
         self._ticker = threading.Thread(target=self._tick_on, name="virnucpro-ticker", daemon=True)
         self.last_line = clock()
 
-    @abstractmethod
-    def picture(self, width: int) -> RenderableType:
-        """Return what is drawn now, in lines of at most ``width``. Called under the lock."""
+    # --- what happens
 
-    @abstractmethod
-    def line_parts(self) -> list[str]:
-        """Return the same figures in words; empty while there are none. Called under the lock."""
+    def show(self, event: Event) -> None:
+        """Show an event; OutputError where the log file cannot be written."""
+        match event:
+            case Notice(level, message):
+                (self.warn if level == "warning" else self.info)(message)
+                return
+            case EpochProgress(epoch, epochs, seen, total):
+                title = f"epoch {epoch} of at most {epochs}" if epochs > 1 else "training"
+                if title != self.board.title:
+                    self.begin(title, total, seen)
+                self.advance(seen - self.board.sequences)
+                return
+            case EpochEnded(row, best):
+                self._leave()
+                epoch, epochs = int(row["epoch"]), int(row["epochs"])
+                shown = (f"{t} {row[name]:.4f}" for name, t in HISTORY.items() if name in row)
+                left = clock_time(row["seconds"] * (epochs - epoch))  # it may stop earlier
+                self.info(
+                    f"epoch {epoch} of at most {epochs}: {', '.join(shown)}; best so far: epoch "
+                    f"{best}; at most {left} to the end"
+                )
+                return
+        self._draw()
+        text = self.log.event(event)
+        with self.lock:
+            self.board.update(event)
+        if isinstance(event, SequencesFailed):
+            self.say(f"warning: {text}", "yellow", always=True)
+        elif text and self.verbose:
+            self.say(text, "dim")
+        elif isinstance(event, StageFinished):
+            self._tell_seconds(event.seconds)
 
-    def check(self) -> list[str]:
-        """Look at what the events do not tell, once per second; return warnings to print."""
-        return []
+    def begin(self, title: str, total: float, before: float = 0) -> None:
+        """End the step before, and begin one of ``total`` units, ``before`` of which are done."""
+        self.end()
+        with self.lock:
+            self.board.begin_step(printable(title), total, before)
+        self._draw()
 
-    def notice(self, notice: Notice) -> None:
-        """Print a sentence for people and write it to the log."""
-        if notice.level == "warning":
-            self.say(f"warning: {notice.message}", "yellow", always=True)
-        else:
-            self.say(notice.message)
-        self.log.line(f"{notice.level}: {notice.message}")
+    def advance(self, amount: float) -> None:
+        """Report that ``amount`` more units of the step are done."""
+        with self.lock:
+            self.board.advance(amount)
+
+    def end(self) -> None:
+        """End the step, and say how long it took if it took long."""
+        if self.board.title and not self.board.stage.number:
+            self._erase()
+            self._tell_seconds(self.clock() - self.board.began)
+            self._leave()
+
+    def _leave(self) -> None:
+        with self.lock:
+            self.board.begin(NOTHING)
+
+    def _tell_seconds(self, seconds: float) -> None:
+        if seconds >= LINE_SECONDS:
+            self.say(f"{self.board.title} took {clock_time(seconds)}")
+
+    # --- sentences
 
     def info(self, message: str) -> None:
         """Print a sentence and write it to the log."""
-        self.notice(Notice("info", message))
+        self.say(message)
+        self.log.line(f"info: {message}")
 
     def warn(self, message: str) -> None:
         """Print a warning and write it to the log."""
-        self.notice(Notice("warning", message))
+        self.say(f"warning: {message}", "yellow", always=True)
+        self.log.line(f"warning: {message}")
 
     def say(self, text: str, style: str = "", *, always: bool = False) -> None:
         """Print a line above the picture: broken between words on a terminal, whole into a file.
@@ -125,50 +177,52 @@ class ProgressScreen(ABC):
             except OSError:  # the disk that takes the messages is full
                 self.console.on_broken_pipe()
 
-    def draw(self) -> None:
-        """Start the live picture where one is shown; it is drawn until :meth:`erase`."""
-        if not self.draws or self._live is not None:
-            return
-        self._live = Live(
-            console=self.console,
-            get_renderable=self._current_picture,
-            transient=True,
-            redirect_stdout=False,
-        )
-        self._live.start()
-        # A second Ctrl-C ends the program at once; the cursor must not stay hidden then.
-        self.console.show_cursor(True)
+    # --- the picture, and the plain line
 
-    def erase(self) -> None:
-        """Remove the picture."""
+    def _draw(self) -> None:
+        """Start the live picture where one is shown."""
+        if self.draws and self._live is None:
+            self._live = Live(
+                console=self.console,
+                get_renderable=self._picture,
+                transient=True,
+                redirect_stdout=False,
+            )
+            self._live.start()
+            # A second Ctrl-C ends the program at once; the cursor must not stay hidden then.
+            self.console.show_cursor(True)
+
+    def _erase(self) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
 
-    def _current_picture(self) -> RenderableType:
+    def _picture(self) -> RenderableType:
         with self.lock:
-            return self.picture(self.console.width)
+            return self.board.picture(self.console.width)
 
     def _tick_on(self) -> None:
         while not self._stopped.wait(TICK_SECONDS):
             self.tick()
 
     def tick(self) -> None:
-        """Do what is due once per second: check, print warnings, and write the plain line."""
-        with suppress(OutputError):  # a full disk ends the command at its own next write
-            for message in self.check():
-                self.warn(message)
-            with self.lock:
-                due = self.clock() - self.last_line >= LINE_SECONDS
-                line = " | ".join(self.line_parts()) if due else ""
-            if line:
-                self.last_line = self.clock()
-                if not self.draws:
-                    self.say(line)
+        """Do what is due once per second: read the GPUs, and write the plain line."""
+        with self.lock:
+            devices = {number: worker.device for number, worker in self.board.workers.items()}
+        readings = {number: self._read(device) for number, device in devices.items()}
+        with self.lock:
+            self.board.readings = {number: r for number, r in readings.items() if r}
+            due = self.clock() - self.last_line >= LINE_SECONDS
+            line = " | ".join(self.board.line_parts()) if due else ""
+        if line:
+            self.last_line = self.clock()
+            if not self.draws:
+                self.say(line)
+            with suppress(OutputError):  # a full disk ends the command at its own next write
                 self.log.line(line)
 
     @contextmanager
-    def shown(self: _Screen, warnings: Iterable[str] = ()) -> Iterator[_Screen]:
+    def shown(self, warnings: Iterable[str] = ()) -> Iterator[Screen]:
         """Show the work of the block, and end it cleanly at the first signal.
 
         Afterwards the terminal is as it was, and the log says what ended the block, if an error.
@@ -180,23 +234,12 @@ class ProgressScreen(ABC):
                 for warning in warnings:
                     self.warn(warning)
                 yield self
+                self.end()
             except BaseException as raised:
                 error = raised
                 raise
             finally:
-                self.erase()
+                self._erase()
                 self._stopped.set()
                 self._ticker.join(STOP_SECONDS)
                 self.log.close(error)
-
-
-def bar_line(title: str, share: float | None, figures: str, width: int) -> RenderableType:
-    """Return one line: a title, figures, and between them a bar where there is room for it."""
-    room = width - len(title) - len(figures) - 4
-    if share is None or room < SHORTEST_BAR:
-        text = f"{title}  {figures}".strip()
-        return Text(text, no_wrap=True, overflow="crop")
-    table = Table.grid(padding=(0, 2, 0, 0))
-    bar = ProgressBar(1.0, share, width=room, complete_style="green", finished_style="green")
-    table.add_row(*([Text(title)] if title else []), bar, Text(figures))
-    return table

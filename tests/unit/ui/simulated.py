@@ -1,4 +1,4 @@
-"""A clock that is set by hand, invented GPUs, tasks of work, and a terminal in memory."""
+"""A clock that is set by hand, invented GPUs, tasks of work, and terminals in memory."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from rich.console import Console
 
 from virnucpro.contracts import Device, Task
 from virnucpro.devices import GpuReading
-from virnucpro.events import Progressed, StageStarted, TaskFinished, TaskStarted, WorkerReady
-from virnucpro.layout import Layout
-from virnucpro.settings import DisplaySettings
-from virnucpro.ui.dashboard import RunScreen
-from virnucpro.ui.progress import StageProgress
+from virnucpro.events import (
+    Event,
+    Progressed,
+    StageStarted,
+    TaskFinished,
+    TaskStarted,
+    WorkerReady,
+)
+from virnucpro.ui.dashboard import Dashboard
 
 STAGE = "protein_embeddings"
 FULL: GpuReading = (34 * 2**30, 140 * 2**30, 99, 61, 612.0)
@@ -36,14 +40,19 @@ class Terminal(io.StringIO):
         return True
 
 
-def terminal(width: int = 80, **options: object) -> Console:
+def terminal(width: int = 80) -> Console:
     return Console(
         file=Terminal(), width=width, height=30, force_terminal=True, highlight=False,
-        legacy_windows=False, _environ={"TERM": "xterm"}, **options,
-    )  # type: ignore[arg-type] # fmt: skip
+        legacy_windows=False, color_system=None, _environ={"TERM": "xterm"},
+    )  # fmt: skip
 
 
-def gpu(number: int, name: str = "NVIDIA H200", host: str = "") -> Device:
+def piped(**options: object) -> Console:
+    return Console(file=io.StringIO(), width=200, highlight=False, **options)  # type: ignore[arg-type]
+
+
+def gpu(number: int, host: str = "") -> Device:
+    name = "NVIDIA H200"
     return Device("cuda", number, name, f"GPU-{number}", 140 * 2**30, (9, 0), host=host)
 
 
@@ -64,31 +73,31 @@ def host_stage(title: str, number: int, todo: int = 1, sequences: int = 0) -> St
 
 
 class Worked:
-    """The progress of a stage, its workers, and the clock by which they work."""
+    """A dashboard, and the clock by which its workers work."""
 
     def __init__(self, *devices: Device, stage: StageStarted | None = None) -> None:
         self.hand = Hand()
-        self.progress = StageProgress(self.hand)
+        self.board = Dashboard(self.hand)
         if devices:
             self.update(stage or begin())
         for number, device in enumerate(devices):
             self.update(WorkerReady(number, device, STAGE, 1.0))
 
-    def update(self, *events: object) -> None:
+    def update(self, *events: Event) -> None:
         for event in events:
-            self.progress.update(event)  # type: ignore[arg-type]
+            self.board.update(event)
 
-    def work(self, worker: int, number: int, seconds: float, steps: int = 4) -> None:
+    def work(self, worker: int, number: int, seconds: float) -> None:
         """Let a worker do a whole file of 100 sequences."""
         self.update(TaskStarted(worker, file_task(number)))
-        for _ in range(steps):
-            self.hand.now += seconds / steps
-            self.update(Progressed(worker, 100 // steps, 7000 // steps))
+        self.hand.now += seconds
+        self.update(Progressed(worker, 100, 7000))
         self.update(TaskFinished(worker, file_task(number), seconds))
 
-
-def screen_of(progress: StageProgress, readings: dict[int, GpuReading] | None = None) -> RunScreen:
-    """Return a screen that shows given figures."""
-    screen = RunScreen(DisplaySettings(), Layout(Path(), "x"), clock=progress.clock)
-    screen.progress, screen.readings = progress, readings or {}
-    return screen
+    def lines(self, width: int = 80, encoding: str = "utf-8") -> list[str]:
+        """The picture in a terminal."""
+        stream = io.TextIOWrapper(io.BytesIO(), encoding)
+        console = Console(file=stream, width=width, color_system=None, legacy_windows=False)
+        console.print(self.board.picture(width))
+        stream.seek(0)
+        return stream.read().splitlines()

@@ -1,61 +1,41 @@
-"""The picture: what is in it at every width, and that no line is wider than the terminal."""
+"""The dashboard: its figures from events, and its picture at every width of a terminal."""
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from tests.unit.ui.simulated import FULL, Worked, begin, file_task, gpu, host_stage, screen_of
+from tests.unit.ui.simulated import FULL, STAGE, Worked, begin, file_task, gpu, host_stage
 from virnucpro.contracts import Device, FailedSequences
-from virnucpro.events import Progressed, SequencesFailed, TaskFinished, TaskStarted, WorkerDied
-from virnucpro.ui.dashboard import RunScreen
+from virnucpro.events import (
+    Progressed,
+    SequencesFailed,
+    StageFinished,
+    TaskFinished,
+    TaskStarted,
+    WorkerDied,
+    WorkerReady,
+)
 
 
-def lines_of(board: RunScreen, width: int = 80, encoding: str = "utf-8") -> list[str]:
-    stream = io.TextIOWrapper(io.BytesIO(), encoding)
-    console = Console(file=stream, width=width, color_system=None, legacy_windows=False)
-    console.print(board.picture(width))
-    stream.seek(0)
-    return stream.read().splitlines()
-
-
-def running(*devices: Device, tasks: int = 12, scale: int = 1, done: int = 1) -> Worked:
-    """A stage in which each worker has done ``tasks`` tasks of 5 s, but for the last ``done``."""
+def running(*devices: Device, scale: int = 1) -> Worked:
+    """A stage in which each worker has done 11 tasks in 60 s, and all but the end of another."""
     stage = Worked(*devices, stage=begin(1200, 1000 * scale))
-    for n in range(tasks):
+    for n in range(12):
         stage.hand.now += 5
         for number in range(len(devices)):
             task = file_task(n, 1000 * scale)
-            stage.update(
-                TaskStarted(number, task), Progressed(number, 1000 * scale, 160_000 * scale)
-            )
-            if n < tasks - done:
+            stage.update(TaskStarted(number, task))
+            stage.update(Progressed(number, 1000 * scale, 160_000 * scale))
+            if n < 11:
                 stage.update(TaskFinished(number, task, 5.0))
+            stage.board.readings[number] = FULL
     return stage
 
 
-def board_of(count: int = 8, scale: int = 1) -> RunScreen:
-    stage = running(*map(gpu, range(count)), scale=scale)
-    return screen_of(stage.progress, dict.fromkeys(range(count), FULL))
-
-
-def cluster(nodes: int, gpus: int, name: str = "node") -> Worked:
-    devices = [gpu(n, host=f"{name}{node}") for node in range(nodes) for n in range(gpus)]
-    return running(*devices, tasks=4, done=0)
-
-
-def test_the_name_of_a_file_cannot_move_the_cursor() -> None:
-    stage = Worked(gpu(0))
-    stage.update(TaskStarted(0, replace(file_task(0), outputs=(Path("a\x1b[5B_rcl_0001.bin"),))))
-    assert " a\\x1b[5B_rcl_0001.bin " in lines_of(screen_of(stage.progress), 150)[-1]
-
-
 def test_eight_gpus_in_eighty_columns() -> None:
-    lines = lines_of(board_of())
+    lines = running(*map(gpu, range(8))).lines()
     assert len(lines) == 12
     assert lines[0].startswith("[5/9] ESM-2  88 of 1,200 files  11:")
     assert "96,000 of 1,200,000 seq" in lines[1]
@@ -66,10 +46,9 @@ def test_eight_gpus_in_eighty_columns() -> None:
         assert row.startswith(f"GPU {number} ")
         for figure in (" 11 ", "12,000", "12 %", "200", "32.0k", "34/140 GiB", "99 %", "61 C"):
             assert figure in row, (figure, row)
-    wide = "\n".join(lines_of(board_of(2), 140))
-    assert "612 W" in wide
-    assert "0:00 output_11_ESM.pt" in wide
-    words = board_of(2).line_parts()
+    two = running(*map(gpu, range(2)))
+    assert "612 W" in "\n".join(two.lines(140))
+    words = two.board.line_parts()
     assert words[1] == "24,000 of 1,200,000 seq 400/s 64.0k tok/s (2.0 %)"
     assert words[2].startswith(
         "GPU 0: tasks 11, sequences 12,000, part 50 %, seq/s 200, tok/s 32.0k"
@@ -82,78 +61,100 @@ def test_eight_gpus_in_eighty_columns() -> None:
 )
 @pytest.mark.parametrize("width", [62, 80, 140])
 def test_the_memory_of_a_gpu_is_shown_whole(used: float, shown: str, width: int) -> None:
-    board = board_of(1)
-    board.readings = {0: (int(used * 2**30), 141 * 2**30, 99, 61, 612.0)}
-    assert f" {shown} " in lines_of(board, width)[4]
+    stage = running(gpu(0))
+    stage.board.readings = {0: (int(used * 2**30), 141 * 2**30, 99, 61, 612.0)}
+    assert f" {shown} " in stage.lines(width)[4]
 
 
 @pytest.mark.parametrize("width", [20, 30, 40, 50, 60, 66, 72, 76, 79, 80, 99, 100, 120, 140, 200])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_no_line_is_wider_than_the_terminal(width: int, encoding: str) -> None:
-    name = "gpu-node.of.a.cluster.example.org-"
-    boards = [
-        (board_of(8), "GPU", 8),
-        (board_of(16, 10_000), "GPU", 16),  # more than eight of one machine keep their rows
-        (screen_of(cluster(2, 4, name).progress), "gpu-no", 8),
-        (screen_of(cluster(20, 4, name).progress), "gpu-no", 20),
-    ]
-    for board, start, rows in boards:
-        lines = lines_of(board, width, encoding)
+    nodes = [f"gpu-node.of.a.cluster.example.org-{node}" for node in range(4)]
+    for stage, start, rows in (
+        (running(*map(gpu, range(8))), "GPU", 8),
+        (running(*map(gpu, range(16)), scale=10_000), "GPU", 16),
+        (running(*(gpu(n, host) for host in nodes for n in range(4))), "gpu-no", 16),
+    ):
+        lines = stage.lines(width, encoding)
         assert max(map(len, lines)) <= width
         assert sum(line.startswith(start) for line in lines) == rows  # not folded
 
 
 def test_the_state_of_a_worker_and_failures_are_seen() -> None:
     stage = running(*map(gpu, range(3)))
-    board = screen_of(stage.progress)
+    stage.board.readings = {}
     failures = (FailedSequences("E", "m", ("a", "b", "c")),)
     stage.update(WorkerDied(1, gpu(1), "signal 9"), SequencesFailed(2, file_task(11), failures))
     stage.update(TaskFinished(2, file_task(11), 5.0))
-    assert " idle " not in "\n".join(lines_of(board))  # between two tasks it does not flicker
-    stage.hand.now += 3
-    lines = lines_of(board)
+    lines = stage.lines()
     assert lines[0].endswith("  3 failed")
     assert " dead " in lines[5]
     assert " idle " in lines[6]
     assert "memory" not in lines[3], "without readings their columns are gone"
-    board.readings = {0: (None, None, 50, None, None)}
-    assert " 50 %" in lines_of(board)[4]
-    stage.update(begin())
-    assert "loading the model" in lines_of(board)[0]
+    stage.board.readings = {0: (None, None, 50, None, None)}
+    assert " 50 %" in stage.lines()[4]
+    stage.update(begin())  # of the next stage, the dead are not known
+    assert [line.split()[:3] for line in stage.lines()[4:]] == [
+        ["GPU", "0", "0"],
+        ["GPU", "2", "0"],
+    ]
+    assert all(" loading " in line for line in stage.lines()[4:])
 
 
 def test_a_host_stage_is_a_single_bar() -> None:
     stage = Worked()
-    board = screen_of(stage.progress)
-    assert (lines_of(board), board.line_parts()) == ([], [])
+    assert (stage.lines(), stage.board.line_parts()) == ([], [])
     stage.update(host_stage("Chunking", 1))
     stage.hand.now += 65
     stage.update(Progressed(0, 130_000, 0))
-    assert lines_of(board) == ["[1/9] Chunking  1:05 so far", "130,000  2,000/s"]
+    assert stage.lines() == ["[1/9] Chunking  1:05 so far", "130,000  2,000/s"]
     stage.update(host_stage("Translation", 2, sequences=1000))
     stage.hand.now += 20
     stage.update(Progressed(0, 500, 0))
-    first, second = lines_of(board)
+    first, second = stage.lines()
     assert first == "[2/9] Translation  0:20 left"
     assert second.startswith("━━━━━")
     assert second.rstrip().endswith(" 50.0 %    500 of 1,000     25/s")
-    stage.update(host_stage("Output", 9, sequences=1), Progressed(0, 1, 0))
-    assert lines_of(board)[0].endswith("writing the report and the last files")
 
 
-def test_many_workers_are_shown_as_one_row_per_node() -> None:
-    stage = cluster(3, 4)
-    board = screen_of(stage.progress)
-    lines = lines_of(board)
-    assert lines[3].split() == ["busy", "tasks", "sequences", "part", "seq/s", "tok/s"]
-    assert [line.split()[0] for line in lines[4:]] == ["node0", "node1", "node2"]
-    for figure in (" 4/4 ", " 16 ", "16,000", "33 %", " 800 "):
-        assert figure in lines[4], figure
-    stage.update(WorkerDied(5, gpu(1), "signal 9"))
-    assert " 3/4 " in lines_of(board)[5]
-    assert board.line_parts()[3].startswith("node1: busy 3/4, tasks 16, sequences 16,000")
-    stage.hand.now += 3
-    assert lines_of(board)[4].split()[-1] == "idle"
-    few = lines_of(screen_of(cluster(2, 4).progress))
-    names = [f"node{node} GPU {number}" for node in range(2) for number in range(4)]
-    assert [line[:11] for line in few[4:]] == names
+def test_what_a_dead_worker_had_begun_is_taken_back() -> None:
+    stage = Worked(gpu(0))
+    stage.work(0, 0, 5)
+    stage.update(TaskStarted(0, file_task(100)), Progressed(0, 60, 4200))
+    assert stage.board.sequences == 160
+    stage.update(WorkerDied(0, gpu(0), "signal 9"))
+    assert (stage.board.sequences, stage.board.workers[0].state) == (100, "dead")
+    stage.update(WorkerReady(0, gpu(0), STAGE, 1.0))
+    stage.work(0, 100, 5)
+    assert (stage.board.sequences, stage.board.share) == (200, 0.2)
+
+
+def test_trials_and_failures_end_at_all_done() -> None:
+    stage = Worked(gpu(0), stage=begin(tasks=1))
+    for sequences in (80, 50):  # of an attempt that failed, and of a trial
+        stage.update(TaskStarted(0, file_task(1)))
+        stage.update(Progressed(0, sequences, 0), Progressed(0, -sequences, 0))
+    rest = replace(file_task(1), count=99)
+    failed = FailedSequences("ValueError", "bad", ("r",))
+    stage.update(TaskStarted(0, rest), Progressed(0, 99, 0), SequencesFailed(0, rest, (failed,)))
+    stage.update(TaskFinished(0, rest, 1.0))
+    assert (stage.board.sequences, stage.board.share, stage.board.failed) == (100, 1.0, 1)
+
+
+def test_the_time_left_is_that_of_the_whole_command() -> None:
+    nucleotides = replace(begin(), stage="nucleotides", ahead=(STAGE,))
+    stage = Worked()
+    stage.update(nucleotides)
+    stage.hand.now += 300  # loading the model takes its time, which is no measure of the work
+    stage.update(WorkerReady(0, gpu(0), STAGE, 300))
+    assert stage.board.time == "5:00 so far"
+    stage.work(0, 0, 20)  # 100 of 1,000
+    assert stage.board.time == "at least 3:00 left"  # proteins are not measured yet
+    stage.update(begin(), WorkerReady(0, gpu(0), STAGE, 1.0))
+    for number in range(10):
+        stage.work(0, number, 10)
+    stage.update(StageFinished(STAGE, 5, 100.0))
+    # Of the next part of the data set, the proteins are known from this one: 10 per second.
+    stage.update(nucleotides, WorkerReady(0, gpu(0), "nucleotides", 1.0))
+    stage.work(0, 0, 20)
+    assert stage.board.time == "4:40 left"  # 180 and 100 seconds
