@@ -1,32 +1,50 @@
-"""What a report shows, read from the table of records in one pass, some thousand rows at a time."""
+"""What a report shows, read from the tables of a run, some thousand rows at a time."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import convert
 
+from virnucpro.formatting import counted
 from virnucpro.results import PredictionRun
-from virnucpro.settings import Thresholds, recorded_thresholds
+from virnucpro.settings import Thresholds
 from virnucpro.stages.calls import LITTLE
-from virnucpro.tables import ContigRow
+from virnucpro.tables import ContigRow, RegionRow, VirusRow
 
 CALLS = ("virus", "undecided", "nonvirus", "unscored")
 MOST_OTHER_ROWS = 400  # of the table, for each call that is not virus
 MOST_TRACKS = 30
 MOST_OTHER_TRACKS = 5  # of records that are neither classified as viral nor hold regions
 FEWEST_CHUNKS = 3  # of a record with a track; fewer say no more than its score
-# What the figures need of every record: the place of its call in CALLS, whether the score rests on
-# one chunk or on less than a quarter of the bases, score and rate (NaN for none), and bases.
+MOST_ROWS = 5000
+MOST_REGION_ROWS = 1000  # of these, where more viruses were found than there are rows
+HEADS = {
+    "id": "the first word of the header, or the id of a viral region",
+    "kind": "what the record is classified as; a region is the viral part of a record",
+    "length": "in bases",
+    "score": "from -1 (not viral) to 1 (viral)",
+    "fdr": "estimated share of errors among this record and all more certain ones; it is large "
+    "beside a high score where many records that are not viral score as high, as short reads do",
+    "tier": "high, medium or low: how certain the call is, by fdr where it is known, and by score",
+    "chunks scored": "the pieces of the record that have a score",
+    "share scored": "the part of the record with a score, from 0 to 1",
+    "remark": "kind, terminal repeats, genes and hallmark genes of a virus, what weakens a call",
+}
+TableRow = tuple[str, str, int, float | None, float | None, str | None, int, float, str]  # as HEADS
+# What is kept of every record: the place of its call in CALLS, whether the score rests on
+# one chunk or on less than a quarter of the bases, score and rate (NaN for none), bases, whether it
+# has enough chunks for a track, viral regions and their bases.
 FIGURES = [("call", "i1"), ("weak", "?"), ("score", "f8"), ("fdr", "f8"), ("length", "i8")]
-
-WHOLE_NUMBERS = ("length", "chunks", "chunks_scored", "regions", "viral_bases")
+FIGURES += [("long", "?"), ("regions", "i4"), ("viral_bases", "i8")]
 
 
 @dataclass
@@ -65,85 +83,109 @@ class Content:
         return rows
 
 
-Best = list[tuple[tuple[float, ...], list[str | None]]]
-"""Rows of the table as text behind their keys, the smallest key first."""
-
-
-def _keep_best(
-    best: Best,
-    most: int,
-    columns: Sequence[Sequence[str | None]],
-    is_meant: npt.NDArray[np.bool_],
-    *keys: npt.NDArray[Any],
-) -> None:
-    """Keep the ``most`` rows with the smallest ``keys`` of ``best`` and those meant of a block."""
-    if best and len(best) == most:
-        is_better = np.zeros(len(is_meant), bool)  # than the last one of the best
-        for key, last in zip(keys[::-1], best[-1][0][::-1], strict=True):
-            is_better = (key < last) | ((key == last) & is_better)
-        is_meant = is_meant & is_better
-    places = np.flatnonzero(is_meant)
-    for place in places[np.lexsort([key[places] for key in keys[::-1]])][:most].tolist():
-        best.append((tuple(key[place] for key in keys), [column[place] for column in columns]))
-    best.sort()
-    del best[most:]
-
-
 def read_content(run: PredictionRun) -> Content:
     """Read the table of records of a run; LookupError and so on where it was changed."""
     settings = run.record["settings"]
-    thresholds = recorded_thresholds(settings)
+    thresholds = Thresholds(**settings.get("thresholds", {}))
     chunk_length = int(settings["analysis"]["chunk_length"])
-    counts, tracked = Counter[str](), Best()
-    others = {call: Best() for call in CALLS if call != "virus"}
-    parts, records = [np.empty(0, FIGURES)], 0
-    for columns in run.contigs().columns():
-        cells: dict[str, Any] = dict(zip(ContigRow._fields, columns, strict=True))
-        length, chunks, scored, regions, viral_bases = (
-            np.array(list(map(int, cells[name]))) for name in WHOLE_NUMBERS
-        )
-        score, rate, coverage = (
-            np.array(cells[name], float) for name in ("virus_score", "fdr", "coverage")
-        )
-        call = np.array(list(map(CALLS.index, cells["call"])))
-        is_host = (call != CALLS.index("virus")) & (regions > 0)
-        counts["regions"] += int(regions.sum())
-        counts["region_bases"] += int(viral_bases[regions > 0].sum())
-        counts["hosts"] += int(is_host.sum())
-        counts["host_bases"] += int(viral_bases[is_host].sum())
-        order = np.arange(records, records + len(call))
-        for name, best in others.items():
-            first = -np.nan_to_num(score) if name == "undecided" else np.zeros(len(call))
-            is_meant = call == CALLS.index(name)
-            _keep_best(best, MOST_OTHER_ROWS, columns, is_meant, first, -length, order)
-        has_track = chunks >= FEWEST_CHUNKS
-        kinds = regions == 0, call != CALLS.index("virus")
-        _keep_best(tracked, MOST_TRACKS, columns, has_track, *kinds, -length, order)
-        figures = np.empty(len(call), FIGURES)
-        figures["call"], figures["length"], figures["score"], figures["fdr"] = (
-            call,
-            length,
-            score,
-            rate,
-        )
-        figures["weak"] = (scored == 1) | (coverage < LITTLE)
-        parts.append(figures)
-        records += len(call)
-    figures = np.concatenate(parts)
-    rows = [cells for best in others.values() for _, cells in best]
-    tracks = convert([cells for _, cells in tracked], list[ContigRow], strict=False)
-    viral = sum(row.call == "virus" or row.regions > 0 for row in tracks)
+    blocks = (_figures_of(columns) for columns in run.contigs().columns())
+    figures = np.concatenate([np.empty(0, FIGURES), *blocks])
+    is_viral, has_regions = figures["call"] == CALLS.index("virus"), figures["regions"] > 0
+    hosts = figures[has_regions & ~is_viral]
+    counts = Counter(
+        regions=int(figures["regions"].sum()),
+        region_bases=int(figures["viral_bases"][has_regions].sum()),
+        hosts=len(hosts),
+        host_bases=int(hosts["viral_bases"].sum()),
+    )
+    order = np.lexsort((-figures["length"], ~is_viral, ~has_regions))
+    tracked = order[figures["long"][order]][:MOST_TRACKS]
+    viral = int((is_viral | has_regions)[tracked].sum())
+    tracked = tracked[: viral + MOST_OTHER_TRACKS]
+    others = list[int]()
+    for call in CALLS[1:]:
+        score = np.nan_to_num(figures["score"]) * (call == "undecided")
+        order = np.lexsort((-figures["length"], -score))
+        others += order[figures["call"][order] == CALLS.index(call)][:MOST_OTHER_ROWS].tolist()
+    rows = _rows_at(run, [*tracked.tolist(), *others])
     return Content(
         run,
         thresholds,
         chunk_length,
         figures,
         counts,
-        tracks[: viral + MOST_OTHER_TRACKS],
-        convert(rows, list[ContigRow], strict=False),
+        rows[: len(tracked)],
+        rows[len(tracked) :],
         noun="pair" if run.paired else "record",
-        records=records,
+        records=len(figures),
         bases=int(figures["length"].sum()),
         scored=int((figures["call"] != CALLS.index("unscored")).sum()),
         calibrated=bool(run.record["models"]["classifier"]["calibrated"]),
     )
+
+
+def _figures_of(columns: Sequence[Sequence[str | None]]) -> npt.NDArray[Any]:
+    """Return the figures of some records from their columns in the table."""
+    cells: dict[str, Any] = dict(zip(ContigRow._fields, columns, strict=True))
+    figures = np.empty(len(columns[0]), FIGURES)
+    for name in ("length", "regions", "viral_bases"):
+        figures[name] = list(map(int, cells[name]))
+    chunks, scored = (np.array(list(map(int, cells[n]))) for n in ("chunks", "chunks_scored"))
+    figures["score"], figures["fdr"] = (np.array(cells[n], float) for n in ("virus_score", "fdr"))
+    figures["call"] = list(map(CALLS.index, cells["call"]))
+    figures["weak"] = (scored == 1) | (np.array(cells["coverage"], float) < LITTLE)
+    figures["long"] = chunks >= FEWEST_CHUNKS
+    return figures
+
+
+def _rows_at(run: PredictionRun, places: Sequence[int]) -> list[ContigRow]:
+    """Return the records at these places of the table, in their order."""
+    found, wanted, start = dict[int, list[str | None]](), sorted(places), 0
+    for columns in run.contigs().columns():
+        stop = start + len(columns[0])
+        for place in wanted[bisect_left(wanted, start) : bisect_left(wanted, stop)]:
+            found[place] = [column[place - start] for column in columns]
+        start = stop
+    return convert([found[place] for place in places], list[ContigRow], strict=False)
+
+
+def table_rows(content: Content) -> list[TableRow]:
+    """Return the rows of the table of the page, as ``HEADS``, with the highest scores first."""
+    return sorted(_rows(content), key=lambda row: -2 if row[3] is None else row[3], reverse=True)
+
+
+def _rows(content: Content) -> Iterator[TableRow]:
+    """Yield at most ``MOST_ROWS`` rows: viruses, regions, and other records."""
+    room = MOST_ROWS - len(content.others)
+    free = room - content.tallies["virus"][0]
+    regions = min(content.counts["regions"], max(MOST_REGION_ROWS, free))
+    for v in islice(content.run.virus(), room - regions):
+        kind = v.virus_kind.replace("unsure", "unsure kind")
+        strange = "unfamiliar" if v.unfamiliar == "yes" else ""
+        facts = (kind, strange, v.topology.replace("linear", ""), v.evidence.replace("ok", ""))
+        remark = "; ".join(filter(None, (*facts, _genes(v))))
+        shares = v.chunks_scored, v.coverage
+        yield v.record, "virus", v.length, v.score, v.fdr, v.tier, *shares, remark
+    for r in islice(content.run.regions(), regions):
+        flanks = "" if r.flank_score is None else f"; score beside it {r.flank_score:.2f}"
+        edge = "; reaches the end of the record" if r.at_edge else ""
+        kind = r.virus_kind.replace("unsure", "unsure kind")
+        remark = f"{kind}{flanks}{edge}; {_genes(r)}".removesuffix("; ")
+        shares = r.chunks_scored, r.chunks_scored / r.chunks
+        yield r.region, "region", r.length, r.score, r.fdr, r.tier, *shares, remark
+    for c in content.others:
+        remark = "one chunk" if c.chunks_scored == 1 else "little scored"
+        if c.call == "unscored":
+            remark = c.status.replace("_", " ")
+        elif c.regions:
+            remark = f"viral regions: {c.regions:,}"
+        elif c.chunks_scored > 1 and c.coverage >= LITTLE:
+            remark = ""
+        shares = c.chunks_scored, c.coverage
+        yield c.record, c.call, c.length, c.virus_score, c.fdr, c.tier, *shares, remark
+
+
+def _genes(row: VirusRow | RegionRow) -> str:
+    """Return how many genes a row has, and the names of those that are hallmarks."""
+    count = "" if row.genes is None else counted(row.genes, "gene")
+    return "; ".join(filter(None, (count, (row.hallmark_genes or "").replace(";", ", "))))

@@ -11,11 +11,10 @@ from jinja2 import UndefinedError
 from virnucpro.errors import InputError
 from virnucpro.formatting import shortened_ids
 from virnucpro.layout import Layout, picture_name
-from virnucpro.report.content import read_content
-from virnucpro.report.document import rendered
+from virnucpro.report.content import HEADS, MOST_ROWS, read_content, table_rows
 from virnucpro.report.figures import FEWEST_RECORDS, draw_figures, page_style, page_svg
-from virnucpro.report.table import HEADS, MOST_ROWS, table_rows
 from virnucpro.report.tracks import NAMED_REGIONS, Track, draw_track, read_tracks
+from virnucpro.report.writing import rendered
 from virnucpro.results import PredictionRun
 from virnucpro.settings import DOUBTFUL, SHIPPED_MODELS
 from virnucpro.tables import CONTIGS, REGIONS, VIRUS, RegionRow

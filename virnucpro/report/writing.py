@@ -1,27 +1,39 @@
-"""Writing reports and overviews; the last line of a page says what it was made from."""
+"""Writing reports and overviews, pages that stand alone, from the templates of this folder.
+
+The last line of a page says what it was made from.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
+import shlex
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from virnucpro.errors import InputError
+from virnucpro.formatting import calls_text, counted, part_of, percent, regions_text, seconds_text
 from virnucpro.layout import Layout
-from virnucpro.report.document import rendered
 from virnucpro.results import PredictionRun, open_run
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
 from virnucpro.version import __version__
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 NamedRuns = Sequence[tuple[str, PredictionRun]]
 """Finished runs, and what they are called in an overview."""
 
 
-def report_problem(layout: Layout, disk: Disk, *, again: bool = False) -> str:
+def report_problem(layout: Layout, disk: Disk) -> str:
     """Write a report as :func:`write_report` does; return what was in the way, if anything."""
     try:
-        write_report(open_run(layout.root, layout.stem), disk, again=again)
+        write_report(open_run(layout.root, layout.stem), disk)
     except InputError as error:
         return f"no report was written: {error}"
     return ""
@@ -37,8 +49,8 @@ def write_report(run: PredictionRun, disk: Disk, *, again: bool = False) -> Path
         source = f"{__version__} {hashed(layout.run_json).sha256}"
     except OSError as error:
         raise InputError(f"{layout.run_json} cannot be read: {error}") from error
-    is_current = disk.wrote(layout.report) and _read(layout.report).endswith(_last_line(source))
-    if again or not is_current:
+    is_ours = disk.wrote(layout.report)
+    if again or not (is_ours and layout.report.read_bytes().endswith(_last_line(source))):
         from virnucpro.report.page import report_page  # it imports numpy
 
         _write(layout.report, report_page(run), source, disk)
@@ -61,13 +73,45 @@ def write_overview(
 def _write(path: Path, text: str, source: str, disk: Disk) -> None:
     """Write a page, unless the same one is there."""
     page = text.encode("utf-8", "backslashreplace") + _last_line(source)  # a STEM may be no text
-    if page != _read(path):
+    if not path.is_file() or path.read_bytes() != page:
         disk.save(path, page, durable=False)
-
-
-def _read(path: Path) -> bytes:
-    return path.read_bytes() if path.is_file() else b""
 
 
 def _last_line(source: str) -> bytes:
     return f"<!-- made from {source} -->\n".encode()
+
+
+def rendered(template: str, **values: object) -> str:
+    """Return the page of a template; jinja2.UndefinedError where a value of it is missing."""
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # only reports need the time
+
+    environment = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["version"] = __version__
+    texts = (calls_text, counted, part_of, percent, regions_text, seconds_text, share)
+    environment.filters |= {function.__name__: function for function in texts}
+    environment.filters |= {
+        "commas": "{:,}".format,
+        "quoted": lambda path: quote(os.fsencode(path)),  # a path as it stands in a link
+        "shell_words": lambda words: shlex.join(map(str, words)),
+        # The checksum by which a browser knows the script that may run.
+        "sha256": lambda text: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode(),
+    }
+    return environment
+
+
+def share(part: float, whole: float) -> str:
+    """Return a share in percent, with which a small one is not mistaken for none."""
+    if not part:
+        return "0 %"
+    return percent(part / whole, 1) if part / whole >= 0.001 else "< 0.1 %"

@@ -13,9 +13,8 @@ from virnucpro import columns
 from virnucpro.errors import InputError
 from virnucpro.formatting import shortened_ids
 from virnucpro.report import content
-from virnucpro.report.content import read_content
+from virnucpro.report.content import HEADS, read_content
 from virnucpro.report.page import LONGEST_ID, report_page
-from virnucpro.report.table import HEADS
 from virnucpro.results import open_run
 
 pytestmark = pytest.mark.usefixtures("drawn")
