@@ -19,8 +19,8 @@ class StageStarted(Event):
 
     ``reasons`` says why, in words, the most frequent first. ``stages`` is the number of stages of
     the run; ``number`` counts them from 1. ``title`` names the stage for people. ``on_workers``
-    says where it runs: there, a task is a split file. ``ahead`` names the embedding stages that the
-    command has still to do after this one.
+    says where it runs: there, a task is a split file. ``ahead`` names the embedding stages that
+    follow.
     """
 
     stage: str

@@ -1,23 +1,37 @@
-"""The report of one run: what its template shows, put together."""
+"""Pages that stand alone, from the templates of this folder; what that of a report shows."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import os
+import shlex
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
-from jinja2 import UndefinedError
+from jinja2 import Environment, PackageLoader, StrictUndefined, UndefinedError
 
 from virnucpro.errors import InputError
-from virnucpro.formatting import shortened_ids
+from virnucpro.formatting import (
+    calls_text,
+    counted,
+    part_of,
+    percent,
+    regions_text,
+    seconds_text,
+    shortened_ids,
+)
 from virnucpro.layout import Layout, picture_name
 from virnucpro.report.content import HEADS, MOST_ROWS, read_content, table_rows
 from virnucpro.report.figures import FEWEST_RECORDS, draw_figures, page_style, page_svg
 from virnucpro.report.tracks import NAMED_REGIONS, Track, draw_track, read_tracks
-from virnucpro.report.writing import rendered
 from virnucpro.results import PredictionRun
 from virnucpro.settings import DOUBTFUL, SHIPPED_MODELS
 from virnucpro.tables import CONTIGS, REGIONS, VIRUS, RegionRow
+from virnucpro.version import __version__
 
 Drawn = tuple[str, Track, RegionRow | None, str, str]
 """The id of a record, or of a region of it that is drawn alone; the drawing, and it in words."""
@@ -85,3 +99,37 @@ def _drawn(tracks: Sequence[Track]) -> Iterator[Drawn]:
                 words = track.genes_text(region.start, region.end)
             with page_style(id):
                 yield id, track, region, page_svg(draw_track(track, region), words or id), words
+
+
+def rendered(template: str, **values: object) -> str:
+    """Return the page of a template; jinja2.UndefinedError where a value of it is missing."""
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["version"] = __version__
+    texts = (calls_text, counted, part_of, percent, regions_text, seconds_text, share)
+    environment.filters |= {function.__name__: function for function in texts}
+    environment.filters |= {
+        "commas": "{:,}".format,
+        "quoted": lambda path: quote(os.fsencode(path)),  # a path as it stands in a link
+        "shell_words": lambda words: shlex.join(map(str, words)),
+        # The checksum by which a browser knows the script that may run.
+        "sha256": lambda text: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode(),
+    }
+    return environment
+
+
+def share(part: float, whole: float) -> str:
+    """Return a share in percent, with which a small one is not mistaken for none."""
+    if not part:
+        return "0 %"
+    return percent(part / whole, 1) if part / whole >= 0.001 else "< 0.1 %"

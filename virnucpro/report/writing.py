@@ -1,30 +1,17 @@
-"""Writing reports and overviews, pages that stand alone, from the templates of this folder.
-
-The last line of a page says what it was made from.
-"""
+"""Writing reports and overviews; the last line of a page says what it was made from."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
-import shlex
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from virnucpro.errors import InputError
-from virnucpro.formatting import calls_text, counted, part_of, percent, regions_text, seconds_text
 from virnucpro.layout import Layout
 from virnucpro.results import PredictionRun, open_run
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
 from virnucpro.version import __version__
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 NamedRuns = Sequence[tuple[str, PredictionRun]]
 """Finished runs, and what they are called in an overview."""
@@ -61,6 +48,8 @@ def write_overview(
     path: Path, runs: NamedRuns, disk: Disk, failed: Sequence[tuple[str, str]] = ()
 ) -> None:
     """Write the overview of runs, and of the samples that ``failed`` with the reasons."""
+    from virnucpro.report.page import rendered
+
     start = path.absolute().parent
     samples = [
         (name, os.path.relpath(Layout(run.folder, run.stem).report, start), run)
@@ -79,39 +68,3 @@ def _write(path: Path, text: str, source: str, disk: Disk) -> None:
 
 def _last_line(source: str) -> bytes:
     return f"<!-- made from {source} -->\n".encode()
-
-
-def rendered(template: str, **values: object) -> str:
-    """Return the page of a template; jinja2.UndefinedError where a value of it is missing."""
-    return _environment().get_template(template).render(values)
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # only reports need the time
-
-    environment = Environment(
-        loader=PackageLoader(__package__),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals["version"] = __version__
-    texts = (calls_text, counted, part_of, percent, regions_text, seconds_text, share)
-    environment.filters |= {function.__name__: function for function in texts}
-    environment.filters |= {
-        "commas": "{:,}".format,
-        "quoted": lambda path: quote(os.fsencode(path)),  # a path as it stands in a link
-        "shell_words": lambda words: shlex.join(map(str, words)),
-        # The checksum by which a browser knows the script that may run.
-        "sha256": lambda text: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode(),
-    }
-    return environment
-
-
-def share(part: float, whole: float) -> str:
-    """Return a share in percent, with which a small one is not mistaken for none."""
-    if not part:
-        return "0 %"
-    return percent(part / whole, 1) if part / whole >= 0.001 else "< 0.1 %"

@@ -188,6 +188,8 @@ def carry_out_stage(
     if stage.runs_on == "worker":
         budgets = {name: n for run in runs for name, n in run.state.budgets.items()}
         stage = stage.opened_for(sequences, budgets)
+    rest = runs[0].stages[position + 1 :]
+    ahead = [each.name for each in rest if each.runs_on == "worker"]
     emit(
         StageStarted(
             stage.name,
@@ -198,7 +200,7 @@ def carry_out_stage(
             title=stage.title,
             stages=len(runs[0].stages),
             on_workers=stage.runs_on == "worker",
-            ahead=embeddings_ahead(runs, position),
+            ahead=ahead,
         )
     )
     if stage.runs_on == "host":
@@ -240,22 +242,6 @@ def timed_run(stage: Stage, task: Task, report: ReportProgress) -> TaskResult:
     started = time.perf_counter()
     result = stage.run(task, report)
     return replace(result, seconds=time.perf_counter() - started)
-
-
-def embeddings_ahead(runs: Sequence[Run], position: int) -> dict[str, int | None]:
-    """Return the sequences still to do in each embedding stage behind the one at ``position``."""
-    ahead: dict[str, int | None] = {}
-    for run in runs:
-        is_split = run.layout.receipt(SPLITTING) in run.ledger.receipts
-        for stage in run.stages[position + 1 :]:
-            if stage.runs_on == "worker" and not is_split:
-                ahead[stage.name] = None
-            elif stage.runs_on == "worker":
-                tasks = (task for task in stage.plan(run.ledger) if not task.receipt.exists())
-                ahead[stage.name] = (ahead.get(stage.name) or 0) + sum(t.count for t in tasks)
-        if run.others_ahead:
-            ahead["other samples"] = None
-    return ahead
 
 
 def missing_bytes(run: Run) -> int:

@@ -24,7 +24,6 @@ class Run:
         state: what the results depend on, and the batch budgets that are known.
         inputs: the files that are read and that no stage writes, as they were hashed.
         keeps_features: whether they stay when they are scored.
-        others_ahead: whether the same command has other runs to do, of which less is known.
         host_wait: seconds per stage, summed over workers, in which a device waited for tokens.
         computed: tasks carried out per stage.
         workers: one row per worker and stage, for the record of the run.
@@ -39,7 +38,6 @@ class Run:
     inputs: Sequence[HashedFile] = ()
     keeps_features: bool = True
     bytes_per_frame: int = 0
-    others_ahead: bool = False
     ledger: Ledger = field(init=False)
     embedding: range = field(init=False)
     seconds: defaultdict[str, float] = field(init=False, default_factory=lambda: defaultdict(float))

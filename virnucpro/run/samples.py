@@ -107,7 +107,6 @@ def _carry_out(
                 with _failing(sample, emit), ExitStack() as lock:
                     disk = Disk(own.layout.root)
                     run = lock.enter_context(opened_run(own, models, disk, named))
-                    run.others_ahead = len(samples) > 1
                     begin(run, executor, named)
                     group.append((sample, own, run))
                     room -= sum(run.frames) * run.bytes_per_frame
