@@ -131,17 +131,25 @@ def results(layout: Layout) -> dict[str, bytes]:
 
 
 class Stopping(Disk):
-    """Ends the process before the ``at``-th rename, the moment at which a file begins to count."""
+    """Ends the process before the ``at``-th moment at which a file or a receipt begins to count."""
 
     def __init__(self, root: Path, at: int) -> None:
         super().__init__(root)
         self.at = at
 
-    def rename(self, old: Path, new: Path) -> None:
+    def _count(self) -> None:
         self.at -= 1
         if self.at == 0:
             os._exit(STOPPED)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._count()
         super().rename(old, new)
+
+    def append(self, path: Path, lines: bytes, *, durable: bool) -> None:
+        if path.name.startswith("receipts"):
+            self._count()
+        super().append(path, lines, durable=durable)
 
 
 def stopped(source: Path, out: Path, at: int) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 
 from virnucpro.configuration import Configuration, checked_value, load_configuration
 from virnucpro.errors import UsageError
-from virnucpro.events import Event, Notice, SequencesFailed
+from virnucpro.events import Event, Notice, TaskFinished
 from virnucpro.results import PredictionRun, RclRun, open_rcl_run, open_run
 from virnucpro.run.request import PredictionRequest, check_request
 from virnucpro.settings import SETTINGS
@@ -187,6 +187,6 @@ def _observe(log: LogFile, event: Event) -> None:
     if isinstance(event, Notice):
         warns, text = event.level == "warning", event.message
     else:
-        warns = isinstance(event, SequencesFailed)
+        warns = isinstance(event, TaskFinished) and bool(event.failures)
     if text:
         logger.log(logging.WARNING if warns else logging.INFO, text)

@@ -79,20 +79,12 @@ class Progressed(Event):
 
 @dataclass(frozen=True)
 class TaskFinished(Event):
-    """A worker finished a task."""
+    """A worker finished a task; sequences that were given up get no score."""
 
     worker: int
     task: Task
     seconds: float
-
-
-@dataclass(frozen=True)
-class SequencesFailed(Event):
-    """Sequences of a task were given up; they get no score."""
-
-    worker: int
-    task: Task
-    failures: tuple[FailedSequences, ...]
+    failures: tuple[FailedSequences, ...] = ()
 
 
 @dataclass(frozen=True)

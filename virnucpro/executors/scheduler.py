@@ -20,7 +20,6 @@ from virnucpro.events import (
     Emit,
     Notice,
     Progressed,
-    SequencesFailed,
     TaskFinished,
     TaskStarted,
     WorkerDied,
@@ -228,9 +227,8 @@ class Scheduler:
             self._judge_exits(task)
             worker.finished_tasks += 1
             worker.measured = event.measured
-            if failures := result.figures.failures:
-                self._emit(SequencesFailed(worker.number, task, failures))
-            self._emit(TaskFinished(worker.number, task, event.seconds))
+            failures = result.figures.failures
+            self._emit(TaskFinished(worker.number, task, event.seconds, failures))
             self._outcomes.append(result)
         if event.halvings:
             text = (

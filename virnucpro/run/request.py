@@ -6,7 +6,6 @@ These checks come first, so that a mistyped path is answered at once.
 from __future__ import annotations
 
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterable
@@ -124,13 +123,10 @@ def check_models(analysis: AnalysisSettings) -> None:
     except ModelError as error:
         if analysis.model_type not in ("300", "500"):
             raise
-        advice = (
-            f"fetch all models of this type with: virnucpro models fetch {analysis.model_type} "
-            f"(without internet: see virnucpro models fetch --help), or take a first look with "
-            f"--model-type lite, which needs none of them"
-        )
-        text = re.sub("fetch it with: virnucpro models fetch [^ ;]+", advice, str(error))
-        raise ModelError(text) from error
+        raise ModelError(
+            f"{error}; all models of this type are fetched by: virnucpro models fetch "
+            f"{analysis.model_type}; for a first look, --model-type lite needs none of them"
+        ) from error
 
 
 def check_writable(layout: Layout) -> None:

@@ -77,11 +77,6 @@ class EmbeddingStage(Stage):
     divisible: ClassVar[bool] = True
 
     @property
-    def version(self) -> int:  # type: ignore[override]
-        """2: other batches of nucleotides, and so other last digits."""
-        return 2 if self.molecule == "nucleotide" else 1
-
-    @property
     def params(self) -> Mapping[str, Json]:
         """What decides an embedding, beside its sequence."""
         return {

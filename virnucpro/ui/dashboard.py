@@ -23,7 +23,6 @@ from virnucpro.devices import GpuReading
 from virnucpro.events import (
     Event,
     Progressed,
-    SequencesFailed,
     StageFinished,
     StageStarted,
     TaskFinished,
@@ -137,14 +136,13 @@ class Dashboard:
                 worker.enter("idle")
             case TaskStarted(number):
                 self._worker(number).enter("busy")
-            case TaskFinished(number):
+            case TaskFinished(number, _, _, failures):
+                self.failed += sum(len(failed.ids) for failed in failures)
                 worker = self._worker(number)
                 worker.kept = worker.sequences, worker.tokens
                 worker.tasks += 1
                 self.tasks += 1
                 worker.enter("idle")
-            case SequencesFailed(_, _, failures):
-                self.failed += sum(len(failed.ids) for failed in failures)
             case WorkerDied(number):
                 self._worker(number).enter("dead")
                 self._devices.pop(number, None)

@@ -17,7 +17,6 @@ from virnucpro.errors import OutputError, UsageError
 from virnucpro.events import (
     Event,
     Notice,
-    SequencesFailed,
     StageFinished,
     StageStarted,
     TaskFinished,
@@ -108,13 +107,13 @@ def describe(event: Event, workers: Mapping[int, str]) -> str | None:
         case TaskStarted(_, task):
             return f"{name} started {task.name} ({counted(task.count, 'sequence')})"
         case TaskFinished(_, task, seconds):
-            return f"{name} finished {task.name} after {seconds_text(seconds, 2)}"
-        case SequencesFailed(_, task, failures):
-            reasons = "; ".join(
-                f"{counted(len(failed.ids), 'sequence')} ({failed.error}: {failed.message})"
-                for failed in failures
+            given_up = (
+                f", but gave up {counted(len(failed.ids), 'sequence')} ({failed.error}: "
+                f"{failed.message})"
+                for failed in event.failures
             )
-            return f"{name} gave up in {task.name}: {reasons}"
+            finished = f"{name} finished {task.name} after {seconds_text(seconds, 2)}"
+            return "".join((finished, *given_up))
         case WorkerDied(worker, device, reason):
             return f"worker {worker} on {worker_name(worker, device)} died: {reason}"
         case WorkerReport(worker, device, stage, busy, idle, tasks):

@@ -26,8 +26,8 @@ from virnucpro.events import (
     EpochProgress,
     Event,
     Notice,
-    SequencesFailed,
     StageFinished,
+    TaskFinished,
 )
 from virnucpro.executors.signals import Interruption, interruptible
 from virnucpro.formatting import clock_time, printable
@@ -119,7 +119,7 @@ class Screen:
         text = self.log.event(event)
         with self.lock:
             self.board.update(event)
-        if isinstance(event, SequencesFailed):
+        if isinstance(event, TaskFinished) and event.failures:
             self.say(f"warning: {text}", "yellow", always=True)
         elif text and self.verbose:
             self.say(text, "dim")

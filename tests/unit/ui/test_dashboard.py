@@ -10,7 +10,6 @@ from tests.unit.ui.simulated import FULL, STAGE, Worked, begin, file_task, gpu, 
 from virnucpro.contracts import Device, FailedSequences
 from virnucpro.events import (
     Progressed,
-    SequencesFailed,
     StageFinished,
     TaskFinished,
     TaskStarted,
@@ -84,8 +83,8 @@ def test_the_state_of_a_worker_and_failures_are_seen() -> None:
     stage = running(*map(gpu, range(3)))
     stage.board.readings = {}
     failures = (FailedSequences("E", "m", ("a", "b", "c")),)
-    stage.update(WorkerDied(1, gpu(1), "signal 9"), SequencesFailed(2, file_task(11), failures))
-    stage.update(TaskFinished(2, file_task(11), 5.0))
+    stage.update(WorkerDied(1, gpu(1), "signal 9"))
+    stage.update(TaskFinished(2, file_task(11), 5.0, failures))
     lines = stage.lines()
     assert lines[0].endswith("  3 failed")
     assert " dead " in lines[5]
@@ -136,8 +135,8 @@ def test_trials_and_failures_end_at_all_done() -> None:
         stage.update(Progressed(0, sequences, 0), Progressed(0, -sequences, 0))
     rest = replace(file_task(1), count=99)
     failed = FailedSequences("ValueError", "bad", ("r",))
-    stage.update(TaskStarted(0, rest), Progressed(0, 99, 0), SequencesFailed(0, rest, (failed,)))
-    stage.update(TaskFinished(0, rest, 1.0))
+    stage.update(TaskStarted(0, rest), Progressed(0, 99, 0))
+    stage.update(TaskFinished(0, rest, 1.0, (failed,)))
     assert (stage.board.sequences, stage.board.share, stage.board.failed) == (100, 1.0, 1)
 
 

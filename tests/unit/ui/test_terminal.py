@@ -29,7 +29,6 @@ from virnucpro.events import (
     Event,
     Notice,
     Progressed,
-    SequencesFailed,
     TaskFinished,
     TaskStarted,
     WorkerDied,
@@ -159,7 +158,7 @@ def test_ids_and_messages_are_literal(shown: Shown) -> None:
     failed = FailedSequences("ValueError", "[bold]no[/bold] \x1b[2J", ("[red]id[/red]",))
     for text in shown(
         begin(),
-        SequencesFailed(0, file_task(1), (failed,)),
+        TaskFinished(0, file_task(1), 1.0, (failed,)),
         Notice("warning", "[link=x]record[/link] :smile: 12"),
         Notice("info", "[/nothing]"),
     ):
