@@ -1,4 +1,4 @@
-"""Writing reports and overviews; the last line of a page says what it was made from."""
+"""Writing reports and overviews."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from virnucpro.errors import InputError
 from virnucpro.layout import Layout
 from virnucpro.results import PredictionRun, open_run
 from virnucpro.store.disk import Disk
-from virnucpro.store.hashed import hashed
-from virnucpro.version import __version__
 
 NamedRuns = Sequence[tuple[str, PredictionRun]]
 """Finished runs, and what they are called in an overview."""
@@ -27,21 +25,18 @@ def report_problem(layout: Layout, disk: Disk) -> str:
 
 
 def write_report(run: PredictionRun, disk: Disk, *, again: bool = False) -> Path:
-    """Write the report of a run and return its path; ``again`` also where it is up to date.
+    """Write the report of a run and return its path; ``again`` also where there is one.
+
+    One that is there is up to date: a new record of the run removes it.
 
     Raises InputError where a file of the run is missing or damaged.
     """
-    layout = Layout(run.folder, run.stem)
-    try:  # the record of a run is written anew whenever a result is, so it stands for all of them
-        source = f"{__version__} {hashed(layout.run_json).sha256}"
-    except OSError as error:
-        raise InputError(f"{layout.run_json} cannot be read: {error}") from error
-    is_ours = disk.wrote(layout.report)
-    if again or not (is_ours and layout.report.read_bytes().endswith(_last_line(source))):
+    report = Layout(run.folder, run.stem).report
+    if again or not disk.wrote(report):
         from virnucpro.report.page import report_page  # it imports numpy
 
-        _write(layout.report, report_page(run), source, disk)
-    return layout.report
+        _write(report, report_page(run), disk)
+    return report
 
 
 def write_overview(
@@ -55,16 +50,11 @@ def write_overview(
         (name, os.path.relpath(Layout(run.folder, run.stem).report, start), run)
         for name, run in runs
     ]
-    text = rendered("overview.html", samples=samples, failed=failed)
-    _write(path, text, __version__, disk)
+    _write(path, rendered("overview.html", samples=samples, failed=failed), disk)
 
 
-def _write(path: Path, text: str, source: str, disk: Disk) -> None:
+def _write(path: Path, text: str, disk: Disk) -> None:
     """Write a page, unless the same one is there."""
-    page = text.encode("utf-8", "backslashreplace") + _last_line(source)  # a STEM may be no text
+    page = text.encode("utf-8", "backslashreplace")  # a STEM may be no text
     if not path.is_file() or path.read_bytes() != page:
         disk.save(path, page, durable=False)
-
-
-def _last_line(source: str) -> bytes:
-    return f"<!-- made from {source} -->\n".encode()

@@ -6,7 +6,6 @@ record is classified as viral, for its kind.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -22,6 +21,7 @@ from virnucpro.layout import STDIN, Layout
 from virnucpro.report.writing import report_problem
 from virnucpro.results import INCOMPLETE, open_run
 from virnucpro.run.engine import carry_out_stage
+from virnucpro.run.record import save_record
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import finished_runs, renew_samples
 from virnucpro.settings import Thresholds
@@ -151,7 +151,7 @@ def _called(
             "settings": {**before, "thresholds": asdict(thresholds)},
             "counts": {**counts, **result_counts(figures)},
         }
-        disk.save(layout.run_json, (json.dumps(record, indent=1) + "\n").encode())
+        save_record(layout, disk, record)
     return layout, figures, bool(run.computed), "pair" if source.paired else "record"
 
 

@@ -77,8 +77,14 @@ def write_record(
         earlier = parse_json(path.read_bytes())
         if not run.computed and all(earlier.get(name) == record.get(name) for name in compared):
             return record
-    run.disk.save(path, (json.dumps(record, indent=1) + "\n").encode())
+    save_record(run.layout, run.disk, record)
     return record
+
+
+def save_record(layout: Layout, disk: Disk, record: Mapping[str, Json]) -> None:
+    """Write the record of a run, whose report is made anew then."""
+    disk.remove(layout.report)
+    disk.save(layout.run_json, (json.dumps(record, indent=1) + "\n").encode())
 
 
 def write_failed_records(run: Run, source: InputFiles, failures: Sequence[FileFailure]) -> int:
