@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from virnucpro.contracts import SPLITTING, ReportProgress, Stage, Task, TaskResult
+from virnucpro.contracts import ReportProgress, Stage, Task, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.events import (
     Emit,
