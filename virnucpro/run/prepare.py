@@ -132,11 +132,11 @@ def settled(request: PredictionRequest, source: InputFiles, emit: Emit) -> Predi
 
 
 def _usual_lengths(source: InputFiles, *, limit: int) -> tuple[int, int]:
-    """Return the length such that half of the bases are in sequences of at most so many, and the
-    greatest length.
+    """Return the usual length of sequences, in bases, and the greatest.
 
-    Of the records with the first ``BASES_LOOKED_AT`` bases, whose mates count apart. What is wrong
-    with an input is said where it is cut into chunks: here, the records before it count.
+    Half of the bases are in sequences of at most the usual length. The records with the first
+    ``BASES_LOOKED_AT`` bases count, and their mates apart. What is wrong with an input is said
+    where it is cut into chunks: here, the records before it count.
     """
     found, bases = list[int](), 0
     with suppress(VirNucProError), closing(iter(source.records(limit=limit))) as records:

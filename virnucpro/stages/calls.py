@@ -105,7 +105,8 @@ def summarise(
         scores = weighted_mean(scored, starts)
         odds = log_odds(scored)
     else:
-        terms = _terms(scored, starts)
+        longest = np.maximum.reduceat(scored.stop - scored.start, starts)
+        terms = contig_terms(log_odds(scored), starts, bases / longest)
         odds = np.stack([model.log_odds(terms), terms[:, -1]], axis=1)
         scores = each(math.tanh, (odds[:, 0] + PRIOR) / 2)
     coverage, virus_score = np.zeros(len(lengths)), np.full(len(lengths), np.nan)
@@ -213,12 +214,6 @@ def _bases(scored: Chunks, starts: Ints) -> Ints:
     return bases
 
 
-def _terms(scored: Chunks, starts: Ints) -> Floats:
-    """Return the :func:`contig_terms` of each record, whose scored chunks begin at ``starts``."""
-    longest = np.maximum.reduceat(scored.stop - scored.start, starts)
-    return contig_terms(log_odds(scored), starts, _bases(scored, starts) / longest)
-
-
 def weighted_mean(scored: Chunks, starts: Ints) -> Floats:
     """Return the score, -1 to 1, of each record by the rule of the original program.
 
@@ -229,18 +224,6 @@ def weighted_mean(scored: Chunks, starts: Ints) -> Floats:
     weights = np.sqrt(np.abs(differences))
     total, weighted = sums(weights, starts), sums(weights * differences, starts)
     return np.divide(weighted, total, out=np.zeros_like(total), where=total > 0)
-
-
-def virus_score(scored: Chunks, model: ContigModel | None = None) -> float:
-    """Return the score, -1 to 1, of a part of a record with these scored chunks, of at least one.
-
-    With a ``model``, it is twice the probability of virus, less one, in a sample with the share of
-    virus that is assumed. Without, it is the :func:`weighted_mean`.
-    """
-    starts = np.array([0])
-    if model is None:
-        return float(weighted_mean(scored, starts)[0])
-    return math.tanh((float(model.log_odds(_terms(scored, starts))[0]) + PRIOR) / 2)
 
 
 def contig_rates(

@@ -31,7 +31,7 @@ from virnucpro.stages.calls import (
     VIRUS_ABOVE,
     Chunks,
     log_odds,
-    virus_score,
+    summarise,
 )
 
 ROUNDS = 8  # of background and path; they nearly always agree after three
@@ -116,10 +116,11 @@ def find_regions(
             [i for i in side if 0 <= i < len(scored) and i not in viral]
             for side in (range(part.start - FLANK, part.start), range(part.stop, part.stop + FLANK))
         )
-        flank, *sides = (
-            virus_score(chunks.chosen(scored[beside]), contig_model) if beside else None
-            for beside in (left + right, left, right)
-        )
+        # Both sides are like a record, and each of them like another one.
+        number = np.repeat([0, 1, 2], [len(left + right), len(left), len(right)])
+        beside = chunks.chosen(scored[2 * (left + right)])._replace(record=number)
+        summaries, _ = summarise(np.ones(3, int), beside, contig_model)
+        flank, *sides = summaries.virus_score.tolist()
         regions.append(
             Region(
                 start=start,
@@ -129,7 +130,7 @@ def find_regions(
                 score=math.tanh(evidence / 2),
                 flank_score=flank,
                 at_edge=start == 0 or stop == length,
-                in_host=all(side is not None and side < NONVIRUS_BELOW for side in sides),
+                in_host=all(side < NONVIRUS_BELOW for side in sides),  # NaN where there is none
             )
         )
     return regions
