@@ -9,7 +9,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from virnucpro.run.status import statuses
 
 from tests.cli.inputs import Stopped, Stopping
 from tests.contract.poisoned import PoisonedExecutor
@@ -21,6 +20,7 @@ from virnucpro.events import Event, StageStarted
 from virnucpro.executors.executor import LocalPool
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
+from virnucpro.run.status import statuses
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 from virnucpro.tables import FAILURES

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from virnucpro.run.status import statuses
 
 from virnucpro.rcl.features import AMINO_ACIDS
 from virnucpro.rcl.models import RclModel, write_rcl_model
 from virnucpro.rcl.networks import RclCnn
 from virnucpro.rcl.settings import CnnSettings
+from virnucpro.run.status import statuses
 from virnucpro.store.disk import Disk
 
 LOOP = "AILMFVAILMFVAILMFVAI"
