@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
@@ -39,30 +38,6 @@ def test_ctrl_c_while_modules_are_imported_ends_with_a_message(tmp_path: Path) -
     command = [sys.executable, "-m", "virnucpro", "--version"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "virnucpro: interrupted\n")
-
-
-def test_ctrl_c_in_a_command(call: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("virnucpro.cli.app.main", Mock(side_effect=KeyboardInterrupt))
-    assert call("status", ".").code == 130
-
-
-def test_predict_from_file_to_results(
-    call: Callable, example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = call("predict", example, *TOY)  # into the default directory
-    out = tmp_path / "example_predictions"
-    assert done.code == 0
-    assert "these scores mean nothing" in done.err
-    assert "of 42 records are classified as viral" in done.out
-    document = json.loads((out / "example_run.json").read_text())
-    assert "mean nothing" in document["notice"]
-    assert document["counts"]["records"] == 42
-    assert not list(out.rglob("*.pt"))
-    assert len((out / "example_contigs.tsv").read_text().splitlines()) == 43
-    log = (out / ".checkpoints/runs/example/state/run.log").read_text()
-    assert "stage 5 protein_embeddings" in log
-    assert "mean nothing" in log
 
 
 @pytest.mark.parametrize("words", [["predict", ""], ["predict", "x.fa", "-o", ""]])

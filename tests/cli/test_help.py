@@ -7,9 +7,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli.app import app
-from virnucpro.settings import LITE_CLASSIFIER, SHIPPED_MODELS
 
 
 def _commands(
@@ -47,10 +45,3 @@ def test_every_command_and_option_is_explained(path: str) -> None:
         assert text, name
         assert text.endswith((".", "]")), name
         assert text[0].isupper() or not text[0].isalpha(), name
-
-
-def test_predict_names_the_chunk_lengths_of_lite() -> None:
-    *some, longest = sorted(inspect_classifier(LITE_CLASSIFIER).chunk_lengths)
-    assert SHIPPED_MODELS["lite"].chunk_lengths == (*some, longest)
-    words = f"{', '.join(map(str, some))} or {longest} bases"
-    assert words in str(OPTIONS["virnucpro predict -m"])

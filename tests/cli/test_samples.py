@@ -15,15 +15,13 @@ from unittest.mock import Mock, patch
 
 import pytest
 
-from tests.cli.inputs import bases
+from tests.cli.inputs import bases, table, toy_request
 from virnucpro.cli import run
-from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device, Session
 from virnucpro.errors import InputError, OutputError, RunInterruptedError
 from virnucpro.events import Emit, Event, StageStarted
 from virnucpro.layout import SamplesFolder
 from virnucpro.run import samples as samples_module
-from virnucpro.run.request import PredictionRequest
 from virnucpro.run.sample_list import Sample, mates_among, named_files, read_sample_list, samples_of
 from virnucpro.run.samples import _failing, predict_samples
 from virnucpro.stages.embedding import EmbeddingStage
@@ -69,9 +67,7 @@ def _predict(*arguments: object) -> int:
 
 
 def _rows(root: Path) -> dict[str, dict[str, str]]:
-    names = SAMPLES.row._fields
-    rows = SAMPLES.read(root / "samples_summary.tsv", *names)
-    return {row[0]: dict(zip(names, row, strict=True)) for row in rows}
+    return {row["sample"]: row for row in table(root / "samples_summary.tsv")}
 
 
 def _listed(folder: Path, *names: str) -> Path:
@@ -156,8 +152,7 @@ def test_mates_are_told_by_their_names(
 
 def _predict_samples(emit: Emit) -> list[str]:
     """Predict the samples of ``GOOD`` into ``out``; returns their states."""
-    settings = Configuration().with_values({"model_type": "toy", "device": "cpu"})
-    request = PredictionRequest("", None, settings)
+    request = toy_request(Path(), None)
     samples = [Sample(name, f"in/{name}.fa") for name in GOOD]
     predict_samples(request, samples, Path("out").absolute(), emit)
     return [sample.state for sample in samples]
@@ -253,9 +248,7 @@ def test_a_sample_of_a_newer_version_stops_no_other(
 
 
 def _calls(root: Path, name: str) -> Counter[str]:
-    lines = (root / f"{name}_contigs.tsv").read_text().splitlines()
-    place = lines[0].split("\t").index("call")
-    return Counter(line.split("\t")[place] for line in lines[1:])
+    return Counter(row["call"] for row in table(root / f"{name}_contigs.tsv"))
 
 
 def test_call_takes_all_samples_and_renews_their_table_and_overview(folder: Path) -> None:
@@ -296,24 +289,6 @@ def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(
     assert run(["call", "out", "--min-score", "-1", "-q"]) == 0
     assert _calls(folder / "out", "c")["virus"] > before["virus"]
     assert set(_rows(folder / "out")) == set(rows)
-
-
-def test_status_says_so_where_the_input_of_a_sample_is_gone(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
-    (folder / "in/b.fa").unlink()
-    capsys.readouterr()
-    assert run(["status", "out", "--json"]) == 0
-    a, b = json.loads(capsys.readouterr().out)["samples"]
-    resumes = [sample["runs"][0]["resume"] for sample in (a, b)]
-    assert [each["refused"] for each in resumes] == [None, 64]
-    assert run(["status", "out"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [each["text"] in line for each, line in zip(resumes, lines, strict=False)] == [
-        False,
-        True,
-    ]
 
 
 @pytest.mark.parametrize(
@@ -461,17 +436,3 @@ def test_a_refused_command_changes_nothing(
     assert _predict("in/a.fa", "in/b.fa", "in/c.fa", "-e", "300", "-q") == 2
     assert [row["state"] for row in _rows(folder / "out").values()] == ["finished"] * 3
     assert _predict("in/empty.fa", "in/wrong.fa", "-q") == 2
-
-
-def test_temporary_files_of_a_killed_process_are_removed(folder: Path) -> None:
-    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
-    names = ("samples_summary.tsv", "samples_overview.html", "a/a_run.json", "b/b_report.html")
-    left = [
-        path.with_name(f".{path.name}.{HOST_NAME}.{2**22 + 1}.tmp")
-        for path in (folder / "out" / name for name in names)
-    ]
-    for command in (["call", "out", "-q"], ["predict", "in/a.fa", "in/b.fa", "-o", "out", *TOY]):
-        for path in left:
-            path.touch()
-        assert run(command) == 0
-        assert [path for path in left if path.exists()] == []

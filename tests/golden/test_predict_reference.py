@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.inputs import table
 from tests.faults.processes import files_under, until
 from tests.forked import Call, ForkedCommand, run_forked
 from tests.golden.comparison import (
     TOLERANCE,
     assert_same_consensus,
     assert_same_predictions,
-    read_table,
 )
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import FeatureKind as Kind
@@ -132,16 +132,16 @@ def test_consensus_is_the_originals(tables: Path, reference: Path) -> None:
 
 
 def test_every_record_and_chunk_is_accounted_for(results: Path, source: Path) -> None:
-    contigs = read_table(results / "sample_contigs.tsv")
+    contigs = table(results / "sample_contigs.tsv")
     text = source.read_text()
     headers = [line[1:].split()[0] for line in text.splitlines() if line.startswith(">")]
     assert [row["record"] for row in contigs] == headers
-    chunks = read_table(results / "sample_chunks.tsv")
+    chunks = table(results / "sample_chunks.tsv")
     assert [row["chunk"] for row in chunks] == [
         i for i, _ in _records(results / "sample_chunked500.fa")
     ]
     scored = [row["chunk"] for row in chunks if row["status"] == "scored"]
-    assert scored == [row["Modified_ID"] for row in read_table(results / RESULTS[1])]
+    assert scored == [row["Modified_ID"] for row in table(results / RESULTS[1])]
     status = {row["record"]: row["status"] for row in contigs}
     assert status["tiny_2bp"] == "too_short"
     assert status["all_n"] == "ambiguous"

@@ -10,11 +10,9 @@ import msgspec
 import pytest
 
 import virnucpro.tables as tables
-from virnucpro.configuration import Configuration
+from tests.cli.inputs import toy_request
 from virnucpro.errors import InputError
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.request import PredictionRequest
-from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings, Thresholds
 from virnucpro.tables import FAILURES, RECORDS, REGIONS, ResultTable
 
 ROOT = Path(__file__).parents[2]
@@ -122,10 +120,8 @@ def test_the_files_of_a_run_are_as_declared(tmp_path: Path) -> None:
         ">open\n" + "GCTACCGGATTC" * 30 + "\n>closed\n" + "TAAT" * 30 + "\n>short\nAC\n"
         ">copy\n" + "GCTACCGGATTC" * 30 + "\n"
     )
-    analysis = AnalysisSettings("custom", str(TOY_CLASSIFIER), 200, 50, "toy", "toy")
-    machine = MachineSettings(device="cpu", threads=1, remove_intermediate=False)
-    settings = Configuration(analysis, Thresholds(min_score=-1.0), machine)
-    request = PredictionRequest(str(source), tmp_path / "out", settings)
+    kept = {"chunk_length": 200, "min_score": -1.0, "remove_intermediate": False}
+    request = toy_request(source, tmp_path / "out", **kept)
     run_prediction(request, lambda _: None)
     root = request.layout.root
     for table in RUN_TABLES:

@@ -95,12 +95,6 @@ def test_no_gelu_of_a_row_is_beyond_the_numbers_of_8_bits():
         assert not bool(large.any()) or float(error[large].max()) <= 2**-4
 
 
-def test_a_row_that_is_not_finite_stays_so():
-    for number in (float("inf"), float("-inf"), float("nan")):
-        rows, scale = rounded_gelu(torch.tensor([[1.0, number, -1.0]]))
-        assert not bool((rows.float() * scale).isfinite().all())
-
-
 def test_the_first_and_the_last_block_stay_in_16_bit():
     family, size = "esm2", "5x32x2"
     encoder = random_encoder(family, size, "cpu", "fp8", budget=None, truncation=1024)

@@ -12,7 +12,6 @@ import torch
 from tests.unit.encoders.small import (
     LETTERS,
     fair_model,
-    make_dnabert,
     open_path,
     quiet,
     save_fair,
@@ -78,27 +77,6 @@ def test_work_that_nobody_waits_for_ends_at_its_next_layer() -> None:
     assert ended
     assert len(ended) <= 2  # those at work; the others were never begun
     cores.check()
-
-
-# Batches of two to three sequences of three tokens: products of six to nine rows are what MKL
-# computes in other ways on two threads than on one.
-LENGTHS = [1, 1, 2, 2, 2, 30, 30, 31, 40, 41, 3, 3, 60]
-
-
-@pytest.mark.parametrize("molecule", ["protein", "nucleotide"])
-def test_an_embedding_has_the_same_bits_on_any_number_of_threads(molecule: str, tmp_path) -> None:
-    if molecule == "protein":
-        path = save_fair(fair_model(), tmp_path / "esm2_t2_test.pt")
-        encoder = open_path(path, budget=64)
-        texts = sequences(LENGTHS, LETTERS)
-    else:
-        encoder = open_path(make_dnabert(tmp_path / "dnabert"), molecule, budget=2)
-        texts = sequences(LENGTHS, "ACGT")
-    rows = []
-    for threads in THREADS:
-        torch.set_num_threads(threads)
-        rows.append(encoder.encode(texts, quiet))
-    assert all(torch.equal(rows[0], others) for others in rows[1:])
 
 
 def test_an_encoder_gives_up_a_batch_between_two_layers(tmp_path) -> None:
