@@ -46,14 +46,16 @@ RECORDS = 130  # enough for the correction of the share of virus
 
 @pytest.fixture
 def request_of(tmp_path: Path) -> Callable[..., PredictionRequest]:
-    lines = [
-        f">r{n}\n{''.join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n))}\n"
-        for n in range(RECORDS)
-    ]
     source = tmp_path / "in.fa"
-    source.write_text(">closed\nTAATTAATTAATTAATTAATTAA\n" + "".join(lines))
 
-    def _request(classifier: Path, **thresholds: float) -> PredictionRequest:
+    def _request(
+        classifier: Path, records: int = RECORDS, **thresholds: float
+    ) -> PredictionRequest:
+        lines = [
+            f">r{n}\n{''.join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n))}\n"
+            for n in range(records)
+        ]
+        source.write_text(">closed\nTAATTAATTAATTAATTAATTAA\n" + "".join(lines))
         models = {"nucleotide_model": "toy", "protein_model": "toy", "classifier": str(classifier)}
         values = {"model_type": "custom", "chunk_length": 200, "sequences_per_file": 50, **models}
         return toy_request(source, tmp_path / classifier.stem, **values, **thresholds)
@@ -97,7 +99,7 @@ def test_with_a_temperature_every_scored_record_has_a_rate(
 def test_the_ranked_table_has_the_surest_records_first_up_to_a_rate_that_is_asked_for(
     request_of: Callable[..., PredictionRequest], calibrated: Path
 ) -> None:
-    request = request_of(calibrated, min_score=-1.0)
+    request = request_of(calibrated, min_score=-1.0, genes=False)
     _computed(request)
     rows = table(request.layout.virus_table)
     contigs = {row["record"]: row for row in table(request.layout.contigs_table)}
@@ -114,7 +116,7 @@ def test_the_ranked_table_has_the_surest_records_first_up_to_a_rate_that_is_aske
         assert (row["evidence"] == "one chunk") == (row["chunks_scored"] == "1")
     rates = sorted(float(row["fdr"]) for row in rows)
     most = rates[RECORDS // 2]
-    _computed(request_of(calibrated, min_score=-1.0, max_fdr=most + 1e-6))
+    _computed(request_of(calibrated, min_score=-1.0, max_fdr=most + 1e-6, genes=False))
     kept = sorted(float(row["fdr"]) for row in table(request.layout.virus_table))
     assert kept == [rate for rate in rates if rate <= most]
     assert len(kept) < RECORDS
@@ -125,7 +127,7 @@ def test_results_do_not_depend_on_how_many_records_are_worked_on_at_a_time(
     calibrated: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    request = request_of(calibrated, min_score=0.0)
+    request = request_of(calibrated, 40, min_score=0.0)
     together, few = run_prediction(request, lambda _: None).results, request.layout.root / "few"
     monkeypatch.setattr(columns, "ROWS_AT_A_TIME", 7)
     monkeypatch.setattr(output, "CHUNKS_AT_A_TIME", 2)
@@ -180,7 +182,7 @@ def test_all_runs_of_a_process_share_what_finds_genes_and_tells_kinds(
     monkeypatch.setattr(kinds, "VirusKinds", made[1])
     output.gene_finder.cache_clear()
     kinds.virus_kinds.cache_clear()
-    request = request_of(TOY_CLASSIFIER, min_score=-1.0)
+    request = request_of(TOY_CLASSIFIER, 2, min_score=-1.0)
     for folder in ("first", "second"):
         _computed(replace(request, output_dir=request.layout.root / folder))
     assert [each.call_count for each in made] == [1, 1]
@@ -261,7 +263,7 @@ def test_a_run_moves_on_and_can_be_stopped_while_genes_are_found(
     request_of: Callable[..., PredictionRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks have one record each. The signal arrives while the genes of the sixth are found."""
-    request = request_of(TOY_CLASSIFIER, min_score=-1.0)
+    request = request_of(TOY_CLASSIFIER, 12, min_score=-1.0)
     monkeypatch.setattr(output, "MOST_BASES_AT_A_TIME", 1)
     done: list[int] = []
     moved: list[int] = []
