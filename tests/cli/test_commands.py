@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_help import COMMANDS
 from tests.faults.processes import until
 from virnucpro.cli.demo import example_fasta
+from virnucpro.cli.predict import predict
 
 ROOT = Path(__file__).parents[2]
 TOY = ("--model-type", "toy", "--device", "cpu")
@@ -65,7 +65,7 @@ def test_shared_options_work_in_both_places(
 
 
 def test_no_option_of_before_is_gone() -> None:
-    names = {name for option in COMMANDS["virnucpro predict"].params for name in option.opts}
+    names = {name for option in predict.params for name in option.opts}
     before = "-m --model-type -p --model-path -e --expected-length -o --output-dir -d --device "
     before += "-b --batch-size -w --num-workers -k --keep-intermediate --resume -f --force "
     before += "--no-progress --dnabert-batch-size --esm-batch-size --parallel -t --threads"

@@ -303,13 +303,3 @@ def test_pairs_from_python(pair: tuple[Path, Path], tmp_path: Path) -> None:
     )
     assert [row.length for row in made.contigs()][:2] == [156, 120]
     assert f"input2={str(pair[1])!r}" in made.record["command"][0]
-    both = virnucpro.predict(
-        _write_interleaved(tmp_path / "both.fq"),
-        tmp_path / "out",
-        interleaved=True,
-        model="toy",
-        device="cpu",
-        chunk_length=LENGTH,
-    )
-    assert list(both.contigs()) == list(made.contigs())
-    assert "interleaved=True" in both.record["command"][0]

@@ -23,14 +23,6 @@ def contig_terms(values: list[float], count: float) -> tuple[float, ...]:
     return tuple(terms_of(np.array(values), np.array([0]), np.array([count]))[0].tolist())
 
 
-def test_terms():
-    assert contig_terms([2.0], 1) == (1.0, 2.0, 0.0, 0.0, 0.0)
-    constant, mean, by_count, spread, count = contig_terms([1.0, 3.0], 2)
-    assert (constant, mean, spread) == (1.0, 2.0, 1.0)
-    assert (by_count, count) == pytest.approx((2 * math.log(2), math.log(2)))
-    assert contig_terms([1000.0], 1)[1] == contig_terms([12.0], 1)[1]  # a score of exactly 1
-
-
 def test_coefficients_are_found_again():
     random = np.random.default_rng(1)
     terms = np.array(

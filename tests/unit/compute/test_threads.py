@@ -19,42 +19,11 @@ from tests.unit.encoders.small import (
 )
 from virnucpro.compute.threads import BatchAbandonedError, CoreThreads
 
-THREADS = [1, 2, 3, 8]
-
-
-@pytest.mark.parametrize("threads", THREADS)
-@pytest.mark.parametrize("count", [0, 1, 2, 50])
-def test_same_results_in_order(threads: int, count: int) -> None:
-    torch.set_num_threads(threads)
-    cores = CoreThreads()
-    for _ in range(2):
-        assert list(cores.map(lambda n: n * n, range(count))) == [(n, n * n) for n in range(count)]
-    assert torch.get_num_threads() == threads
-
 
 def test_batches_are_computed_side_by_side() -> None:
     torch.set_num_threads(3)
     together = threading.Barrier(3, timeout=30)
     assert len(list(CoreThreads().map(lambda _: together.wait(), range(9)))) == 9
-
-
-@pytest.mark.parametrize("threads", THREADS)
-def test_an_exception_comes_where_its_result_would_have(threads: int) -> None:
-    torch.set_num_threads(threads)
-
-    def work(n: int) -> int:
-        if n >= 2:
-            raise ValueError(f"batch {n}")
-        time.sleep(0.02)
-        return n
-
-    cores = CoreThreads()
-    results = cores.map(work, range(20))
-    assert [next(results), next(results)] == [(0, 0), (1, 1)]
-    with pytest.raises(ValueError, match="batch 2"):
-        next(results)
-    assert torch.get_num_threads() == threads
-    assert list(cores.map(lambda n: n, range(3))) == [(0, 0), (1, 1), (2, 2)]
 
 
 def test_work_that_nobody_waits_for_ends_at_its_next_layer() -> None:
