@@ -109,6 +109,17 @@ def test_one_large_sequence_after_many_small_ones_is_not_halved(models, method):
     assert not encoder.shrink()
 
 
+@pytest.mark.parametrize("molecule", ["protein", "nucleotide"])
+def test_samples_are_batches_of_about_the_budget(models, molecule):
+    encoder = open_path(models[molecule], molecule)
+    small, large = (encoder.probe_batch(n * encoder.bounds.least) for n in (1, 2))
+    assert len(large.indices) == 2 * len(small.indices)
+    size = small.tokens if encoder.bounds.unit == "tokens" else len(small.indices)
+    assert 0.9 * encoder.bounds.least <= size <= encoder.bounds.least
+    with torch.inference_mode():
+        assert encoder.forward(*small.inputs).shape == (len(small.indices), encoder.dim)
+
+
 def _stage(tmp_path: Path, path: Path, kept=None, budget=None) -> EmbeddingStage:
     source = locate(str(path), "protein")
     layout = Layout(tmp_path, "sample", 500)

@@ -69,14 +69,19 @@ def torch_setting(name, value):
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"), [("allow_tf32", True), ("allow_bf16_reduced_precision_reduction", False)]
+    ("family", "setting", "value"),
+    [
+        ("dnabert-s", "allow_tf32", True),
+        ("esm2", "allow_bf16_reduced_precision_reduction", False),
+    ],
 )
-def test_calls_without_the_compiled_code_are_counted(setting, value):
-    encoder, compiler = opened("dnabert-s"), Watched()
-    stack, sequences = encoder.network.blocks, sequences_for("dnabert-s", [60], 24)
+def test_calls_without_the_compiled_code_are_counted(family, setting, value):
+    encoder, compiler = opened(family), Watched()
+    stack, sequences = encoder.network.blocks, sequences_for(family, [60], 24)
     stack.fuse(encoder.compile_examples(), backend=compiler)
     checks = compiler.called
     plain = encoder.encode(sequences, quiet)
+    assert difference(plain, opened(family).encode(sequences, quiet)) < 1e-5
     batches = encoder.batches(sequences)
     per_call = sum(len(batch.indices) > 1 for batch in batches) * len(stack)
     assert encoder.block_calls == BlockCalls(compiled=per_call)
