@@ -32,6 +32,7 @@ from virnucpro.tables import SAMPLES
 
 TOY = ("-m", "toy", "-t", "1", "--no-progress")
 GOOD = ("a", "b", "c")
+KINDS = ("virus", "nonvirus", "undecided", "unscored")
 ENDS = ("contigs.tsv", "chunks.tsv", "virus.fna", "merged/prediction_results.txt")
 
 
@@ -251,24 +252,6 @@ def _calls(root: Path, name: str) -> Counter[str]:
     return Counter(row["call"] for row in table(root / f"{name}_contigs.tsv"))
 
 
-def test_call_takes_all_samples_and_renews_their_table_and_overview(folder: Path) -> None:
-    assert _predict("--input-list", _listed(folder, "a", "b", "wrong"), "-q") == 2
-    before, overview = _rows(folder / "out"), folder / "out/samples_overview.html"
-    page = overview.read_bytes()
-    assert run(["call", "out", "--min-score", "-1"]) == 0
-    after = _rows(folder / "out")
-    for name in ("a", "b"):
-        calls, row = _calls(folder / f"out/s_{name}", name), after[f"s_{name}"]
-        assert calls["virus"] > int(before[f"s_{name}"]["virus"])
-        names = ("virus", "nonvirus", "undecided", "unscored")
-        assert [int(row[name]) for name in names] == [calls[name] for name in names]
-    assert after["s_wrong"] == before["s_wrong"]
-    assert overview.read_bytes() != page
-    assert run(["call", "out/s_a", "out/s_b", "-q"]) == 0  # the default thresholds again
-    assert _rows(folder / "out") == before
-    assert overview.read_bytes() == page
-
-
 def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -375,6 +358,11 @@ def test_a_second_batch_adds_its_samples_and_forgets_none(
     assert run(["call", "out", "--min-score", "-1", "-q"]) == 0
     after = _rows(folder / "out")
     assert all(int(after[name]["virus"]) > int(rows[name]["virus"]) for name in GOOD)
+    for name in GOOD:
+        calls = _calls(folder / "out" / name, name)
+        assert [int(after[name][kind]) for kind in KINDS] == [calls[kind] for kind in KINDS]
+    assert after["wrong"] == rows["wrong"]
+    assert (folder / "out/samples_overview.html").read_text() != page
     assert _predict("in/a.fa", "in/b.fa", "-q", "--force") == 0
     assert {name: row["virus"] for name, row in _rows(folder / "out").items()} == {
         **{name: rows[name]["virus"] for name in ("a", "b")},
