@@ -43,7 +43,13 @@ LENGTHS = [
 ]
 TEXTS = {
     "protein": sequences(LENGTHS, LETTERS + "XBUZO"),
-    "nucleotide": [*sequences(LENGTHS, "ACGT"), "NNNNN", "ACGTRYKACGNNACGT", "AACGAACGTATG" * 8, ""],
+    "nucleotide": [
+        *sequences(LENGTHS, "ACGT"),
+        "NNNNN",
+        "ACGTRYKACGNNACGT",
+        "AACGAACGTATG" * 8,
+        "",
+    ],
 }
 # The molecule, a small budget, others, and the least likeness of each lower precision.
 KINDS = {
