@@ -13,11 +13,7 @@ import pytest
 from tests.cli.inputs import table
 from tests.faults.processes import files_under, until
 from tests.forked import Call, ForkedCommand, run_forked
-from tests.golden.comparison import (
-    TOLERANCE,
-    assert_same_consensus,
-    assert_same_predictions,
-)
+from tests.golden.comparison import TOLERANCE, assert_same_consensus, assert_same_predictions
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import FeatureKind as Kind
 from virnucpro.store.features import load_features

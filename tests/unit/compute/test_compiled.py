@@ -11,11 +11,7 @@ import torch._inductor
 
 from benchmarks.models import random_encoder, sequences_for
 from tests.unit.encoders.small import quiet
-from virnucpro.compute.compiled import (
-    BlockCalls,
-    NotCompiledError,
-    warm_compiler,
-)
+from virnucpro.compute.compiled import BlockCalls, NotCompiledError, warm_compiler
 from virnucpro.compute.threads import one_thread
 
 SIZES = {"esm2": "4x32x2", "dnabert-s": "4x48x4"}
@@ -70,10 +66,7 @@ def torch_setting(name, value):
 
 @pytest.mark.parametrize(
     ("family", "setting", "value"),
-    [
-        ("dnabert-s", "allow_tf32", True),
-        ("esm2", "allow_bf16_reduced_precision_reduction", False),
-    ],
+    [("dnabert-s", "allow_tf32", True), ("esm2", "allow_bf16_reduced_precision_reduction", False)],
 )
 def test_calls_without_the_compiled_code_are_counted(family, setting, value):
     encoder, compiler = opened(family), Watched()

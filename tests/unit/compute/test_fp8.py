@@ -8,13 +8,7 @@ import torch.nn.functional as F
 
 from benchmarks.models import random_encoder, sequences_for
 from tests.unit.encoders.small import quiet
-from virnucpro.compute.arithmetic import (
-    LOWEST_GELU,
-    MOST,
-    Fp8Linear,
-    rounded,
-    rounded_gelu,
-)
+from virnucpro.compute.arithmetic import LOWEST_GELU, MOST, Fp8Linear, rounded, rounded_gelu
 from virnucpro.compute.layers import Linear
 
 # Of either operand 4 bits are left: an error of 2^-4 at most, 2^-5.3 on average, in each product,

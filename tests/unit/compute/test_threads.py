@@ -9,14 +9,7 @@ from contextlib import closing
 import pytest
 import torch
 
-from tests.unit.encoders.small import (
-    LETTERS,
-    fair_model,
-    open_path,
-    quiet,
-    save_fair,
-    sequences,
-)
+from tests.unit.encoders.small import LETTERS, fair_model, open_path, quiet, save_fair, sequences
 from virnucpro.compute.threads import BatchAbandonedError, CoreThreads
 
 

@@ -27,11 +27,7 @@ from virnucpro.executors.signals import interruptible
 from virnucpro.io.records import Record, Records
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
-from virnucpro.settings import (
-    DEFAULT_THRESHOLDS,
-    DOUBTFUL,
-    TOY_CLASSIFIER,
-)
+from virnucpro.settings import DEFAULT_THRESHOLDS, DOUBTFUL, TOY_CLASSIFIER
 from virnucpro.stages import kinds, output, result_files
 from virnucpro.stages.calls import TIERS, contig_rates
 from virnucpro.stages.genes import GeneFinder, Genes, Searched
@@ -123,9 +119,7 @@ def test_the_ranked_table_has_the_surest_records_first_up_to_a_rate_that_is_aske
 
 
 def test_results_do_not_depend_on_how_many_records_are_worked_on_at_a_time(
-    request_of: Callable[..., PredictionRequest],
-    calibrated: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    request_of: Callable[..., PredictionRequest], calibrated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = request_of(calibrated, 40, min_score=0.0)
     together, few = run_prediction(request, lambda _: None).results, request.layout.root / "few"
