@@ -17,39 +17,12 @@ from tests.unit.encoders.small import (
 
 # Batches of two to three sequences of three tokens: products of six to nine rows are what MKL
 # computes in other ways on two threads than on one.
-LENGTHS = [
-    1,
-    1,
-    2,
-    2,
-    2,
-    30,
-    30,
-    31,
-    40,
-    41,
-    3,
-    3,
-    60,
-    100,
-    150,
-    151,
-    166,
-    298,
-    300,
-    499,
-    700,
-    1030,
-]
+FEW = [1, 1, 2, 2, 2, 30, 30, 31, 40, 41, 3, 3, 60]
+LENGTHS = [*FEW, 100, 150, 151, 166, 298, 300, 499, 700, 1030]
+ODD = ["NNNNN", "ACGTRYKACGNNACGT", "AACGAACGTATG" * 8, ""]
 TEXTS = {
     "protein": sequences(LENGTHS, LETTERS + "XBUZO"),
-    "nucleotide": [
-        *sequences(LENGTHS, "ACGT"),
-        "NNNNN",
-        "ACGTRYKACGNNACGT",
-        "AACGAACGTATG" * 8,
-        "",
-    ],
+    "nucleotide": [*sequences(LENGTHS, "ACGT"), *ODD],
 }
 # The molecule, a small budget, others, and the least likeness of each lower precision.
 KINDS = {
