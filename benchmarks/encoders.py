@@ -24,7 +24,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from benchmarks.models import count_work, parse_model, random_encoder, random_frames
+from benchmarks.models import (
+    count_work,
+    frame_lengths,
+    parse_model,
+    random_encoder,
+    sequences_for,
+)
 from benchmarks.peers import (
     FAIR_ESM,
     ONE_BY_ONE,
@@ -55,7 +61,6 @@ COLUMNS = (
     ("x transformers", "ratio_to_transformers", ".2f"),
     ("GPU bytes", "peak_memory", ".2e"),
     ("compile s", "compile_seconds", ".1f"),
-    ("waited", "host_wait", ".1%"),
     ("cosine", "least_cosine", ".6f"),
 )
 
@@ -69,13 +74,13 @@ def main() -> int:
         sys.exit("no usable NVIDIA GPU: see nvidia-smi, or use --device cpu")
     device = gpus[0] if gpus else Device("cpu")
     precisions = [choose_precision(p, [device]) for p in options.precision.split(",")]
-    frames = random_frames(options.sequences or SEQUENCES[device.kind])
+    count = options.sequences or SEQUENCES[device.kind]
     document: dict[str, Any] = {"machine": machine_facts(), "models": []}
     print(f"{device.name}: {', '.join(precisions)}")
     for family, size in options.models or map(parse_model, MODELS[device.kind]):
         about = family_named(family)
         own = dict.fromkeys(about.instead.get(each, each) for each in precisions)
-        sequences = frames[about.molecule]
+        sequences = sequences_for(family, frame_lengths(about.molecule, count), count)
         measured = measure_model(
             family, size, sequences, device.kind, [*own], options.seconds, peers=options.peers
         )
@@ -132,7 +137,6 @@ def measure_model(
     on = next(iter(timed.values())).encoder.device
     products = {p: MatrixProduct(on, p) for p in {i.precision: None for i in timed.values()}}
     works = {name: partial(one.embed, sequences) for name, one in timed.items()} | products
-    waited = {name: one.encoder.host_wait_seconds for name, one in timed.items()}
     times = time_in_turns(works, on, ROUNDS, seconds)
     for row in results:
         name = f"{row['implementation']} {row['precision']}"
@@ -143,9 +147,6 @@ def measure_model(
             row["tokens_per_second"] = tokens / once
             row["share_of_matmul"] = flops / product.flops * beside
             row["seconds"] = times[name]
-            if row["implementation"] in (VIRNUCPRO, ONE_BY_ONE):
-                spent = timed[name].encoder.host_wait_seconds - waited[name]
-                row["host_wait"] = spent / sum(times[name])
     _add_ratios(results, times)
     rates = {p: one.flops / median(times[p]) for p, one in products.items()}
     return {

@@ -8,7 +8,7 @@ import math
 import random
 import re
 from collections.abc import Iterator
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ SPREAD = 0.02  # of random weights, as ESM-2 and DNABERT-S were initialised
 VOCABULARY = 4096  # tokens of DNABERT-S
 # Lengths of the words that become one, one after the other.
 MERGES = ((1, 1), (2, 2), (2, 1), (4, 1), (3, 2))
-SENSE = {codon: letter for codon, letter in GENETIC_CODE.items() if letter != "*"}
+SENSE = [codon for codon, letter in GENETIC_CODE.items() if letter != "*"]
 CHUNK = 500  # bases
 LONGEST = 5000  # bases of a contig that chunks are cut from
 HIDDEN = 512  # units of the released classifiers
@@ -140,25 +140,12 @@ def sequences_for(family: str, lengths: list[int], count: int) -> list[str]:
     return random_sequences(family_named(family).alphabet, lengths, count)
 
 
-def random_frames(count: int) -> dict[Molecule, list[str]]:
-    """Return ``count`` open frames of random codons, always the same ones.
-
-    They are as long as the frames of chunks that the chunking stage cuts.
-    """
-    draw = random.Random(count)
-    frames: dict[Molecule, list[str]] = {"nucleotide": [], "protein": []}
-    lengths = (
-        stop - start
-        for length in record_lengths(draw)
-        for start, stop in chunk_spans(length, CHUNK)
-    )
-    for number in range(count):
-        bases = next(lengths) - number % 3  # frame 1, 2 or 3
-        codons = draw.choices(list(SENSE), k=bases // 3)
-        more = draw.choice("ACGT") if bases % 3 else ""
-        frames["nucleotide"].append("".join(codons) + more)
-        frames["protein"].append("".join(map(SENSE.__getitem__, codons)))
-    return frames
+def frame_lengths(molecule: Molecule, count: int) -> list[int]:
+    """Return the letters of ``count`` frames, of chunks as the chunking stage cuts them."""
+    lengths = record_lengths(random.Random(count))
+    spans = (span for length in lengths for span in chunk_spans(length, CHUNK))
+    bases = [stop - start - n % 3 for n, (start, stop) in enumerate(islice(spans, count))]
+    return bases if molecule == "nucleotide" else [length // 3 for length in bases]
 
 
 def record_lengths(draw: random.Random) -> Iterator[int]:
@@ -261,7 +248,7 @@ def write_contigs(path: Path, chunks: int) -> Path:
     lengths = record_lengths(draw)
     lines: list[str] = []
     while chunks > 0:
-        bases = "".join(draw.choices(list(SENSE), k=next(lengths) // 3))
+        bases = "".join(draw.choices(SENSE, k=next(lengths) // 3))
         lines.append(f">contig{len(lines) + 1}\n{bases}\n")
         chunks -= len(chunk_spans(len(bases), CHUNK))
     path.write_text("".join(lines))

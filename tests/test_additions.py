@@ -81,16 +81,8 @@ def predict(package: Path, tmp_path: Path) -> Callable[..., Call]:
     """Classify the example with the copy of the package; results are in ``tmp_path / "out"``."""
 
     def _predict(*options: str) -> Call:
-        command = (
-            "predict",
-            SEQUENCES,
-            "-o",
-            tmp_path / "out",
-            "--device",
-            "cpu",
-            "--no-genes",
-            *options,
-        )
+        fixed = ("-o", tmp_path / "out", "--device", "cpu", "--no-genes")
+        command = ("predict", SEQUENCES, *fixed, *options)
         return run_forked(package.parent, *command, module="tests.changed_package")
 
     return _predict

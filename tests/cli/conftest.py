@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import PLAIN
+from tests.cli.inputs import PLAIN, toy_request
+from virnucpro.run.predict import run_prediction
 
 
 @pytest.fixture
@@ -15,3 +16,12 @@ def source(tmp_path: Path) -> Path:
     path = tmp_path / "sample.fa"
     path.write_bytes(PLAIN)
     return path
+
+
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output directory of a finished run of these two records. Not to be changed."""
+    folder = tmp_path_factory.mktemp("plain")
+    (folder / "sample.fa").write_bytes(PLAIN)
+    run_prediction(toy_request(folder / "sample.fa", folder / "out"), lambda _: None)
+    return folder / "out"

@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+from virnucpro.configuration import Configuration
+from virnucpro.run.request import PredictionRequest
 from virnucpro.store.disk import Disk
 
 TOY = ("--model-type", "toy", "--device", "cpu")
@@ -88,6 +90,15 @@ def check_accepted(done) -> None:
 def result_bytes(out: Path, stem: str = "sample") -> dict[str, bytes]:
     """The result files of a run by name, the stem taken out."""
     return {name: (out / name.replace("sample", stem)).read_bytes() for name in RESULTS}
+
+
+def toy_request(
+    source: Path, out: Path, mates: Path | None = None, **values: object
+) -> PredictionRequest:
+    """A run of the toy encoders, in this process, with other settings where ``values`` has them."""
+    settings = {"model_type": "toy", "device": "cpu", "threads": 1, **values}
+    named = None if mates is None else str(mates)
+    return PredictionRequest(str(source), out, Configuration().with_values(settings), mates=named)
 
 
 def predict(call: Callable, folder: Path, data: bytes, *options: object, name: str = "sample.fa"):

@@ -121,16 +121,6 @@ def test_a_moved_input_is_named(call: Calling, home: Path) -> None:
         source.with_suffix(".away").rename(source)
 
 
-def test_an_unfinished_run_is_left_out_and_named(call: Calling, home: Path) -> None:
-    before = _tables(home / "out", "b")
-    (home / "out/b_merged/prediction_results_highestscore.csv").unlink()
-    done = call("call", home / "out", "--min-score", "-1")
-    assert done.code == 2, done.err
-    assert "the run b in" in done.err
-    assert "a: virus score above -1" in done.out
-    assert _tables(home / "out", "b") == before
-
-
 def test_a_run_in_use_is_left_out_and_named(call: Calling, home: Path) -> None:
     before = _tables(home / "out", "a")
     with locked(Layout(home / "out", "a").lock):
@@ -156,14 +146,6 @@ def test_scores_that_were_changed_are_refused(call: Calling, home: Path) -> None
         scores = home / f"out/{name}_merged/prediction_results_highestscore.csv"
         scores.write_text(scores.read_text().replace("\t0.", "\t1.", 1))
         assert call("call", home / "out", *stems, "--min-score", "0").code == 64
-
-
-def test_tables_that_are_missing_are_written_again(call: Calling, home: Path) -> None:
-    before = _tables(home / "out", "a")
-    (home / "out/a_virus.fna").unlink()
-    (home / "out/a_contigs.tsv").write_text("half")
-    assert call("call", home / "out", "--stem", "a").code == 0
-    assert _tables(home / "out", "a") == before
 
 
 def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(

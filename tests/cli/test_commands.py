@@ -8,13 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
-from tests.cli.test_help import COMMANDS
 from tests.faults.processes import until
 from virnucpro.cli.demo import example_fasta
+from virnucpro.cli.predict import predict
 
 ROOT = Path(__file__).parents[2]
 TOY = ("--model-type", "toy", "--device", "cpu")
@@ -39,30 +38,6 @@ def test_ctrl_c_while_modules_are_imported_ends_with_a_message(tmp_path: Path) -
     command = [sys.executable, "-m", "virnucpro", "--version"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "virnucpro: interrupted\n")
-
-
-def test_ctrl_c_in_a_command(call: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("virnucpro.cli.app.main", Mock(side_effect=KeyboardInterrupt))
-    assert call("status", ".").code == 130
-
-
-def test_predict_from_file_to_results(
-    call: Callable, example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = call("predict", example, *TOY)  # into the default directory
-    out = tmp_path / "example_predictions"
-    assert done.code == 0
-    assert "these scores mean nothing" in done.err
-    assert "of 42 records are classified as viral" in done.out
-    document = json.loads((out / "example_run.json").read_text())
-    assert "mean nothing" in document["notice"]
-    assert document["counts"]["records"] == 42
-    assert not list(out.rglob("*.pt"))
-    assert len((out / "example_contigs.tsv").read_text().splitlines()) == 43
-    log = (out / ".checkpoints/runs/example/state/run.log").read_text()
-    assert "stage 5 protein_embeddings" in log
-    assert "mean nothing" in log
 
 
 @pytest.mark.parametrize("words", [["predict", ""], ["predict", "x.fa", "-o", ""]])
@@ -90,7 +65,7 @@ def test_shared_options_work_in_both_places(
 
 
 def test_no_option_of_before_is_gone() -> None:
-    names = {name for option in COMMANDS["virnucpro predict"].params for name in option.opts}
+    names = {name for option in predict.params for name in option.opts}
     before = "-m --model-type -p --model-path -e --expected-length -o --output-dir -d --device "
     before += "-b --batch-size -w --num-workers -k --keep-intermediate --resume -f --force "
     before += "--no-progress --dnabert-batch-size --esm-batch-size --parallel -t --threads"

@@ -15,8 +15,6 @@ import pytest
 from virnucpro.cli.demo import example_fasta
 from virnucpro.results import open_run
 
-pytestmark = pytest.mark.usefixtures("drawn")
-
 
 def test_the_demo_classifies_its_example_as_the_documentation_shows(
     call: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -55,7 +53,6 @@ def test_the_demo_replaces_no_file_of_the_user(call: Callable, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("virnucpro pre", "predict"),
         ("virnucpro rcl tr", "train"),
         ("virnucpro predict --model-t", "--model-type"),
         ("virnucpro predict --model-type l", "lite"),

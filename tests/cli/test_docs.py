@@ -19,14 +19,12 @@ from tests.faults.processes import until
 from tests.report_data import Shown, write_run
 from tests.test_architecture import ORDER
 from virnucpro import errors
-from virnucpro.cli import run
 from virnucpro.cli.app import app
 from virnucpro.layout import Layout
 from virnucpro.store.lock import holder
 
 ROOT = Path(__file__).parents[2]
 USAGE = (ROOT / "docs/usage.md").read_text()
-CHECKPOINTS = (ROOT / "docs/checkpoints.md").read_text()
 RCL = (ROOT / "docs/rcl.md").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
@@ -141,16 +139,6 @@ def test_the_python_examples_run_one_after_the_other(
     assert "no_serpin" in printed
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of the example with everything kept."""
-    home = tmp_path_factory.mktemp("documented")
-    shutil.copyfile(ROOT / "virnucpro/data/example.fa", home / "contigs.fa")
-    arguments = ["predict", str(home / "contigs.fa"), "-o", str(home / "results"), "-k", "-q"]
-    assert run([*arguments, "--model-type", "lite", "--device", "cpu"]) == 0
-    return home / "results"
-
-
 def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) -> None:
     """Slurm sends the signal of ``B:`` to the shell of the batch script, and to nothing else."""
     section = USAGE[USAGE.index("## Under Slurm") :]
@@ -176,13 +164,6 @@ def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) 
         assert holder(lock) is None
     assert codes == [143, 0]
     assert (tmp_path / "results/contigs_contigs.tsv").exists()
-
-
-def test_the_documented_files_of_a_run_exist(finished: Path) -> None:
-    named = set(re.findall(r"`(\.checkpoints/runs/STEM/[\w./]*)`", CHECKPOINTS + USAGE))
-    assert len(named) >= 6
-    for name in named:
-        assert (finished / name.replace("STEM", "contigs")).exists(), name
 
 
 def test_the_documented_exit_codes_are_those_of_the_errors() -> None:

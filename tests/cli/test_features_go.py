@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import Stopped, Stopping
+from tests.cli.inputs import Stopped, Stopping, toy_request
 from tests.contract.poisoned import PoisonedExecutor
-from tests.forked import run_forked
-from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, StageStarted
@@ -21,7 +19,6 @@ from virnucpro.executors.executor import LocalPool
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.status import statuses
-from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 from virnucpro.tables import FAILURES
 
@@ -43,9 +40,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _request(source: Path, out: Path, *, keep: bool = False) -> PredictionRequest:
-    analysis = AnalysisSettings("toy", chunk_length=150, sequences_per_file=FRAMES_PER_FILE)
-    machine = MachineSettings(device="cpu", threads=1, remove_intermediate=not keep)
-    return PredictionRequest(str(source), out, Configuration(analysis, machine=machine))
+    files = {"sequences_per_file": FRAMES_PER_FILE, "remove_intermediate": not keep}
+    return toy_request(source, out, chunk_length=150, **files)
 
 
 @pytest.fixture(scope="module")
@@ -111,17 +107,6 @@ def test_features_are_gone_when_the_last_model_has_read_them(
     }
 
 
-def test_two_workers_and_the_former_option(source: Path, kept: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    (tmp_path / "c.yaml").write_text(f"prediction: {{sequences_per_file: {FRAMES_PER_FILE}}}\n")
-    words = ("predict", source, "-o", out, "-m", "toy", "-e", "150", "-c", tmp_path / "c.yaml")
-    done = run_forked(*words, "--no-features", "--cpu-workers", "2")
-    assert done.code == 0, done.err
-    assert _results(out) == _results(kept)
-    again = run_forked(*words)
-    assert "Nothing to compute" in again.out
-
-
 class StoppingDisk(Disk):
     """Ends the run at its ``last``-th change of the disk, as a kill would."""
 
@@ -141,25 +126,6 @@ class StoppingDisk(Disk):
     def unlink(self, path: Path) -> None:
         self._count()
         super().unlink(path)
-
-
-def test_killed_while_it_tidies_up_it_leaves_nothing(
-    source: Path, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clear = Disk.clear
-
-    def killed(disk: Disk, path: Path) -> None:
-        if path.name.endswith("_scores.tsv"):
-            raise Stopped
-        clear(disk, path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Disk, "clear", killed)
-        with pytest.raises(Stopped):
-            run_prediction(_request(source, tmp_path / "out"), lambda _: None)
-    assert list((tmp_path / "out").rglob("*_scores.tsv"))
-    run_prediction(_request(source, tmp_path / "out"), lambda _: None)
-    assert _results(tmp_path / "out") == _results(kept)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -212,17 +178,6 @@ def test_of_a_damaged_file_only_that_is_done_again(
         path.write_bytes(content)
     again = {"scores": 1, "receipt": 1, "receipts": 0, "split file": 0}[damage]
     assert _computed(request)["protein_embeddings"] == again
-    assert _results(tmp_path / "out") == _results(kept)
-
-
-@pytest.mark.parametrize("keep", [True, False])
-def test_features_may_be_kept_by_one_start_only(
-    source: Path, kept: Path, tmp_path: Path, keep: bool
-) -> None:
-    _stopped_at(_request(source, tmp_path / "out", keep=keep), "output_3_scores.tsv.done")
-    run_prediction(_request(source, tmp_path / "out", keep=not keep), lambda _: None)
-    assert bool(_features(tmp_path / "out")) is not keep
-    run_prediction(_request(source, tmp_path / "out"), lambda _: None)
     assert _results(tmp_path / "out") == _results(kept)
 
 

@@ -16,7 +16,6 @@ from tests.cli.inputs import (
     PLAIN,
     SEQUENCE,
     TOY,
-    bases,
     check_accepted,
     check_nothing_written,
     check_refused,
@@ -24,34 +23,17 @@ from tests.cli.inputs import (
     predict,
     result_bytes,
     table,
+    toy_request,
     written,
 )
 from tests.forked import run_forked
-from virnucpro.configuration import Configuration
 from virnucpro.errors import VirNucProError
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.request import PredictionRequest, check_request
 from virnucpro.store.disk import Disk
 
 S = SEQUENCE
 READS = b"@a first\n" + S + b"\n+\n" + b"I" * 120 + b"\n@b\n" + S[7:] + b"\n+b\n" + b"!" * 113
 RENAME = ("--duplicate-ids", "rename")
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Results of the plain input that other ones stand for."""
-    folder = tmp_path_factory.mktemp("plain")
-    (folder / "sample.fa").write_bytes(PLAIN)
-    _execute(folder / "sample.fa", folder / "out")
-    return result_bytes(folder / "out")
-
-
-def _execute(source: Path, out: Path, disk: Disk | None = None) -> None:
-    settings = Configuration().with_values({"model_type": "toy", "device": "cpu"})
-    request = PredictionRequest(str(source), out, settings)
-    check_request(request)
-    run_prediction(request, lambda event: None, disk)
 
 
 @pytest.mark.parametrize(
@@ -63,11 +45,6 @@ def test_refused(call: Callable, tmp_path: Path, data: bytes) -> None:
     check_refused(predict(call, tmp_path, data), 65, tmp_path / "sample.fa")
     check_nothing_written(tmp_path / "out")
     assert {path.name for path in tmp_path.iterdir()} <= {"out", "sample.fa"}
-
-
-def test_ids_that_are_the_same_up_to_a_blank(call: Callable, tmp_path: Path) -> None:
-    done = predict(call, tmp_path, b">my one\nAC\n>my two\nAC\n")
-    check_refused(done, 65, "my (", "ends at the first blank")
 
 
 SCORED = [("a", 120, "scored"), ("b", 113, "scored")]
@@ -117,13 +94,13 @@ def test_accepted(
     ids=["FASTQ", "RNA", "gzip of two members", "gz that is plain"],
 )
 def test_the_same_results(
-    call: Callable, tmp_path: Path, plain: dict[str, bytes], data: bytes, name: str
+    call: Callable, tmp_path: Path, plain: Path, data: bytes, name: str
 ) -> None:
     done = predict(call, tmp_path, data, name=name)
     check_accepted(done)
     assert done.err.count("U: read as T") == (b"U" in data)
     sequences = {"sample_virus.fna": b""}
-    assert result_bytes(tmp_path / "out") | sequences == plain | sequences
+    assert result_bytes(tmp_path / "out") | sequences == result_bytes(plain) | sequences
 
 
 # --- what is no file, or not to be read
@@ -137,7 +114,7 @@ def test_no_file(call: Callable, tmp_path: Path, make: Callable) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_standard_input(tmp_path: Path, plain: dict[str, bytes]) -> None:
+def test_standard_input(tmp_path: Path, plain: Path) -> None:
     command = ("predict", "-", "-o", tmp_path, *TOY)
     refused = run_forked(*command, input=">a\nACGT\n>b\nAC-T\n")
     check_refused(refused, 65, "standard input: line 4, record 'b'")
@@ -145,16 +122,11 @@ def test_standard_input(tmp_path: Path, plain: dict[str, bytes]) -> None:
     assert not (tmp_path / ".checkpoints/runs/stdin/input").exists()
     check_nothing_written(tmp_path)
     check_accepted(run_forked(*command, input=PLAIN.decode()))
-    assert result_bytes(tmp_path, "stdin") == plain
+    assert result_bytes(tmp_path, "stdin") == result_bytes(plain)
     assert not (tmp_path / ".checkpoints/runs/stdin/input").exists()  # no copy stays
     again = run_forked(*command, "--resume", input=PLAIN.decode())
     check_accepted(again)
     assert "already finished" in again.out
-
-
-def test_a_long_record(call: Callable, tmp_path: Path) -> None:
-    check_accepted(predict(call, tmp_path, b">a\n" + bases(2_100_000)))
-    assert len(table(tmp_path / "out/sample_chunks.tsv")) == 4_200  # more than are written together
 
 
 # --- changed while it is used, or among the results
@@ -190,7 +162,7 @@ def test_an_input_that_changes_meanwhile(source: Path, tmp_path: Path, change: s
     out = tmp_path / "out"
     disk = Meddling(out, lambda: act(source))
     with pytest.raises(VirNucProError) as caught:
-        _execute(source, out, disk)
+        run_prediction(toy_request(source, out), lambda _: None, disk)
     assert disk.done
     assert caught.value.exit_code == code
     assert str(source) in str(caught.value)

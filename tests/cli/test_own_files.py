@@ -11,7 +11,6 @@ import pytest
 
 from tests.cli.inputs import PLAIN, SEQUENCE, TOY, check_accepted, check_refused, result_bytes
 from tests.forked import run_forked
-from virnucpro.cli import run
 from virnucpro.configuration import default_yaml
 from virnucpro.layout import Layout
 
@@ -29,15 +28,6 @@ def _mine(folder: Path) -> list[str]:
     """The relative paths of files of the user, wherever they are."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return sorted(str(p.relative_to(folder)) for p in files if p.read_bytes() == b"mine")
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results of a run without files of the user. Not to be changed."""
-    folder = tmp_path_factory.mktemp("plain")
-    (folder / "sample.fa").write_bytes(PLAIN)
-    assert run(["predict", str(folder / "sample.fa"), "-o", str(folder / "out"), *TOY]) == 0
-    return folder / "out"
 
 
 @pytest.mark.parametrize("when", ["before", "after a kill", "after the end"])
@@ -158,6 +148,7 @@ def _links(layout: Layout) -> dict[str, Path]:
         "lock of the table": layout.failed_lock,
         "failed table": layout.failed_table,
         "a result": layout.contigs_table,
+        "output directory": layout.root,
         "frames": layout.frames["protein"],
         "folder of features": layout.folders["protein"],
         "merged": layout.merged_folder,
@@ -175,7 +166,8 @@ def test_nothing_is_lost_behind_a_link(
         check_accepted(call(*arguments))
     link = _links(Layout(out, "sample", 500))[name]
     link.parent.mkdir(parents=True, exist_ok=True)
-    is_folder = link.is_dir() or name in ("folder of features", "merged", "state") or "of" in name
+    folders = ("output directory", "folder of features", "merged", "state")
+    is_folder = link.is_dir() or name in folders or "of" in name
     if link.is_dir():
         shutil.rmtree(link)
     link.unlink(missing_ok=True)

@@ -13,17 +13,15 @@ from pathlib import Path
 import pytest
 
 import virnucpro
-from tests.cli.inputs import TOY, check_accepted
+from tests.cli.inputs import TOY, check_accepted, toy_request
 from tests.conftest import Call
 from tests.contract.poisoned import PoisonedExecutor
 from virnucpro.cli import run
-from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device
 from virnucpro.events import Event, StageStarted
 from virnucpro.executors.executor import LocalPool
 from virnucpro.results import open_run
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.request import PredictionRequest
 from virnucpro.stages import output
 from virnucpro.stages.regions import Region
 from virnucpro.tables import CHUNKS, CONTIGS, PAIRS
@@ -161,15 +159,13 @@ def test_failed_pairs_are_an_input_of_their_own(tmp_path: Path) -> None:
     files = tmp_path / "s_R1.fq", tmp_path / "s_R2.fq"
     for number, path in enumerate(files, 1):  # both mates have the same id
         path.write_text("".join(_mates(number)).replace(f"/{number} ", " "))
-    values = {"model_type": "toy", "chunk_length": LENGTH, "device": "cpu", "threads": 1}
-    settings = Configuration().with_values(values)
-    pairs = PredictionRequest(str(files[0]), tmp_path / "out", settings, mates=str(files[1]))
+    pairs = toy_request(files[0], tmp_path / "out", files[1], chunk_length=LENGTH)
     executor = PoisonedExecutor(LocalPool([Device("cpu")]), ("p3_chunk_1F1",))
     assert run_prediction(pairs, lambda _: None, executor=executor).failed_records == 1
     failed = pairs.layout.failed_fasta
     headers = [line for line in failed.read_text().splitlines() if line.startswith(">")]
     assert headers == [">p3/1 1:N:0", ">p3/2 2:N:0"]
-    again = PredictionRequest(str(failed), tmp_path / "again", settings)
+    again = toy_request(failed, tmp_path / "again", chunk_length=LENGTH)
     assert run_prediction(again, lambda _: None).results.records == 2
 
 
@@ -307,13 +303,3 @@ def test_pairs_from_python(pair: tuple[Path, Path], tmp_path: Path) -> None:
     )
     assert [row.length for row in made.contigs()][:2] == [156, 120]
     assert f"input2={str(pair[1])!r}" in made.record["command"][0]
-    both = virnucpro.predict(
-        _write_interleaved(tmp_path / "both.fq"),
-        tmp_path / "out",
-        interleaved=True,
-        model="toy",
-        device="cpu",
-        chunk_length=LENGTH,
-    )
-    assert list(both.contigs()) == list(made.contigs())
-    assert "interleaved=True" in both.record["command"][0]

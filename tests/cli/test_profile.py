@@ -58,18 +58,6 @@ def test_the_document(call, tmp_path, models, family, unit, option):
     assert (document["lengths"], document["precision"]) == ([30, 60], "fp32")
 
 
-@pytest.mark.parametrize("family", ["esm2", "dnabert-s"])
-def test_real_weights_named_or_configured(call, tmp_path, models, family):
-    quick = ("profile", "--model", family, *QUICK, "4", "--json", "--lengths", 20)
-    named = call(*quick, "-p", models[family], "--precision", "bf16")
-    assert named.code == 0
-    assert json.loads(named.out)["precision"] == "bf16"
-    config = tmp_path / "config.yaml"
-    key = {"esm2": "esm", "dnabert-s": "dnabert"}[family]
-    config.write_text(f"features: {{{key}: {{model_name: {models[family]}}}}}\n")
-    assert call(*quick, "-c", config).code == 0
-
-
 def test_a_family_with_a_model_of_its_own(call):
     done = call("profile", "--model", "lite", *QUICK, "4")
     assert (done.code, "DNABERT" in done.err) == (64, False)

@@ -14,8 +14,6 @@ from tests.conftest import Call
 from tests.report_data import Shown, mixed, write_run
 from virnucpro.report.figures import COLOURS
 
-pytestmark = pytest.mark.usefixtures("drawn")
-
 Calling = Callable[..., Call]
 TOY = ("-m", "toy", "--device", "cpu", "--threads", "1")
 

@@ -15,15 +15,13 @@ from unittest.mock import Mock, patch
 
 import pytest
 
-from tests.cli.inputs import bases
+from tests.cli.inputs import bases, table, toy_request
 from virnucpro.cli import run
-from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device, Session
 from virnucpro.errors import InputError, OutputError, RunInterruptedError
 from virnucpro.events import Emit, Event, StageStarted
 from virnucpro.layout import SamplesFolder
 from virnucpro.run import samples as samples_module
-from virnucpro.run.request import PredictionRequest
 from virnucpro.run.sample_list import Sample, mates_among, named_files, read_sample_list, samples_of
 from virnucpro.run.samples import _failing, predict_samples
 from virnucpro.stages.embedding import EmbeddingStage
@@ -34,6 +32,7 @@ from virnucpro.tables import SAMPLES
 
 TOY = ("-m", "toy", "-t", "1", "--no-progress")
 GOOD = ("a", "b", "c")
+KINDS = ("virus", "nonvirus", "undecided", "unscored")
 ENDS = ("contigs.tsv", "chunks.tsv", "virus.fna", "merged/prediction_results.txt")
 
 
@@ -69,9 +68,7 @@ def _predict(*arguments: object) -> int:
 
 
 def _rows(root: Path) -> dict[str, dict[str, str]]:
-    names = SAMPLES.row._fields
-    rows = SAMPLES.read(root / "samples_summary.tsv", *names)
-    return {row[0]: dict(zip(names, row, strict=True)) for row in rows}
+    return {row["sample"]: row for row in table(root / "samples_summary.tsv")}
 
 
 def _listed(folder: Path, *names: str) -> Path:
@@ -156,8 +153,7 @@ def test_mates_are_told_by_their_names(
 
 def _predict_samples(emit: Emit) -> list[str]:
     """Predict the samples of ``GOOD`` into ``out``; returns their states."""
-    settings = Configuration().with_values({"model_type": "toy", "device": "cpu"})
-    request = PredictionRequest("", None, settings)
+    request = toy_request(Path(), None)
     samples = [Sample(name, f"in/{name}.fa") for name in GOOD]
     predict_samples(request, samples, Path("out").absolute(), emit)
     return [sample.state for sample in samples]
@@ -253,27 +249,7 @@ def test_a_sample_of_a_newer_version_stops_no_other(
 
 
 def _calls(root: Path, name: str) -> Counter[str]:
-    lines = (root / f"{name}_contigs.tsv").read_text().splitlines()
-    place = lines[0].split("\t").index("call")
-    return Counter(line.split("\t")[place] for line in lines[1:])
-
-
-def test_call_takes_all_samples_and_renews_their_table_and_overview(folder: Path) -> None:
-    assert _predict("--input-list", _listed(folder, "a", "b", "wrong"), "-q") == 2
-    before, overview = _rows(folder / "out"), folder / "out/samples_overview.html"
-    page = overview.read_bytes()
-    assert run(["call", "out", "--min-score", "-1"]) == 0
-    after = _rows(folder / "out")
-    for name in ("a", "b"):
-        calls, row = _calls(folder / f"out/s_{name}", name), after[f"s_{name}"]
-        assert calls["virus"] > int(before[f"s_{name}"]["virus"])
-        names = ("virus", "nonvirus", "undecided", "unscored")
-        assert [int(row[name]) for name in names] == [calls[name] for name in names]
-    assert after["s_wrong"] == before["s_wrong"]
-    assert overview.read_bytes() != page
-    assert run(["call", "out/s_a", "out/s_b", "-q"]) == 0  # the default thresholds again
-    assert _rows(folder / "out") == before
-    assert overview.read_bytes() == page
+    return Counter(row["call"] for row in table(root / f"{name}_contigs.tsv"))
 
 
 def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(
@@ -296,24 +272,6 @@ def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(
     assert run(["call", "out", "--min-score", "-1", "-q"]) == 0
     assert _calls(folder / "out", "c")["virus"] > before["virus"]
     assert set(_rows(folder / "out")) == set(rows)
-
-
-def test_status_says_so_where_the_input_of_a_sample_is_gone(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
-    (folder / "in/b.fa").unlink()
-    capsys.readouterr()
-    assert run(["status", "out", "--json"]) == 0
-    a, b = json.loads(capsys.readouterr().out)["samples"]
-    resumes = [sample["runs"][0]["resume"] for sample in (a, b)]
-    assert [each["refused"] for each in resumes] == [None, 64]
-    assert run(["status", "out"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [each["text"] in line for each, line in zip(resumes, lines, strict=False)] == [
-        False,
-        True,
-    ]
 
 
 @pytest.mark.parametrize(
@@ -400,6 +358,11 @@ def test_a_second_batch_adds_its_samples_and_forgets_none(
     assert run(["call", "out", "--min-score", "-1", "-q"]) == 0
     after = _rows(folder / "out")
     assert all(int(after[name]["virus"]) > int(rows[name]["virus"]) for name in GOOD)
+    for name in GOOD:
+        calls = _calls(folder / "out" / name, name)
+        assert [int(after[name][kind]) for kind in KINDS] == [calls[kind] for kind in KINDS]
+    assert after["wrong"] == rows["wrong"]
+    assert (folder / "out/samples_overview.html").read_text() != page
     assert _predict("in/a.fa", "in/b.fa", "-q", "--force") == 0
     assert {name: row["virus"] for name, row in _rows(folder / "out").items()} == {
         **{name: rows[name]["virus"] for name in ("a", "b")},
@@ -461,17 +424,3 @@ def test_a_refused_command_changes_nothing(
     assert _predict("in/a.fa", "in/b.fa", "in/c.fa", "-e", "300", "-q") == 2
     assert [row["state"] for row in _rows(folder / "out").values()] == ["finished"] * 3
     assert _predict("in/empty.fa", "in/wrong.fa", "-q") == 2
-
-
-def test_temporary_files_of_a_killed_process_are_removed(folder: Path) -> None:
-    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
-    names = ("samples_summary.tsv", "samples_overview.html", "a/a_run.json", "b/b_report.html")
-    left = [
-        path.with_name(f".{path.name}.{HOST_NAME}.{2**22 + 1}.tmp")
-        for path in (folder / "out" / name for name in names)
-    ]
-    for command in (["call", "out", "-q"], ["predict", "in/a.fa", "in/b.fa", "-o", "out", *TOY]):
-        for path in left:
-            path.touch()
-        assert run(command) == 0
-        assert [path for path in left if path.exists()] == []

@@ -107,11 +107,16 @@ def test_before_the_split_nobody_knows_how_much_there_is(call: Callable, tmp_pat
     assert "not begun" in call("status", tmp_path / "out").out
 
 
-def test_what_ended_the_last_start(call: Callable, tmp_path: Path) -> None:
-    (tmp_path / "in.fa").write_text(">a\nACGT\n>b\nMKLV\n")
-    call("predict", tmp_path / "in.fa", "-o", tmp_path / "out", "-m", "toy", "--device", "cpu")
-    assert _run(call, tmp_path / "out")["ended"].startswith("InputError: ")
-    assert "in.fa: line 4, record 'b'" in call("status", tmp_path / "out").out
+def test_what_ended_the_last_start_may_be_corrected(call: Callable, tmp_path: Path) -> None:
+    source, out = tmp_path / "in.fa", tmp_path / "out"
+    predict = ("predict", source, "-o", out, "-m", "toy", "--device", "cpu", "-q")
+    source.write_text(">a\nACGT\n>b\nMKLV\n")
+    assert call(*predict).code == 65
+    assert _run(call, out)["ended"].startswith("InputError: ")
+    assert "in.fa: line 4, record 'b'" in call("status", out).out
+    source.write_text(">a\nACGT\n")
+    assert _run(call, out)["resume"]["refused"] is None
+    assert call(*predict).code == 0
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -198,15 +203,6 @@ def test_an_input_that_the_same_command_would_refuse(
     if hashed and code:
         done = call("predict", source, "-o", tmp_path / "out", "-k", "-c", _config(tmp_path))
         assert done.code == code
-
-
-def test_an_input_that_was_refused_may_be_corrected(call: Callable, tmp_path: Path) -> None:
-    source, words = tmp_path / "in.fa", ("-m", "toy", "--device", "cpu", "-q")
-    source.write_text(">a\nACGT\n>b\nMKLV\n")
-    assert call("predict", source, "-o", tmp_path / "out", *words).code == 65
-    source.write_text(">a\nACGT\n")
-    assert _run(call, tmp_path / "out")["resume"]["refused"] is None
-    assert call("predict", source, "-o", tmp_path / "out", *words).code == 0
 
 
 def test_a_process_that_is_lost_is_not_at_work(call: Callable, folder: Path) -> None:

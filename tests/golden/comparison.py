@@ -6,18 +6,13 @@ each other than that, rounding decides its label, and either label is right.
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
 
+from tests.cli.inputs import table
+
 TOLERANCE = 1e-5
-
-
-def read_table(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a table of tab-separated values."""
-    with path.open(newline="") as stream:
-        return list(csv.DictReader(stream, delimiter="\t"))
 
 
 def same_label(ours: str, theirs: str, others: float, virus: float) -> bool:
@@ -27,17 +22,17 @@ def same_label(ours: str, theirs: str, others: float, virus: float) -> bool:
 
 def assert_same_predictions(ours: Path, theirs: Path) -> None:
     """Compare two prediction files: ids and their order, labels, scores."""
-    found, expected = read_table(ours), read_table(theirs)
+    found, expected = table(ours), table(theirs)
     assert list(found[0]) == list(expected[0])
     _assert_same_rows(found, expected, "Sequence_ID", "Prediction", ("score1", "score2"))
 
 
 def assert_same_consensus(ours: Path, labels: Path, scores: Path) -> None:
     """Compare a table of highest scores with another one and, in any order, with its labels."""
-    found, expected = read_table(ours), read_table(scores)
+    found, expected = table(ours), table(scores)
     columns = ("max_score_0", "max_score_1")
     _assert_same_rows(found, expected, "Modified_ID", "Is_Virus", columns)
-    theirs = {row["Modified_ID"]: row["Is_Virus"] for row in read_table(labels)}
+    theirs = {row["Modified_ID"]: row["Is_Virus"] for row in table(labels)}
     assert {row["Modified_ID"] for row in found} == set(theirs)
     for row in found:
         given = (float(row[column]) for column in columns)

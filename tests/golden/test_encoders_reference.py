@@ -12,7 +12,6 @@ import torch
 from benchmarks.tolerances import TOLERANCES
 from tests.golden.comparison import TOLERANCE, same_label
 from virnucpro.classifier.files import inspect_classifier
-from virnucpro.compute.threads import one_thread
 from virnucpro.encoders.registry import locate, open_encoder
 from virnucpro.io.fasta import read_fasta
 from virnucpro.precision import PRECISIONS
@@ -22,12 +21,10 @@ MODELS = {"nucleotide": "dnabert-s-tiny", "protein": "esm2_t3_tiny_UR50D.pt"}
 
 
 @cache  # two tests look at the same rows
-def rows_of(reference: Path, molecule, precision, compiled):
+def rows_of(reference: Path, molecule, precision):
     """Of each file of frames."""
     source = locate(str(reference / "models" / MODELS[molecule]), molecule)
     opened = open_encoder(source, "cpu", precision, budget=None, truncation=1024)
-    if compiled:  # traced and decomposed as for a GPU, but no kernels are built from it
-        opened.network.blocks.fuse(opened.compile_examples(), backend="aot_eager")
     files = sorted((reference / "original_500" / f"sample_{molecule}").glob("output_*.fa"))
     assert len(files) == 3
     return {
@@ -39,19 +36,8 @@ def rows_of(reference: Path, molecule, precision, compiled):
 @pytest.mark.parametrize("molecule", ["nucleotide", "protein"])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_features(reference, molecule, precision):
-    check_features(reference, molecule, precision, compiled=False)
-
-
-# The other precisions are compiled in tests/unit/compute/test_compiled.py and tests/gpu.
-@pytest.mark.parametrize("molecule", ["nucleotide", "protein"])
-def test_features_of_compiled_blocks(reference, molecule):
-    with one_thread():  # what is compiled on one number of threads is not used on another
-        check_features(reference, molecule, "fp32", compiled=True)
-
-
-def check_features(reference, molecule, precision, compiled):
     suffix = "DNABERT_S" if molecule == "nucleotide" else "ESM"
-    for path, rows in rows_of(reference, molecule, precision, compiled).items():
+    for path, rows in rows_of(reference, molecule, precision).items():
         records = dict(read_fasta(path))
         wanted = load_features(path.with_name(f"{path.stem}_{suffix}.pt"), molecule)
         assert set(wanted.ids) == set(records)
@@ -62,17 +48,6 @@ def check_features(reference, molecule, precision, compiled):
 def scores(path: Path) -> dict[str, tuple[str, float, float]]:
     rows = [line.split("\t") for line in path.read_text().splitlines()[1:]]
     return {name: (call, float(first), float(second)) for name, call, first, second in rows}
-
-
-def compare(classifier_file: Path, merged: list[Path], predictions: Path) -> None:
-    classifier, wanted = inspect_classifier(classifier_file).model, scores(predictions)
-    for path in merged:
-        content = torch.load(path, weights_only=True)
-        rows = classifier.scores(content["data"])
-        for name, (others, virus) in zip(content["ids"], rows.tolist(), strict=True):
-            call, first, second = wanted[name]
-            assert (others, virus) == pytest.approx((first, second), abs=TOLERANCE)
-            assert same_label("virus" if virus > others else "others", call, others, virus)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -86,7 +61,7 @@ def test_frames_that_keep_their_label(reference, precision):
         parts = []
         for molecule in ("nucleotide", "protein"):
             path = folder / f"sample_{molecule}" / f"output_{number}.fa"
-            parts.append(rows_of(reference, molecule, precision, False)[path])
+            parts.append(rows_of(reference, molecule, precision)[path])
         rows = classifier.scores(torch.cat(parts, dim=1)).tolist()
         calls = ["virus" if virus > others else "others" for others, virus in rows]
         found |= dict(zip(dict(read_fasta(path)), calls, strict=True))
@@ -102,5 +77,11 @@ def test_scores_of_the_released_classifier(reference, run):
     if not models or not (Path(models) / "500_model.pth").exists():
         pytest.skip("500_model.pth is not in VIRNUCPRO_MODELS")
     folder = reference / "released_weights" / run
-    merged = [folder / "output_1_merged.pt"]
-    compare(Path(models) / "500_model.pth", merged, folder / "prediction_results.txt")
+    classifier = inspect_classifier(Path(models) / "500_model.pth").model
+    wanted = scores(folder / "prediction_results.txt")
+    content = torch.load(folder / "output_1_merged.pt", weights_only=True)
+    rows = classifier.scores(content["data"]).tolist()
+    for name, (others, virus) in zip(content["ids"], rows, strict=True):
+        call, first, second = wanted[name]
+        assert (others, virus) == pytest.approx((first, second), abs=TOLERANCE)
+        assert same_label("virus" if virus > others else "others", call, others, virus)

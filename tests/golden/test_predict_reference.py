@@ -10,25 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.inputs import RESULTS, table
 from tests.faults.processes import files_under, until
 from tests.forked import Call, ForkedCommand, run_forked
-from tests.golden.comparison import (
-    TOLERANCE,
-    assert_same_consensus,
-    assert_same_predictions,
-    read_table,
-)
+from tests.golden.comparison import TOLERANCE, assert_same_consensus, assert_same_predictions
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import FeatureKind as Kind
 from virnucpro.store.features import load_features
 
-RESULTS = (
-    "sample_merged/prediction_results.txt",
-    "sample_merged/prediction_results_highestscore.csv",
-    "sample_chunks.tsv",
-    "sample_contigs.tsv",
-    "sample_virus.fna",
-)
+PREDICTIONS, CONSENSUS = RESULTS[3:]
 FEATURES: list[tuple[Kind, str]] = [
     ("nucleotide", "sample_nucleotide/output_{}_DNABERT_S.pt"),
     ("protein", "sample_protein/output_{}_ESM.pt"),
@@ -123,25 +113,25 @@ def test_features_are_the_originals(results: Path, reference: Path, kind: Kind, 
 
 
 def test_predictions_are_the_originals(tables: Path, reference: Path) -> None:
-    assert_same_predictions(tables / RESULTS[0], reference / "original_500" / RESULTS[0])
+    assert_same_predictions(tables / PREDICTIONS, reference / "original_500" / PREDICTIONS)
 
 
 def test_consensus_is_the_originals(tables: Path, reference: Path) -> None:
-    original, older = (reference / run / RESULTS[1] for run in ("original_500", "legacy_complete"))
-    assert_same_consensus(tables / RESULTS[1], original, older)
+    original, older = (reference / run / CONSENSUS for run in ("original_500", "legacy_complete"))
+    assert_same_consensus(tables / CONSENSUS, original, older)
 
 
 def test_every_record_and_chunk_is_accounted_for(results: Path, source: Path) -> None:
-    contigs = read_table(results / "sample_contigs.tsv")
+    contigs = table(results / "sample_contigs.tsv")
     text = source.read_text()
     headers = [line[1:].split()[0] for line in text.splitlines() if line.startswith(">")]
     assert [row["record"] for row in contigs] == headers
-    chunks = read_table(results / "sample_chunks.tsv")
+    chunks = table(results / "sample_chunks.tsv")
     assert [row["chunk"] for row in chunks] == [
         i for i, _ in _records(results / "sample_chunked500.fa")
     ]
     scored = [row["chunk"] for row in chunks if row["status"] == "scored"]
-    assert scored == [row["Modified_ID"] for row in read_table(results / RESULTS[1])]
+    assert scored == [row["Modified_ID"] for row in table(results / CONSENSUS)]
     status = {row["record"]: row["status"] for row in contigs}
     assert status["tiny_2bp"] == "too_short"
     assert status["all_n"] == "ambiguous"

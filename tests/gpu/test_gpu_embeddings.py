@@ -9,7 +9,6 @@ from tests.gpu.reference_embeddings import (
     COMPUTED,
     OTHER,
     REHEARSED,
-    ROLES,
     SMALL,
     WIDE,
     Models,
@@ -40,16 +39,6 @@ def test_alone_in_a_batch_and_with_another_budget(models: Models, device, family
     check(alone, together[::5], precision)
     encoder.set_budget(700 if family == "esm2" else 5)
     check(encoder.encode(work, quiet), together, precision)
-
-
-@pytest.mark.parametrize("family", ROLES)
-def test_twice_the_same_bytes(models: Models, device, family):
-    precision = "fp16" if device == "cuda" else "fp32"  # few processors are fast with it
-    encoder, work = models.open(family, SMALL[family], device, precision), sequences(family)
-    once = encoder.encode(work, quiet)
-    assert torch.equal(encoder.encode(work, quiet), once)
-    again = models.open(family, SMALL[family], device, precision, encoder.budget.amount)
-    assert torch.equal(again.encode(work, quiet), once)
 
 
 @pytest.mark.parametrize(("family", "precision"), [case for case in COMPUTED if case[1] != "fp32"])

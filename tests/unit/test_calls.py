@@ -22,70 +22,79 @@ def _unscored(status: str) -> Chunk:
     return Chunk("r_chunk_1", 0, 100, status, 0, "NA", "NA")
 
 
-VIRAL = [_chunk(0, 100, "0.125", "0.925"), _chunk(100, 200, "0.125", "0.925")]
+VIRAL = ("0.125", "0.925")  # others and virus of a chunk; the score is 0.8
+NONVIRAL = ("0.9", "0.1")
+CALLS = [
+    # Without a rate, two chunks and a high score are a high tier.
+    ([("0.1", "0.9")], {}, "virus", "low"),
+    ([("0.1", "0.9")] * 2, {}, "virus", "high"),
+    ([("0.3", "0.7")], {}, "virus", "low"),
+    ([("0.5", "0.5")], {}, "undecided", "low"),
+    ([("0.5", "0.2")], {}, "undecided", "low"),  # -0.3 exactly
+    ([NONVIRAL], {}, "nonvirus", "low"),
+    ([NONVIRAL] * 2, {}, "nonvirus", "high"),
+    ([("0.1", "0.9"), ("0.45", "0.55")], {}, "virus", "high"),
+    # A quarter of the bases must be scored, and the rate be low.
+    ([VIRAL] * 2, {"length": 800}, "virus", "high"),
+    ([VIRAL] * 2, {"length": 801}, "virus", "low"),
+    ([VIRAL] * 2, {"fdr": 0.05}, "virus", "high"),
+    ([VIRAL] * 2, {"length": 800, "fdr": 0.05}, "virus", "high"),
+    ([VIRAL] * 2, {"length": 801, "fdr": 0.05}, "virus", "medium"),
+    ([VIRAL] * 2, {"fdr": 0.06}, "virus", "medium"),
+    ([VIRAL] * 2, {"fdr": 0.25}, "virus", "medium"),
+    ([VIRAL] * 2, {"fdr": 0.26}, "virus", "low"),
+    # What is surely no virus scores lower where rates are known.
+    ([("0.94", "0.06")] * 2, {}, "nonvirus", "high"),
+    ([("0.94", "0.06")] * 2, {"fdr": 0.9}, "nonvirus", "medium"),
+    ([("0.96", "0.04")] * 2, {"fdr": 0.9}, "nonvirus", "medium"),
+    ([("0.98", "0.02")] * 2, {"fdr": 0.9}, "nonvirus", "high"),
+    ([("0.79", "0.21")] * 2, {"fdr": 0.9}, "nonvirus", "low"),
+    ([("0.79", "0.21")] * 2, {}, "nonvirus", "low"),
+    # A record of the tier high has a low rate of its own, too.
+    ([VIRAL] * 2, {"fdr": 0.05, "error": 0.1}, "virus", "high"),
+    ([VIRAL] * 2, {"fdr": 0.05, "error": 0.11}, "virus", "medium"),
+    ([VIRAL] * 2, {"fdr": 0.06, "error": 0.1}, "virus", "medium"),
+    ([VIRAL] * 2, {"fdr": 0.26, "error": 0.3}, "virus", "low"),
+    # An undecided record that is hardly wrong is a virus, unless a score was asked for.
+    ([("0.36", "0.64")] * 2, {"fdr": 0.05, "error": 0.1}, "virus", "high"),
+    ([("0.36", "0.64")] * 2, {"fdr": 0.05, "error": 0.11}, "undecided", "low"),
+    ([("0.64", "0.36")] * 2, {"fdr": 0.05, "error": 0.1}, "virus", "high"),
+    ([("0.66", "0.34")] * 2, {"fdr": 0.05, "error": 0.0}, "nonvirus", "low"),
+    ([("0.36", "0.64")] * 2, {"fdr": 0.05, "error": 0.1, "min_score": 0.31}, "undecided", "low"),
+    ([("0.36", "0.64")] * 2, {"fdr": 0.05, "error": 0.1, "max_fdr": 0.01}, "undecided", "low"),
+    ([("0.36", "0.64")] * 2, {"fdr": 0.05, "error": 0.1, "min_length": 201}, "undecided", "low"),
+    # A record that misses a threshold is undecided; the score must be above it.
+    ([VIRAL] * 2, {"fdr": 0.05, "min_score": 0.8}, "undecided", "low"),
+    ([VIRAL] * 2, {"fdr": 0.05, "min_score": 0.79}, "virus", "high"),
+    ([VIRAL] * 2, {"fdr": 0.05, "max_fdr": 0.05}, "virus", "high"),
+    ([VIRAL] * 2, {"fdr": 0.05, "max_fdr": 0.04}, "undecided", "low"),
+    ([VIRAL] * 2, {"fdr": 0.05, "min_length": 200}, "virus", "high"),
+    ([VIRAL] * 2, {"fdr": 0.05, "min_length": 201}, "undecided", "low"),
+    ([NONVIRAL] * 2, {"min_length": 500}, "nonvirus", "high"),
+    ([NONVIRAL] * 2, {"min_score": -1.0}, "virus", "low"),
+]
 
 
-@pytest.mark.parametrize(
-    ("scores", "call", "tier"),
-    [
-        ([("0.1", "0.9")], "virus", "low"),  # one chunk
-        ([("0.1", "0.9"), ("0.1", "0.9")], "virus", "high"),
-        ([("0.3", "0.7")], "virus", "low"),
-        ([("0.5", "0.5")], "undecided", "low"),
-        ([("0.5", "0.2")], "undecided", "low"),  # -0.3 exactly
-        ([("0.9", "0.1")], "nonvirus", "low"),
-        ([("0.9", "0.1"), ("0.9", "0.1")], "nonvirus", "high"),
-        ([("0.1", "0.9"), ("0.45", "0.55")], "virus", "high"),
-    ],
-)
-def test_call(scores: list[tuple[str, str]], call: str, tier: str) -> None:
+@pytest.mark.parametrize(("scores", "options", "call", "tier"), CALLS)
+def test_the_call_and_the_tier(
+    scores: list[tuple[str, str]], options: dict[str, float], call: str, tier: str
+) -> None:
     chunks = [_chunk(n * 100, n * 100 + 100, *pair) for n, pair in enumerate(scores)]
-    verdict = call_record(len(chunks) * 100, chunks)
-    assert verdict.call == call
-    assert verdict.tier == tier
+    given = dict(options)
+    length = np.array([given.pop("length", 100 * len(scores))])
+    fdr, error = (np.array([given.pop(name, None)], np.float64) for name in ("fdr", "error"))
+    found, _ = summarise(length, chunks_of(chunks))
+    errors = None if np.isnan(error) else error
+    calls = call_of(length, found, fdr, Thresholds(**given), errors)  # type: ignore[arg-type]
+    assert (calls.call, calls.tier) == ([call], [tier])
 
 
 @pytest.mark.parametrize(
-    ("length", "fdr", "tier", "evidence"),
-    [
-        (800, None, "high", "ok"),
-        (801, None, "low", "little scored"),
-        (200, 0.05, "high", "ok"),
-        (800, 0.05, "high", "ok"),
-        (801, 0.05, "medium", "little scored"),
-        (200, 0.06, "medium", "ok"),
-        (200, 0.25, "medium", "ok"),
-        (200, 0.26, "low", "ok"),
-    ],
+    ("scored", "coverage", "evidence"),
+    [(1, 1.0, "one chunk"), (2, 0.25, "ok"), (2, 0.2499, "little scored")],
 )
-def test_the_tier_asks_for_bases_and_a_low_rate(
-    length: int, fdr: float | None, tier: str, evidence: str
-) -> None:
-    verdict = call_record(length, VIRAL, fdr=fdr)
-    assert (verdict.call, verdict.tier) == ("virus", tier)
-    assert evidence_of(verdict.chunks_scored, verdict.coverage) == evidence
-    one = call_record(100, VIRAL[:1])
-    assert evidence_of(one.chunks_scored, one.coverage) == "one chunk"
-
-
-@pytest.mark.parametrize(
-    ("others", "fdr", "tier"),
-    [
-        ("0.94", None, "high"),  # -0.88
-        ("0.94", 0.9, "medium"),
-        ("0.96", 0.9, "medium"),  # -0.92
-        ("0.98", 0.9, "high"),
-        ("0.79", 0.9, "low"),
-        ("0.79", None, "low"),
-    ],
-)
-def test_a_record_that_is_surely_no_virus_scores_lower_where_rates_are_known(
-    others: str, fdr: float | None, tier: str
-) -> None:
-    virus = f"{1 - float(others):.2f}"
-    chunks = [_chunk(0, 100, others, virus), _chunk(100, 200, others, virus)]
-    verdict = call_record(200, chunks, fdr=fdr)
-    assert (verdict.call, verdict.tier) == ("nonvirus", tier)
+def test_what_the_score_rests_on(scored: int, coverage: float, evidence: str) -> None:
+    assert evidence_of(scored, coverage) == evidence
 
 
 @pytest.mark.parametrize(
@@ -108,67 +117,6 @@ def test_hallmark_genes_raise_the_tier_of_viruses(
     calls = call_of(lengths, found, np.full(3, fdr), hallmarks=np.full(3, hallmarks))
     assert calls.tier[0] == tiers[0]
     assert calls.call == call_of(lengths, found, np.full(3, fdr)).call
-
-
-@pytest.mark.parametrize(
-    ("fdr", "error", "tier"),
-    [(0.05, 0.1, "high"), (0.05, 0.11, "medium"), (0.06, 0.1, "medium"), (0.26, 0.3, "low")],
-)
-def test_a_record_of_the_tier_high_has_a_low_rate_of_its_own(
-    fdr: float, error: float, tier: str
-) -> None:
-    length = np.array([200])
-    found, _ = summarise(length, chunks_of(VIRAL))
-    calls = call_of(length, found, np.array([fdr]), errors=np.array([error]))
-    assert calls.tier == [tier]
-
-
-@pytest.mark.parametrize(
-    ("virus", "error", "thresholds", "call"),
-    [
-        ("0.64", 0.1, Thresholds(), "virus"),
-        ("0.64", 0.11, Thresholds(), "undecided"),
-        ("0.36", 0.1, Thresholds(), "virus"),
-        ("0.34", 0.0, Thresholds(), "nonvirus"),
-        ("0.64", 0.1, Thresholds(min_score=0.31), "undecided"),
-        ("0.64", 0.1, Thresholds(max_fdr=0.01), "undecided"),
-        ("0.64", 0.1, Thresholds(min_length=201), "undecided"),
-    ],
-)
-def test_an_undecided_record_that_is_hardly_wrong_is_a_virus_unless_a_score_was_asked_for(
-    virus: str, error: float, thresholds: Thresholds, call: str
-) -> None:
-    others = f"{1 - float(virus):.2f}"
-    length = np.array([200])
-    chunks = chunks_of([_chunk(0, 100, others, virus), _chunk(100, 200, others, virus)])
-    found, _ = summarise(length, chunks)
-    calls = call_of(length, found, np.array([0.05]), thresholds, np.array([error]))
-    assert calls.call == [call]
-
-
-@pytest.mark.parametrize(
-    ("thresholds", "call"),
-    [
-        (Thresholds(), "virus"),
-        (Thresholds(min_score=0.8), "undecided"),  # the score must be above it
-        (Thresholds(min_score=0.79), "virus"),
-        (Thresholds(max_fdr=0.05), "virus"),
-        (Thresholds(max_fdr=0.04), "undecided"),
-        (Thresholds(min_length=200), "virus"),
-        (Thresholds(min_length=201), "undecided"),
-    ],
-)
-def test_a_record_that_misses_a_cut_is_undecided(thresholds: Thresholds, call: str) -> None:
-    assert call_record(200, VIRAL, fdr=0.05, thresholds=thresholds).call == call
-
-
-def test_cuts_leave_nonvirus_as_it_is_but_a_low_score_may_be_enough() -> None:
-    chunks = [_chunk(0, 100, "0.9", "0.1"), _chunk(100, 200, "0.9", "0.1")]
-    assert call_record(200, chunks, thresholds=Thresholds(min_length=500)).call == "nonvirus"
-    assert call_record(200, chunks, thresholds=Thresholds(min_score=-1.0))[3:6:2] == (
-        "virus",
-        "low",
-    )
 
 
 def test_the_score_is_weighted_by_the_root_of_the_margin() -> None:

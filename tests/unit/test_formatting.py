@@ -20,15 +20,6 @@ from virnucpro.formatting import printable
         ("percent", {0.123: "12 %", (0.123, 1): "12.3 %", None: "-"}),
         ("counted", {(1, "task"): "1 task", (2000, "a"): "2,000 as"}),
         (
-            "regions_text",
-            {
-                (1, 1, 0): "1 viral region with 1 base; 0 records not classified as viral hold "
-                "regions",
-                (5, 9000, 1): "5 viral regions with 9,000 bases; 1 record not classified as viral "
-                "holds regions",
-            },
-        ),
-        (
             "part_of",
             {(0, 1, "a"): "0 of 1 a is", (1, 2, "a"): "1 of 2 as is", (0, 2, "a"): "0 of 2 as are"},
         ),
@@ -38,10 +29,6 @@ def test_figures(function: str, cases: dict[object, str]) -> None:
     write = getattr(formatting, function)
     for given, text in cases.items():
         assert write(*(given if isinstance(given, tuple) else (given,))) == text
-
-
-def test_rows_are_aligned() -> None:
-    assert list(formatting.aligned([("a", "b"), ("long", "c")])) == ["a     b", "long  c"]
 
 
 @pytest.mark.parametrize(

@@ -47,25 +47,23 @@ def test_by_sequences(lengths, sequences, area, batches):
     assert by_sequences(lengths, sequences, step=8, area=area) == batches
 
 
-@given(LENGTHS, st.integers(1, 2000))
-def test_token_batches_hold_everything_once_within_the_budget(lengths, budget):
-    batches = by_tokens(lengths, budget)
+def _check(lengths, batches, least, fits):
+    """Check that everything is there once, in batches of like lengths that fit."""
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     for batch in batches:
         longest = max(lengths[i] for i in batch)
-        assert len(batch) == 1 or len(batch) * longest <= budget
-        assert min(lengths[i] for i in batch) >= 0.8 * longest
+        assert len(batch) == 1 or fits(len(batch), longest)
+        assert min(lengths[i] for i in batch) >= least * longest
     longest = [lengths[batch[0]] for batch in batches]
     assert longest == sorted(longest, reverse=True)
 
 
-@given(LENGTHS, st.integers(1, 40), st.sampled_from([10**5, 10**7]))
-def test_batches_of_sequences_hold_everything_once_within_the_limits(lengths, sequences, area):
-    batches = by_sequences(lengths, sequences, step=8, area=area)
-    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
-    for batch in batches:
-        longest = max(lengths[i] for i in batch)
-        assert len(batch) <= sequences
-        assert len(batch) == 1 or len(batch) * padded_length(longest, 8) ** 2 <= area
-        assert min(lengths[i] for i in batch) >= 0.6 * longest
-    assert by_sequences(lengths, sequences, step=8, area=area) == batches  # the same bytes again
+@given(LENGTHS, st.integers(1, 2000), st.sampled_from([10**5, 10**7]))
+def test_batches_hold_everything_once_within_the_limits(lengths, most, area):
+    _check(lengths, by_tokens(lengths, most), 0.8, lambda n, longest: n * longest <= most)
+    _check(
+        lengths,
+        by_sequences(lengths, most, step=8, area=area),
+        0.6,
+        lambda n, longest: n <= most and n * padded_length(longest, 8) ** 2 <= area,
+    )

@@ -178,23 +178,6 @@ def test_measured_budgets_are_kept_one_a_kind_of_device(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("facts", "said"),
-    [
-        ({"compiled": False, "compile_failed": "no gcc"}, ["slower for it: no gcc"]),
-        ({"compiled": True, "precision": "fp8"}, []),
-        ({"compiled": False, "precision": "bf16"}, []),
-    ],
-)
-def test_what_is_slow_because_it_is_not_compiled_is_told_once(facts, said):
-    seen: list[Event] = []
-    workers = WorkerTable([], seen.append)
-    for worker, device in ((0, GPU), (1, TWIN)):
-        workers.show(WorkerReady(worker, device, "protein_embeddings", 1.0, facts))
-    notices = [event.message for event in seen if isinstance(event, Notice)]
-    assert all(text in notice for text, notice in zip(said, notices, strict=True))
-
-
-@pytest.mark.parametrize(
     ("compile", "sequences", "kind", "expected"),
     [
         ("auto", 10**12, "cuda", True),

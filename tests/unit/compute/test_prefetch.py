@@ -43,20 +43,6 @@ def test_items_are_made_in_the_thread_and_not_too_far_ahead():
     assert where == {f"{PREFETCH_THREAD}_0"}
 
 
-@pytest.mark.parametrize("depth", [0, 2])
-def test_an_exception_comes_where_its_item_would_have(depth):
-    def source() -> Iterator[int]:
-        yield 1
-        yield 2
-        raise ValueError("protein 3 is empty")
-
-    items = prefetched(source(), depth)
-    assert [next(items), next(items)] == [1, 2]
-    with pytest.raises(ValueError, match="protein 3"):
-        next(items)
-    assert not _threads()
-
-
 @pytest.fixture(scope="module", params=["protein", "nucleotide"])
 def encoder(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")

@@ -9,53 +9,14 @@ from contextlib import closing
 import pytest
 import torch
 
-from tests.unit.encoders.small import (
-    LETTERS,
-    fair_model,
-    make_dnabert,
-    open_path,
-    quiet,
-    save_fair,
-    sequences,
-)
+from tests.unit.encoders.small import LETTERS, fair_model, open_path, quiet, save_fair, sequences
 from virnucpro.compute.threads import BatchAbandonedError, CoreThreads
-
-THREADS = [1, 2, 3, 8]
-
-
-@pytest.mark.parametrize("threads", THREADS)
-@pytest.mark.parametrize("count", [0, 1, 2, 50])
-def test_same_results_in_order(threads: int, count: int) -> None:
-    torch.set_num_threads(threads)
-    cores = CoreThreads()
-    for _ in range(2):
-        assert list(cores.map(lambda n: n * n, range(count))) == [(n, n * n) for n in range(count)]
-    assert torch.get_num_threads() == threads
 
 
 def test_batches_are_computed_side_by_side() -> None:
     torch.set_num_threads(3)
     together = threading.Barrier(3, timeout=30)
     assert len(list(CoreThreads().map(lambda _: together.wait(), range(9)))) == 9
-
-
-@pytest.mark.parametrize("threads", THREADS)
-def test_an_exception_comes_where_its_result_would_have(threads: int) -> None:
-    torch.set_num_threads(threads)
-
-    def work(n: int) -> int:
-        if n >= 2:
-            raise ValueError(f"batch {n}")
-        time.sleep(0.02)
-        return n
-
-    cores = CoreThreads()
-    results = cores.map(work, range(20))
-    assert [next(results), next(results)] == [(0, 0), (1, 1)]
-    with pytest.raises(ValueError, match="batch 2"):
-        next(results)
-    assert torch.get_num_threads() == threads
-    assert list(cores.map(lambda n: n, range(3))) == [(0, 0), (1, 1), (2, 2)]
 
 
 def test_work_that_nobody_waits_for_ends_at_its_next_layer() -> None:
@@ -78,27 +39,6 @@ def test_work_that_nobody_waits_for_ends_at_its_next_layer() -> None:
     assert ended
     assert len(ended) <= 2  # those at work; the others were never begun
     cores.check()
-
-
-# Batches of two to three sequences of three tokens: products of six to nine rows are what MKL
-# computes in other ways on two threads than on one.
-LENGTHS = [1, 1, 2, 2, 2, 30, 30, 31, 40, 41, 3, 3, 60]
-
-
-@pytest.mark.parametrize("molecule", ["protein", "nucleotide"])
-def test_an_embedding_has_the_same_bits_on_any_number_of_threads(molecule: str, tmp_path) -> None:
-    if molecule == "protein":
-        path = save_fair(fair_model(), tmp_path / "esm2_t2_test.pt")
-        encoder = open_path(path, budget=64)
-        texts = sequences(LENGTHS, LETTERS)
-    else:
-        encoder = open_path(make_dnabert(tmp_path / "dnabert"), molecule, budget=2)
-        texts = sequences(LENGTHS, "ACGT")
-    rows = []
-    for threads in THREADS:
-        torch.set_num_threads(threads)
-        rows.append(encoder.encode(texts, quiet))
-    assert all(torch.equal(rows[0], others) for others in rows[1:])
 
 
 def test_an_encoder_gives_up_a_batch_between_two_layers(tmp_path) -> None:

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 
 from tests.unit.encoders.small import make_dnabert, open_path, quiet, sequences
-from virnucpro.encoders.batched import STEP
 from virnucpro.encoders.dnabert_s import alibi_slopes, read_tokenizer
 from virnucpro.errors import ModelError
 
@@ -68,26 +67,6 @@ def test_equals_the_plain_forward_pass(folder):
     assert float((encoder.encode(DNA, quiet) - wanted).abs().max()) < 1e-5
 
 
-def test_rows_do_not_depend_on_their_batch(folder):
-    alone = torch.cat([open_path(folder, "nucleotide").encode([text], quiet) for text in DNA])
-    for budget in (1, 3, 100):
-        encoder = open_path(folder, "nucleotide", budget=budget)
-        rows = encoder.encode(DNA[::-1], quiet).flip(0)
-        assert float((rows - alone).abs().max()) < 1e-5
-    real = [batch.inputs[1] for batch in encoder.batches(DNA)]
-    assert max(int((~each).sum(1).max()) for each in real) > 2 * STEP  # much of a row was padding
-
-
-def test_report_counts_tokens(folder):
-    seen: list[tuple[int, int]] = []
-    open_path(folder, "nucleotide", budget=2).encode(
-        ["ACGT", "AACG", "NN"], lambda n, t: seen.append((n, t))
-    )
-    assert sum(n for n, _ in seen) == 3
-    assert sum(t for _, t in seen) == (1 + 2) + (1 + 2) + (2 + 2)  # ACGT, AACG, two [UNK]
-    assert open_path(folder, "nucleotide").encode([], quiet).shape == (0, 48)
-
-
 def test_names_with_a_prefix(folder):
     wanted = expected(folder)
     state = torch.load(folder / "pytorch_model.bin", weights_only=True)
@@ -96,12 +75,6 @@ def test_names_with_a_prefix(folder):
     torch.save(named, folder / "pytorch_model.bin")
     rows = open_path(folder, "nucleotide").encode(DNA, quiet)
     assert float((rows - wanted).abs().max()) < 1e-5
-
-
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_lower_precisions_are_close(folder, precision):
-    rows = open_path(folder, "nucleotide", precision).encode(DNA, quiet)
-    assert float(torch.cosine_similarity(rows, expected(folder)).min()) > 0.999
 
 
 def test_slopes():

@@ -58,28 +58,6 @@ def near(first, second):
     return torch.allclose(first, second, rtol=1e-4, atol=1e-5)
 
 
-def test_rows_do_not_depend_on_their_batch_or_order(file):
-    encoder = open_path(file, "nucleotide")
-    together = encoder.encode(TEXTS, quiet)
-    assert (together.shape, together.dtype) == ((len(TEXTS), SHAPE.dim), torch.float32)
-    assert bool(torch.isfinite(together).all())
-    assert near(together, torch.cat([encoder.encode([text], quiet) for text in TEXTS]))
-    order = torch.randperm(len(TEXTS), generator=torch.Generator().manual_seed(1))
-    assert near(encoder.encode([TEXTS[i] for i in order], quiet), together[order])
-    assert torch.pdist(together[[0, 1, 3]]).min() > 1e-4  # it does look at them
-    while encoder.shrink():
-        assert near(encoder.encode(TEXTS, quiet), together)
-    assert encoder.facts()["budget"] == 30
-
-
-def test_the_same_bits_on_any_number_of_threads(file):
-    rows = []
-    for threads in (1, 2, 3, 8):
-        torch.set_num_threads(threads)
-        rows.append(embedded(file, TEXTS * 20))  # several batches, and some of a few rows
-    assert all(torch.equal(rows[0], others) for others in rows[1:])
-
-
 def test_both_strands_are_the_same_sequence(file):
     texts = [*TEXTS, *sequences(range(140, 170), "ACGTN", seed=2)]
     rows = embedded(file, texts)
@@ -93,12 +71,6 @@ def test_case_and_other_letters(file):
     assert embedded(file, []).shape == (0, SHAPE.dim)
     short = embedded(file, ["", "A", "NNN"])  # a measurement may ask for them; predict does not
     assert bool(torch.isfinite(short).all())
-
-
-def test_half_precision_is_near(file):
-    full, half = embedded(file, TEXTS), embedded(file, TEXTS, precision="bf16")
-    assert half.dtype == torch.float32
-    assert (full - half).abs().max() < 0.05 * full.abs().max()
 
 
 @pytest.mark.parametrize("groups", [1, 2])

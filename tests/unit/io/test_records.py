@@ -95,12 +95,9 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize(("data", "expected"), [pytest.param(*r[1:], id=r[0]) for r in ACCEPTED])
-def test_accepted(tmp_path, data, expected, monkeypatch):
+def test_accepted(tmp_path, data, expected):
     assert pairs(read(tmp_path, data)) == expected
     assert pairs(read(tmp_path, data, "in.fq.gz")) == expected  # whatever the name says: 45, 50
-    for size in (1, 2, 7):
-        monkeypatch.setattr(text, "BLOCK", size)
-        assert len(data) > 10_000 or pairs(read(tmp_path, data)) == expected
 
 
 def test_headers_and_qualities_are_kept(tmp_path):

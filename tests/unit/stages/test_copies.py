@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import virnucpro.stages.prediction as prediction
+import virnucpro.stages.splitting as splitting
 from virnucpro.contracts import TaskResult
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import Layout
@@ -53,7 +54,11 @@ def _embedded(layout: Layout) -> list[str]:
     return [name for file in files for name, _ in read_fasta(file)]
 
 
-def test_a_frame_is_left_out_where_both_sequences_are_the_same(layout: Layout) -> None:
+@pytest.mark.parametrize("at_a_time", [3, 1 << 22])
+def test_a_frame_is_left_out_where_both_sequences_are_the_same(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, at_a_time: int
+) -> None:
+    monkeypatch.setattr(splitting, "SORTED_AT_A_TIME", at_a_time)
     result = _split(layout, dedup=True)
     assert _embedded(layout) == ["f1", "f3", "f4", "f6"]
     table = [list(row) for row in COPIES.read(layout.copies_table, "frame", "first")]
@@ -96,12 +101,3 @@ def test_the_size_follows_from_the_number_of_frames(
 ) -> None:
     assert frames_per_file(frames, proteins=proteins, most=most) == size
     assert most or -(-frames // size) <= MOST_FILES
-
-
-def test_copies_do_not_count_for_the_size_of_files(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = "virnucpro.stages.splitting.frames_per_file"
-    monkeypatch.setattr(place, lambda frames, **_: frames // 2)
-    result = _split(layout, dedup=True)
-    assert [file.rows for file in result.outputs] == [3, 2, 2, 2, 2]  # 3 copies

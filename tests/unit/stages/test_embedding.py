@@ -68,17 +68,6 @@ def test_what_is_excluded_has_no_row(stage: EmbeddingStage, task: Task) -> None:
     assert [failed.ids for failed in done.figures.failures] == [(f"r{row}",) for row in rows]
 
 
-def test_nothing_but_failures_is_a_file_without_rows(stage: EmbeddingStage, task: Task) -> None:
-    excluded = tuple(FailedRow(row, "ValueError", "why") for row in range(COUNT))
-    _embedded(stage, replace(task, excluded=excluded))
-    assert load_features(task.outputs[0], "protein").data.shape == (0, stage.source.dim)
-
-
-def test_a_trial_writes_nothing(stage: EmbeddingStage, task: Task) -> None:
-    assert _embedded(stage, replace(task, trial=(7, 9))).outputs == ()
-    assert not task.outputs[0].exists()
-
-
 @pytest.mark.parametrize("everything", [True, False])
 def test_a_kernel_that_gives_nan_is_told_from_a_wrong_sequence(
     stage: EmbeddingStage, task: Task, monkeypatch: pytest.MonkeyPatch, *, everything: bool

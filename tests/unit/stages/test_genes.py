@@ -239,6 +239,28 @@ def test_regions_have_genes_and_hallmarks(
         assert [*table(out / "s_regions.tsv")[0].values()][-4:] == ["NA"] * 4
 
 
+def _pretend(monkeypatch: pytest.MonkeyPatch, *hallmarks: str) -> list[Searched]:
+    """Let everything that is searched have these genes; returns the list of what is searched."""
+    asked: list[Searched] = []
+
+    def find(_: GeneFinder, parts: list[Searched]) -> list[Genes]:
+        asked.extend(parts)
+        return [Genes(b"", b"", len(hallmarks), 0.9, list(hallmarks))] * len(parts)
+
+    monkeypatch.setattr(GeneFinder, "find", find)
+    monkeypatch.setattr(result_files, "write_genes", lambda *_: None)
+    return asked
+
+
+def _calls_of_lite(call: Calling, folder: Path) -> dict[str, str]:
+    """The calls of the contigs of the example, by record."""
+    contigs = [record for record in Records(SOURCE) if len(record.sequence) >= 3000]
+    (folder / "s.fa").write_text("".join(f">{r.id}\n{r.sequence}\n" for r in contigs))
+    lite = ("predict", "-m", "lite", "-e", 500, folder / "s.fa", "-o", folder / "out")
+    assert call(*lite).code == 0
+    return {row["record"]: row["call"] for row in table(folder / "out/s_contigs.tsv")}
+
+
 @pytest.mark.parametrize(
     ("least", "most", "searched"),
     [(3000, 9000, {"virus", "undecided"}), (9000, 9000, {"virus"}), (3000, 3000, {"virus"})],
@@ -251,50 +273,27 @@ def test_genes_are_looked_for_in_viral_and_in_long_undecided_records(
     most: int,
     searched: set[str],
 ) -> None:
-    asked: list[str] = []
-
-    def find(_: GeneFinder, parts: list[Searched]) -> list[Genes]:
-        asked.extend(part.record for part in parts)
-        return [Genes(b"", b"", 0, 0.0, [])] * len(parts)
-
-    monkeypatch.setattr(GeneFinder, "find", find)
-    monkeypatch.setattr(result_files, "write_genes", lambda *_: None)
+    asked = _pretend(monkeypatch)
     monkeypatch.setattr(output, "LONG", least)
     monkeypatch.setattr(output, "LONGEST", most)
-    contigs = [record for record in Records(SOURCE) if len(record.sequence) >= 3000]
-    (tmp_path / "s.fa").write_text("".join(f">{r.id}\n{r.sequence}\n" for r in contigs))
-    lite = ("predict", "-m", "lite", "-e", 500)
-    assert call(*lite, tmp_path / "s.fa", "-o", tmp_path / "out").code == 0
-    rows = table(tmp_path / "out" / "s_contigs.tsv")
-    assert {"virus", "undecided", "nonvirus"} <= {row["call"] for row in rows}
-    assert asked == [row["record"] for row in rows if row["call"] in searched]
+    found = _calls_of_lite(call, tmp_path)
+    assert {"virus", "undecided", "nonvirus"} <= set(found.values())
+    assert [part.record for part in asked] == [r for r, each in found.items() if each in searched]
 
 
 def test_a_host_with_a_provirus_is_no_virus_by_the_genes_of_the_provirus(
     call: Calling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: dict[bool, set[str]] = {False: set(), True: set()}
-
-    def find(_: GeneFinder, parts: list[Searched]) -> list[Genes]:
-        for part in parts:
-            asked[part.region is not None].add(part.record)
-        return [Genes(b"", b"", 2, 0.9, ["portal protein", "tail tube protein"])] * len(parts)
-
-    monkeypatch.setattr(GeneFinder, "find", find)
-    monkeypatch.setattr(result_files, "write_genes", lambda *_: None)
+    asked = _pretend(monkeypatch, "portal protein", "tail tube protein")
     monkeypatch.setattr(output, "LONG", 3000)
     monkeypatch.setattr(output, "SHORTEST_RECORD", 3000)
     region = Region(300, 2000, 4, 4, 0.99, None, False)
     monkeypatch.setattr(output, "find_regions", lambda *_: [region])
-    contigs = [record for record in Records(SOURCE) if len(record.sequence) >= 3000]
-    (tmp_path / "s.fa").write_text("".join(f">{r.id}\n{r.sequence}\n" for r in contigs))
-    assert call("predict", "-m", "lite", "-e", 500, tmp_path / "s.fa", "-o", tmp_path).code == 0
-    rows = table(tmp_path / "s_contigs.tsv")
-    assert "undecided" in {row["call"] for row in rows}
-    assert asked == {
-        False: {row["record"] for row in rows if row["call"] == "virus"},
-        True: {row["record"] for row in rows},
-    }
+    found = _calls_of_lite(call, tmp_path)
+    assert "undecided" in found.values()
+    viral = {record for record, each in found.items() if each == "virus"}
+    assert {part.record for part in asked if part.region is None} == viral
+    assert {part.record for part in asked if part.region is not None} == set(found)
 
 
 def test_two_genes_of_one_function_are_one_sign_of_a_virus(
@@ -306,9 +305,7 @@ def test_two_genes_of_one_function_are_one_sign_of_a_virus(
         counted.extend(arguments[-1].tolist())
         return calls.call_of(*arguments)
 
-    found = Genes(b"", b"", 3, 0.9, ["portal protein", "tail tube protein", "portal protein"])
-    monkeypatch.setattr(GeneFinder, "find", lambda _, parts: [found] * len(parts))
-    monkeypatch.setattr(result_files, "write_genes", lambda *_: None)
+    _pretend(monkeypatch, "portal protein", "tail tube protein", "portal protein")
     monkeypatch.setattr(output, "call_of", call_of)
     assert call(*PREDICT, source, "-o", tmp_path / "out", *ALL).code == 0
     assert counted == [2, 2]

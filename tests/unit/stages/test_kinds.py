@@ -71,10 +71,6 @@ def test_likeness_is_the_mean_cosine_to_the_nearest():
     assert kinds.likeness_to(typical, rows).tolist() == pytest.approx([0.8, 0.2])
 
 
-def test_few_windows_of_a_long_record_are_read():
-    assert [BASES.find(text) for text in kinds.windows([BASES])] == [n * 5 * 500 for n in range(8)]
-
-
 def test_another_encoder_is_refused(head):
     head(2, "0" * 64)
     with pytest.raises(ModelError, match="is not of the encoder"):

@@ -31,37 +31,35 @@ def _file(layout: Layout, number: int, nucleotide: list[str], protein: list[str]
     return MergingStage(layout, disk, ENCODERS).task(Ledger(layout), number)
 
 
-def _merged(layout: Layout, task: Task, *failed: str) -> Features:
-    stage = MergingStage(layout, Disk(), ENCODERS)
-    stage.run(replace(task, params={"failed": list(failed)}), lambda n, t: None)
-    return load_features(task.outputs[0], "merged")
-
-
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path, "in", 500)
 
 
-@pytest.mark.parametrize("order", [IDS, IDS[::-1], [*IDS[3:], *IDS[:3]]])
-def test_rows_are_matched_by_id(layout: Layout, order: list[str]) -> None:
-    merged = _merged(layout, _file(layout, 1, IDS, order))
-    assert merged.ids == IDS
-    assert torch.equal(merged.data, torch.arange(100.0, 106.0)[:, None].expand(6, 5))
-
-
-def test_what_failed_in_one_molecule_is_left_out_of_both(layout: Layout) -> None:
-    merged = _merged(layout, _file(layout, 1, IDS, IDS[1:]), IDS[0])
-    assert merged.ids == IDS[1:]
-    assert torch.equal(merged.data[:, 0], torch.arange(101.0, 106.0))
-
-
 @pytest.mark.parametrize(
-    ("protein", "failed"), [(IDS[1:], ()), (IDS[2:], IDS[:1]), (IDS[:5], IDS[:1])]
+    ("protein", "failed", "merged"),
+    [
+        (IDS, [], IDS),
+        (IDS[::-1], [], IDS),
+        ([*IDS[3:], *IDS[:3]], [], IDS),
+        (IDS[1:], IDS[:1], IDS[1:]),  # what failed in one molecule is left out of both
+        (IDS[1:], [], None),
+        (IDS[2:], IDS[:1], None),
+        (IDS[:5], IDS[:1], None),
+    ],
 )
-def test_a_row_that_is_missing_is_never_made_up(
-    layout: Layout, protein: list[str], failed: tuple[str, ...]
+def test_rows_are_matched_by_id_and_none_is_made_up(
+    layout: Layout, protein: list[str], failed: list[str], merged: list[str] | None
 ) -> None:
-    task = _file(layout, 1, IDS, protein)
-    with pytest.raises(KeyError):
-        _merged(layout, task, *failed)
-    assert not task.outputs[0].exists()
+    task = replace(_file(layout, 1, IDS, protein), params={"failed": failed})
+    stage = MergingStage(layout, Disk(), ENCODERS)
+    if merged is None:
+        with pytest.raises(KeyError):
+            stage.run(task, lambda n, t: None)
+        assert not task.outputs[0].exists()
+        return
+    stage.run(task, lambda n, t: None)
+    found = load_features(task.outputs[0], "merged")
+    assert found.ids == merged
+    places = torch.tensor([100.0 + IDS.index(name) for name in merged])
+    assert torch.equal(found.data, places[:, None].expand(-1, 5))

@@ -16,10 +16,10 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from tests.cli.inputs import table, toy_request
 from tests.declared import Chunk, add_record, call_record, chunks_of
 from virnucpro import columns
 from virnucpro.classifier.files import with_temperature
-from virnucpro.configuration import Configuration
 from virnucpro.errors import RunInterruptedError, UsageError
 from virnucpro.events import Event, Progressed, StageStarted
 from virnucpro.executors import worker
@@ -27,14 +27,7 @@ from virnucpro.executors.signals import interruptible
 from virnucpro.io.records import Record, Records
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
-from virnucpro.settings import (
-    DEFAULT_THRESHOLDS,
-    DOUBTFUL,
-    TOY_CLASSIFIER,
-    AnalysisSettings,
-    MachineSettings,
-    Thresholds,
-)
+from virnucpro.settings import DEFAULT_THRESHOLDS, DOUBTFUL, TOY_CLASSIFIER
 from virnucpro.stages import kinds, output, result_files
 from virnucpro.stages.calls import TIERS, contig_rates
 from virnucpro.stages.genes import GeneFinder, Genes, Searched
@@ -49,18 +42,19 @@ RECORDS = 130  # enough for the correction of the share of virus
 
 @pytest.fixture
 def request_of(tmp_path: Path) -> Callable[..., PredictionRequest]:
-    lines = [
-        f">r{n}\n{''.join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n))}\n"
-        for n in range(RECORDS)
-    ]
     source = tmp_path / "in.fa"
-    source.write_text(">closed\nTAATTAATTAATTAATTAATTAA\n" + "".join(lines))
 
-    def _request(classifier: Path, **thresholds: float) -> PredictionRequest:
-        analysis = AnalysisSettings("custom", str(classifier), 200, 50, "toy", "toy")
-        machine = MachineSettings(device="cpu", threads=1)
-        settings = Configuration(analysis, Thresholds(**thresholds), machine)  # type: ignore[arg-type]
-        return PredictionRequest(str(source), tmp_path / classifier.stem, settings)
+    def _request(
+        classifier: Path, records: int = RECORDS, **thresholds: float
+    ) -> PredictionRequest:
+        lines = [
+            f">r{n}\n{''.join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n))}\n"
+            for n in range(records)
+        ]
+        source.write_text(">closed\nTAATTAATTAATTAATTAATTAA\n" + "".join(lines))
+        models = {"nucleotide_model": "toy", "protein_model": "toy", "classifier": str(classifier)}
+        values = {"model_type": "custom", "chunk_length": 200, "sequences_per_file": 50, **models}
+        return toy_request(source, tmp_path / classifier.stem, **values, **thresholds)
 
     return _request
 
@@ -71,11 +65,6 @@ def calibrated(tmp_path: Path) -> Path:
     path = tmp_path / "calibrated.safetensors"
     path.write_bytes(with_temperature(TOY_CLASSIFIER, 1.0))
     return path
-
-
-def _table(path: Path) -> list[dict[str, str]]:
-    header, *rows = (line.split("\t") for line in path.read_text().splitlines())
-    return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 def _computed(request: PredictionRequest) -> list[str]:
@@ -89,11 +78,11 @@ def test_with_a_temperature_every_scored_record_has_a_rate(
 ) -> None:
     request = request_of(calibrated)
     _computed(request)
-    rows = _table(request.layout.contigs_table)
+    rows = table(request.layout.contigs_table)
     assert [row["record"] for row in rows if row["fdr"] == "NA"] == ["closed"]
     assert rows[0]["status"] == "no_open_frame"
     scores: dict[str, list[float]] = {row["record"]: [] for row in rows}
-    for row in _table(request.layout.chunks_table):
+    for row in table(request.layout.chunks_table):
         if row["status"] == "scored":
             others, virus = float(row["max_score_0"]), float(row["max_score_1"])
             scores[row["record"]].append(math.log(virus) - math.log(others))
@@ -106,10 +95,10 @@ def test_with_a_temperature_every_scored_record_has_a_rate(
 def test_the_ranked_table_has_the_surest_records_first_up_to_a_rate_that_is_asked_for(
     request_of: Callable[..., PredictionRequest], calibrated: Path
 ) -> None:
-    request = request_of(calibrated, min_score=-1.0)
+    request = request_of(calibrated, min_score=-1.0, genes=False)
     _computed(request)
-    rows = _table(request.layout.virus_table)
-    contigs = {row["record"]: row for row in _table(request.layout.contigs_table)}
+    rows = table(request.layout.virus_table)
+    contigs = {row["record"]: row for row in table(request.layout.contigs_table)}
     assert len(rows) == RECORDS
     order = [(-TIERS.index(row["tier"]), -float(row["score"]), -int(row["length"])) for row in rows]
     assert order == sorted(order)
@@ -123,18 +112,16 @@ def test_the_ranked_table_has_the_surest_records_first_up_to_a_rate_that_is_aske
         assert (row["evidence"] == "one chunk") == (row["chunks_scored"] == "1")
     rates = sorted(float(row["fdr"]) for row in rows)
     most = rates[RECORDS // 2]
-    _computed(request_of(calibrated, min_score=-1.0, max_fdr=most + 1e-6))
-    kept = sorted(float(row["fdr"]) for row in _table(request.layout.virus_table))
+    _computed(request_of(calibrated, min_score=-1.0, max_fdr=most + 1e-6, genes=False))
+    kept = sorted(float(row["fdr"]) for row in table(request.layout.virus_table))
     assert kept == [rate for rate in rates if rate <= most]
     assert len(kept) < RECORDS
 
 
 def test_results_do_not_depend_on_how_many_records_are_worked_on_at_a_time(
-    request_of: Callable[..., PredictionRequest],
-    calibrated: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    request_of: Callable[..., PredictionRequest], calibrated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = request_of(calibrated, min_score=0.0)
+    request = request_of(calibrated, 40, min_score=0.0)
     together, few = run_prediction(request, lambda _: None).results, request.layout.root / "few"
     monkeypatch.setattr(columns, "ROWS_AT_A_TIME", 7)
     monkeypatch.setattr(output, "CHUNKS_AT_A_TIME", 2)
@@ -169,7 +156,7 @@ def test_terminal_repeats_and_kinds_of_viruses(
     Path(request.source).write_text(text)
     _computed(request)
     assert asked == sizes
-    rows = {row["record"]: row for row in _table(request.layout.virus_table)}
+    rows = {row["record"]: row for row in table(request.layout.virus_table)}
     assert {name: row["topology"] for name, row in rows.items()} == {
         f"r{n}": "DTR" if n == 2 else "linear" for n in range(5)
     }
@@ -189,7 +176,7 @@ def test_all_runs_of_a_process_share_what_finds_genes_and_tells_kinds(
     monkeypatch.setattr(kinds, "VirusKinds", made[1])
     output.gene_finder.cache_clear()
     kinds.virus_kinds.cache_clear()
-    request = request_of(TOY_CLASSIFIER, min_score=-1.0)
+    request = request_of(TOY_CLASSIFIER, 2, min_score=-1.0)
     for folder in ("first", "second"):
         _computed(replace(request, output_dir=request.layout.root / folder))
     assert [each.call_count for each in made] == [1, 1]
@@ -204,8 +191,8 @@ def test_without_rates_a_rate_cannot_be_asked_for(
     assert not request.layout.root.exists()
     figures = run_prediction(request_of(TOY_CLASSIFIER, min_score=0.6), lambda _: None).results
     assert figures.highest_rate is None
-    assert {row["fdr"] for row in _table(request.layout.contigs_table)} == {"NA"}
-    assert {float(row["score"]) > 0.6 for row in _table(request.layout.virus_table)} <= {True}
+    assert {row["fdr"] for row in table(request.layout.contigs_table)} == {"NA"}
+    assert {float(row["score"]) > 0.6 for row in table(request.layout.virus_table)} <= {True}
 
 
 def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> None:
@@ -233,17 +220,17 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
     others = [f">{name} described" for name in ("short", "a=;,%", "z", "second")]
     twice = [">twice|region_5_8004 described"] * 2
     assert headers == [">renamed_2|region_5_8004 described", *others, *twice]
-    ranked = [row["record"] for row in _table(tmp_path / "virus")]  # equal scores: by length, place
+    ranked = [row["record"] for row in table(tmp_path / "virus")]  # equal scores: by length, place
     assert ranked == ["a=;,%", "z", "second", "short"]
     assert (tmp_path / "fasta").read_text().startswith(f"{headers[0]}\n{sequence[4:84]}\n")
-    places = {(row["start"], row["end"]) for row in _table(tmp_path / "chunks")}
+    places = {(row["start"], row["end"]) for row in table(tmp_path / "chunks")}
     assert places == {("1", "12000")}
-    cells = [(row["regions"], row["viral_bases"]) for row in _table(tmp_path / "contigs")]
+    cells = [(row["regions"], row["viral_bases"]) for row in table(tmp_path / "contigs")]
     assert cells[:5] == [("1", "8000"), ("0", "4"), ("1", "8000"), *[("0", "12000")] * 2]
     assert cells[5:] == [("2", "16000")]
     assert (tmp_path / "bed").read_text().count("\n") == 4
     assert figures.region_counts == (4, 32_000, 2)
-    found = [(row["tier"], row["fdr"]) for row in _table(tmp_path / "regions")]
+    found = [(row["tier"], row["fdr"]) for row in table(tmp_path / "regions")]
     assert found == [("high", "NA")] * 4  # no rates without calibration
     assert (figures.doubtful, figures.highest_rate) == (1, 0.2)
 
@@ -270,7 +257,7 @@ def test_a_run_moves_on_and_can_be_stopped_while_genes_are_found(
     request_of: Callable[..., PredictionRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks have one record each. The signal arrives while the genes of the sixth are found."""
-    request = request_of(TOY_CLASSIFIER, min_score=-1.0)
+    request = request_of(TOY_CLASSIFIER, 12, min_score=-1.0)
     monkeypatch.setattr(output, "MOST_BASES_AT_A_TIME", 1)
     done: list[int] = []
     moved: list[int] = []
@@ -310,5 +297,5 @@ def test_a_region_passes_the_cuts_by_its_own_length_and_score(
     sequence = "".join(random.Random(0).choices("ACGT", k=900))
     Path(request.source).write_text(f">a\n{sequence}\n")
     _computed(request)
-    found = [(row["start"], row["end"]) for row in _table(request.layout.regions_table)]
+    found = [(row["start"], row["end"]) for row in table(request.layout.regions_table)]
     assert found == [("101", "300")]

@@ -20,16 +20,8 @@ from virnucpro.store.disk import Disk
 from virnucpro.tables import REGIONS
 
 HOSTILE = [
-    "<script>alert(1)</script>",
-    "=;,%&",
-    "%3B",
-    "L" * 5000,
-    "Кириллица",
-    "#comment",
-    ">header",
-    "track",
-    "`$(x)'\"",
-    "a|b:1-2",
+    *("<script>alert(1)</script>", "=;,%&", "%3B", "L" * 5000, "Кириллица", "#comment", ">header"),
+    *("track", "`$(x)'\"", "a|b:1-2"),
 ]
 REGION = Region(99, 5099, 11, 9, 0.987654, -0.25, False)
 EDGE = Region(6000, 12000, 13, 13, 0.4, None, True)
