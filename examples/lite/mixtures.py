@@ -10,9 +10,10 @@ median of 1,300. A shorter record, such as a read, stays as it is.
 
 `fit` writes to OUT, which is to become virnucpro/data/lite_contigs.json, how the log odds that
 CLASSIFIER gives others and viruses are distributed, for the chunk length of each run; runs may
-share one. Take records that the encoder was not trained on. Of each group in LABELS, only every
-second record is read, from the first one on; the others are left to check the rates with: with
---half 1, `figures` reads these alone.
+share one. Take records that the encoder was not trained on. It also prints what two constants of
+virnucpro/classifier/mixture.py rest on. Of each group in LABELS, only every second record is read,
+from the first one on; the others are left to check the rates with: with --half 1, `figures` reads
+these alone.
 
 `figures` draws samples of each share of virus; every group of a label is drawn alike, as long as
 it lasts. They are called as `virnucpro predict` does it. A row is the mean over the draws: the
@@ -38,7 +39,7 @@ from outside import PHAGES
 
 from virnucpro.classifier.contigs import ContigModel, contig_terms, lite_model
 from virnucpro.classifier.files import inspect_classifier
-from virnucpro.classifier.mixture import with_distributions
+from virnucpro.classifier.mixture import MOST_OF_GROUP, UPPER, with_distributions
 from virnucpro.evaluation.tables import read_labels
 from virnucpro.io.records import Records
 from virnucpro.metrics.classification import Bools, Floats, Ints
@@ -129,7 +130,30 @@ def fitted(records: list[Known], model: ContigModel) -> ContigModel:
                 terms.append(contig_terms(values, starts, np.full(len(starts), float(count))))
                 virus += [label] * len(starts)
                 groups += [number] * len(starts)
-    return with_distributions(model, np.concatenate(terms), np.array(virus), np.array(groups))
+    known = np.concatenate(terms), np.array(virus), np.array(groups)
+    show_groups(model.log_odds(known[0]), *known)
+    return with_distributions(model, *known)
+
+
+def show_groups(odds: Floats, terms: Floats, virus: Bools, groups: Ints) -> None:
+    """Print two constants of virnucpro/classifier/mixture.py as they are in these contigs."""
+    medians, halves = [], []
+    for group, log_count in np.unique(np.stack([groups, terms[:, -1]], axis=1), axis=0):
+        which = (groups == group) & (terms[:, -1] == log_count)
+        low, middle, high = np.quantile(odds[which], [1 - UPPER, 0.5, UPPER])
+        weight = min(int(which.sum()), MOST_OF_GROUP)
+        if virus[which][0]:
+            halves.append((weight * (middle - low), weight * (high - middle)))
+        elif log_count == 0:
+            medians.append((middle, high - middle, weight))
+    below, above = np.sum(halves, axis=0)
+    print(f"viruses: the spread below the median is {below / above:.2f} of that above it")
+    middles, spreads, weights = np.array(medians).T
+    mean, spread = (np.average(values, weights=weights) for values in (middles, spreads))
+    apart = np.sqrt(np.average((middles - mean) ** 2, weights=weights))
+    print(
+        f"others of one chunk: medians of groups have a spread of {apart / spread**2:.2f} squares"
+    )
 
 
 def cut(records: list[Known], length: int, model: ContigModel | None) -> Contigs:

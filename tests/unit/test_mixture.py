@@ -13,6 +13,7 @@ from virnucpro.classifier.mixture import (
     TAIL,
     TAIL_SHARE,
     TAIL_SPREAD,
+    VIRUS_BELOW,
     error_rates,
     with_distributions,
 )
@@ -36,7 +37,8 @@ def sample(
     others = rng.normal(MODEL.others + MODEL.others_by_count * logs + shift, MODEL.others_spread)
     others = np.where(tail, rng.normal(TAIL, TAIL_SPREAD, records), others)
     spread = MODEL.virus_spread + MODEL.virus_spread_by_count * logs
-    viral = rng.normal(MODEL.virus + MODEL.virus_by_count * logs, spread)
+    above = rng.normal(0.0, spread)
+    viral = MODEL.virus + MODEL.virus_by_count * logs + above * np.where(above < 0, VIRUS_BELOW, 1)
     return virus, np.where(virus, viral, others), logs
 
 
@@ -52,6 +54,28 @@ def test_stated_rates_are_realised_whatever_the_share_of_virus(share: float, shi
     stated = running_mean(rates(odds, logs))[called].max()
     realised = (~virus[called]).mean()
     assert realised / 2 - 0.02 <= stated <= 2 * realised + 0.02
+
+
+def test_a_sample_of_viruses_of_one_chunk_is_not_told_that_half_of_its_calls_are_wrong() -> None:
+    model = ContigModel(
+        *(0.0, 1.0, 0.0, 0.0, 0.0),  # the others are near those of lite for chunks of 150 bases
+        **{"others": -0.4, "others_by_count": -0.6, "others_spread": 1.06},
+        **{"virus": 0.8, "virus_by_count": 0.8, "virus_spread": 1.54},
+    )
+    rng = np.random.default_rng(7)
+    above = rng.normal(0.0, 1.5, 800)
+    odds = 0.5 + above * np.where(above < 0, 0.7, 1)
+    fdr = running_mean(error_rates(model, odds, np.zeros(800), np.zeros(800, np.int64)))
+    assert fdr[odds > 1.7].max() < 0.3
+
+
+def test_few_hosts_that_look_like_viruses_are_no_reason_to_be_sure() -> None:
+    virus, odds, logs = sample(8, 1500, 0.03)
+    odd = np.flatnonzero(~virus)[:15]  # of a hundred hosts, one
+    logs[odd] = math.log(4)
+    odds[odd] = np.linspace(2.0, 6.0, 15)
+    found = rates(odds, logs)[odd]
+    assert found.mean() > 0.2
 
 
 def test_one_record_is_judged_by_what_is_assumed() -> None:
