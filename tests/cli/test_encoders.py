@@ -9,8 +9,8 @@ import pytest
 import tomllib
 import torch
 
+from benchmarks.models import classifier
 from tests.forked import run_forked
-from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders import registry
 from virnucpro.encoders.registry import family_names, locate
 from virnucpro.errors import ModelError
@@ -49,29 +49,11 @@ def site(tmp_path) -> Path:
     return folder
 
 
-def classifier(path: Path, width: int) -> Path:
-    """Write a classifier of random weights for embeddings of ``width`` numbers in all."""
-    random = torch.Generator().manual_seed(0)
-    shapes = {
-        "hidden_layer.weight": (8, width),
-        "hidden_layer.bias": (8,),
-        "output_layer.weight": (2, 8),
-        "output_layer.bias": (2,),
-        "bn1.weight": (8,),
-        "bn1.bias": (8,),
-        "bn1.running_mean": (8,),
-    }
-    state = {name: torch.randn(shape, generator=random) for name, shape in shapes.items()}
-    state["bn1.running_var"] = torch.ones(8)
-    encoders = ["kmer-4", "toy-protein"]
-    path.write_bytes(classifier_to_bytes(state, encoders=encoders, chunk_lengths=[500], extra={}))
-    return path
-
-
 def test_predict_with_the_example_in_a_worker(site, tmp_path):
     config = tmp_path / "kmer.yaml"
     config.write_text("features: {dnabert: {model_name: kmer-4}, esm: {model_name: toy}}\n")
-    model = classifier(tmp_path / "classifier.safetensors", KMER_WIDTH + TOY_WIDTH)
+    model = tmp_path / "classifier.safetensors"
+    model.write_bytes(classifier(KMER_WIDTH + TOY_WIDTH))
     done = run_forked(
         site, "predict", SEQUENCES, "-o", tmp_path / "out", "--config", config, "--device", "cpu",
         "-m", "custom", "-p", model, "-e", 500, "--keep-intermediate", "--cpu-workers", 1,
