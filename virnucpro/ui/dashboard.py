@@ -40,6 +40,7 @@ from virnucpro.formatting import (
 from virnucpro.ui.log import worker_label
 
 EARLIEST = 5.0  # seconds of work; before, no speed and no time is forecast
+STALL_SECONDS = 600.0  # the first task of a CPU may rightly take hours, and is not warned of
 SHORTEST_BAR, LONGEST_BAR = 6, 40  # characters
 LONGEST_LABEL = 24  # characters of the name of a worker
 NOTHING = StageStarted("", 0, 0, 0, title="", stages=0, on_workers=False)
@@ -66,6 +67,8 @@ class WorkerProgress:
 
     device: Device
     began: float  # when its work began
+    heard: float  # when it last told anything
+    is_stalled: bool = False  # and people were warned
     state: Literal["loading", "idle", "busy", "dead"] = "loading"
     tasks: int = 0
     sequences: float = 0
@@ -105,7 +108,9 @@ class Dashboard:
         self.total, self.before = float(stage.sequences), 0.0
         self.tasks = self.failed = 0
         devices = self._devices if stage.on_workers else {0: Device("cpu")}
-        self.workers = {n: WorkerProgress(device, self.began) for n, device in devices.items()}
+        self.workers = {
+            n: WorkerProgress(device, self.began, self.began) for n, device in devices.items()
+        }
         if not stage.on_workers:
             self.workers[0].enter("idle")
 
@@ -150,8 +155,23 @@ class Dashboard:
                 self._speeds[stage] = self.speed[0]
 
     def _worker(self, number: int) -> WorkerProgress:
-        device = self._devices.get(number, Device("cpu"))
-        return self.workers.setdefault(number, WorkerProgress(device, self.clock()))
+        """Return a worker that tells something."""
+        now, device = self.clock(), self._devices.get(number, Device("cpu"))
+        worker = self.workers.setdefault(number, WorkerProgress(device, now, now))
+        worker.heard, worker.is_stalled = now, False
+        return worker
+
+    def stalls(self) -> list[str]:
+        """Return a warning for each GPU that is silent for long, once until it moves again."""
+        warnings = []
+        for number, worker in self.workers.items():
+            silence = self.clock() - worker.heard
+            at_work = worker.device.kind == "cuda" and worker.state in ("busy", "loading")
+            if at_work and silence >= STALL_SECONDS and not worker.is_stalled:
+                worker.is_stalled = True
+                name = worker_label(number, worker.device)
+                warnings.append(f"{name} has made no progress for {clock_time(silence)}")
+        return warnings
 
     @property
     def title(self) -> str:

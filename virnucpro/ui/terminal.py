@@ -206,14 +206,17 @@ class Screen:
             self.tick()
 
     def tick(self) -> None:
-        """Do what is due once per second: read the GPUs, and write the plain line."""
+        """Do what is due once per second: read GPUs, warn of stalls, and write the plain line."""
         with self.lock:
             devices = {number: worker.device for number, worker in self.board.workers.items()}
         readings = {number: self._read(device) for number, device in devices.items()}
         with self.lock:
             self.board.readings = {number: r for number, r in readings.items() if r}
+            stalls = self.board.stalls()
             due = self.clock() - self.last_line >= LINE_SECONDS
             line = " | ".join(self.board.line_parts()) if due else ""
+        for stall in stalls:
+            self.warn(stall)
         if line:
             self.last_line = self.clock()
             if not self.draws:

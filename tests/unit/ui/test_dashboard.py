@@ -100,6 +100,19 @@ def test_the_state_of_a_worker_and_failures_are_seen() -> None:
     assert all(" loading " in line for line in stage.lines()[4:])
 
 
+def test_a_silent_gpu_is_told_once_until_it_moves_again() -> None:
+    stage = running(gpu(0), gpu(1))
+    stage.hand.now += 599
+    assert stage.board.stalls() == []
+    stage.update(Progressed(1, 1, 1))
+    stage.hand.now += 1
+    assert [text.split()[:2] for text in stage.board.stalls()] == [["GPU", "0"]]
+    assert stage.board.stalls() == []
+    stage.update(Progressed(0, 1, 1))
+    stage.hand.now += 600
+    assert len(stage.board.stalls()) == 2
+
+
 def test_a_host_stage_is_a_single_bar() -> None:
     stage = Worked()
     assert (stage.lines(), stage.board.line_parts()) == ([], [])
