@@ -5,9 +5,10 @@ What goes wrong is the word an id begins with:
     poison   raises                     exit     ends the process
     killed   ends it by SIGKILL         segfault ends it by SIGSEGV
     full     reports a full disk        hang     never comes back
-    cuda     a sticky device error
+    cuda     a sticky device error      flaky    ends the process, the first time only
     report   is killed while it reports, before the task is finished
     unwritable  raises when the task is computed and about to be written
+    wait7    goes on when there is a file ``go7`` in the folder of the stage
     fat      takes all memory unless it is alone in its batch; ``obese`` even then
 """
 
@@ -39,22 +40,27 @@ from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.store.disk import Disk
 
-Opening = Literal["well", "raises", "third time"]
+Opening = Literal["well", "raises", "segfault", "dies on 1", "hangs on 1", "third time"]
 
 
 @dataclass(frozen=True)
 class Counting(Stage):
     """Writes ``id length`` lines for the records of FASTA files.
 
-    ``wrong`` is the index of a device that computes wrong values only. Reading a task and writing it take the host ``host_seconds`` each.
+    ``broken`` is the index of a device on which every task ends the process, ``wrong`` that of a
+    device that computes wrong values only; the first ``slow`` devices need twice the time. ``batch`` is
+    in sequences. Reading a task and writing it take the host ``host_seconds`` each.
     """
 
     files: tuple[Path, ...]
     folder: Path
     seconds_per_base: float = 0.0
     opening: Opening = "well"
+    broken: int = -9
     wrong: int = -9
+    slow: int = 0
     host_seconds: float = 0.0
+    batch: int = 8
     disk: Disk = field(default_factory=Disk)
 
     name, title = "counting", "Counting"
@@ -78,6 +84,12 @@ class Counting(Stage):
             for error in (OSError(116, "Stale file handle"), MemoryError("CUDA out of memory")):
                 if _first_time(self.folder / f"{type(error).__name__}-{device.index}"):
                     raise error
+        if self.opening == "segfault":
+            ctypes.string_at(0)
+        if self.opening == "dies on 1" and device.index == 1:
+            os._exit(9)
+        if self.opening == "hangs on 1" and device.index == 1:
+            time.sleep(3600)
         return CountingSession(self, device)
 
 
@@ -87,7 +99,7 @@ class CountingSession(Session):
     def __init__(self, stage: Counting, device: Device) -> None:
         self._stage = stage
         self._device = device
-        self._batch = 8  # sequences
+        self._batch = stage.batch
         self._reader = ThreadPoolExecutor(1)
         self._prepared: tuple[Task, Future[list[tuple[str, str]]]] | None = None
         self.facts = {"budget": self._batch, "unit": "sequences"}
@@ -125,11 +137,14 @@ class CountingSession(Session):
         )
         records = [record for row, record in enumerate(records) if row not in excluded]
         lines = []
+        if self._device.index == self._stage.broken:
+            os._exit(3)
         for batch in _batches(records, self._batch):
             _fill_memory([name for name, _ in batch])
-            time.sleep(self._stage.seconds_per_base * sum(len(text) for _, text in batch))
+            factor = 2 if self._device.index < self._stage.slow else 1
+            time.sleep(factor * self._stage.seconds_per_base * sum(len(text) for _, text in batch))
             for name, sequence in batch:
-                _misbehave(name)
+                _misbehave(name, self._stage.folder)
                 lines.append(f"{name} {len(sequence)}\n")
                 report(1, len(sequence))
 
@@ -165,7 +180,7 @@ def _fill_memory(names: list[str]) -> None:
         raise MemoryError("tried to allocate too much")
 
 
-def _misbehave(name: str) -> None:
+def _misbehave(name: str, folder: Path) -> None:
     match name.rstrip("0123456789"):
         case "poison":
             raise ValueError(f"cannot digest {name}")
@@ -181,3 +196,9 @@ def _misbehave(name: str) -> None:
             time.sleep(3600)
         case "cuda":
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        case "wait":
+            while not (folder / name.replace("wait", "go")).exists():
+                time.sleep(0.01)
+        case "flaky":
+            if _first_time(folder / f"{name}.seen"):
+                os._exit(5)
