@@ -23,7 +23,7 @@ from virnucpro.cli import run
 from virnucpro.cli.predict import predict
 from virnucpro.events import Event, StageStarted
 from virnucpro.settings import SETTINGS, TOY_CLASSIFIER
-from virnucpro.ui.dashboard import RunScreen
+from virnucpro.ui.terminal import Screen
 
 INTERRUPTED_AT = "protein_embeddings"  # one encoder is done, the other one is not
 VOLATILE = (
@@ -149,12 +149,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     content = classifier_to_bytes(weights, encoders=entries, chunk_lengths=(), extra={})
     (home / "other.safetensors").write_bytes(content)
 
-    def interrupted_show(screen: RunScreen, event: Event) -> None:
+    def interrupted_show(screen: Screen, event: Event) -> None:
         if isinstance(event, StageStarted) and event.stage == INTERRUPTED_AT:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunScreen, "show", interrupted_show)
+        patch.setattr(Screen, "show", interrupted_show)
         assert run(_command(home, home / "begun", "")) == 130
     assert not (home / "begun/in_contigs.tsv").exists()
     return home

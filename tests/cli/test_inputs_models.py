@@ -140,7 +140,7 @@ RELEASED = {
 @pytest.mark.parametrize("kind", RELEASED)
 def test_not_on_this_machine(run: Callable, models: Path, kind: str) -> None:
     _configure(models, **{kind: RELEASED[kind]})
-    check_refused(run(), 64, "virnucpro models fetch 500 ")
+    check_refused(run(), 64, "virnucpro models fetch 500;")
     check_nothing_written(models.parent / "out")
 
 
