@@ -75,10 +75,10 @@ def _open_frames(length: int) -> str:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """A run with some hundred split files, whose features are kept to be counted."""
+    """A run with a thousand split files, whose features are kept to be counted."""
     config = tmp_path / "c.yaml"
     config.write_text("prediction: {sequences_per_file: 25}\n")
-    return Run(tmp_path, _open_frames(800_000), "-m", "toy", "-c", str(config), "-k")
+    return Run(tmp_path, _open_frames(2_400_000), "-m", "toy", "-c", str(config), "-k")
 
 
 def test_a_node_that_is_killed_is_done_without(cluster: LocalCluster, run: Run) -> None:
