@@ -156,7 +156,8 @@ def with_copies(rows: Iterator[str], frames: Path, copies: Path) -> Iterator[str
     """Yield the ``rows`` of frames that were embedded, and those of their copies, in input order.
 
     ``frames`` is the FASTA file of all frames, ``copies`` the table of the others. A frame that
-    could not be embedded is left out, and so are its copies.
+    could not be embedded is left out, and so are its copies. Takes memory for each frame that has
+    copies.
     """
     copied = {int(first) for (first,) in COPIES.read(copies, "first")}
     scores: dict[int, str] = {}  # of frames with copies, by their place, as cells behind the id
