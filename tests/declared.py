@@ -74,5 +74,5 @@ def add_record(
     files: ResultFiles, record: Record, name: str, call: Any, regions: list[Region]
 ) -> None:
     """Add a record to files of results, which call it ``name``."""
-    block = Block([name], np.array([record.lengths]).T)
+    block = Block([name], np.array([[len(each)] for each in record.sequences]))
     files.add([record], block, Calls(*([value] for value in call)), {0: regions} if regions else {})

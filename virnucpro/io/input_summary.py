@@ -51,7 +51,9 @@ def summarise_input(
     def counted() -> Iterator[Record]:
         for record in records:
             hashes.append(hash(record.id))
-            lengths.extend(record.lengths)
+            lengths.append(len(record.sequence))
+            if record.mate:
+                lengths.append(len(record.mate.sequence))
             yield record
             del record  # a chromosome must be let go before the next one is read
 

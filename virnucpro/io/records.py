@@ -82,11 +82,9 @@ class Record(NamedTuple):
     mate: Record | None = None
 
     @property
-    def lengths(self) -> tuple[int, ...]:
-        """The letters of the sequence, and those of the mate where there is one."""
-        if self.mate is None:
-            return (len(self.sequence),)
-        return len(self.sequence), len(self.mate.sequence)
+    def sequences(self) -> tuple[str, ...]:
+        """The sequence, and that of the mate where there is one."""
+        return (self.sequence, self.mate.sequence) if self.mate else (self.sequence,)
 
 
 @dataclass

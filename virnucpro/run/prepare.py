@@ -141,8 +141,8 @@ def _usual_lengths(source: InputFiles, *, limit: int) -> tuple[int, int]:
     found, bases = list[int](), 0
     with suppress(VirNucProError), closing(iter(source.records(limit=limit))) as records:
         for record in records:
-            found += record.lengths
-            bases += sum(record.lengths)
+            found += map(len, record.sequences)
+            bases += sum(map(len, record.sequences))
             if bases >= BASES_LOOKED_AT:
                 break
     lengths = np.sort([*found, 0])

@@ -92,30 +92,28 @@ class ChunkingStage(HostStage):
         """Write the chunks of the records, and the table of records."""
         fasta, table = files
         declared, length = PAIRS if self.source.paired else RECORDS, self.layout.chunk_length
-        ids, lengths, chunks = list[str](), list[tuple[int, ...]](), list[tuple[str, str]]()
+        rows, chunks = list[tuple[str | int, ...]](), list[tuple[str, str]]()
 
         def write() -> None:
             fasta.write(fasta_bytes(chunks), len(chunks))
-            if ids:  # all of the chunks may be of a record whose row was written before
-                columns = ids, *zip(*lengths, strict=True)
-                named = dict(zip(declared.row._fields, columns, strict=True))
-                table.write(declared.lines(**named).encode(), len(ids))
-            report(len(ids), 0)
-            for written in (ids, lengths, chunks):
-                written.clear()
+            if rows:  # all of the chunks may be of a record whose row was written before
+                columns = dict(zip(declared.row._fields, zip(*rows, strict=True), strict=True))
+                table.write(declared.lines(**columns).encode(), len(rows))
+            report(len(rows), 0)
+            rows.clear()
+            chunks.clear()
 
         for record in records:
-            ids.append(record.id)
-            lengths.append(record.lengths)
-            number = 0
-            for mate in (record, record.mate) if record.mate else (record,):
-                bases = mate.sequence
+            sequences, number = record.sequences, 0
+            rows.append((record.id, *map(len, sequences)))
+            for bases in sequences:
                 for start, stop in chunk_spans(len(bases), length):
                     number += 1
                     chunks.append((chunk_id(record.id, number), bases[start:stop]))
                     if len(chunks) == CHUNKS_AT_A_TIME:
                         write()
-            del bases, mate, record  # a chromosome must be let go before the next one is read
+            # A chromosome must be let go before the next one is read.
+            del bases, sequences, record
         write()
 
 

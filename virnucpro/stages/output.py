@@ -206,7 +206,10 @@ class OutputStage(HostStage):
         sequences = iter(self.source.records())
         for block in self._blocks():
             records = list(islice(sequences, len(block.names)))
-            lengths = np.array([record.lengths for record in records]).T
+            mates = [records]
+            if self.source.paired:
+                mates.append([record.mate for record in records if record.mate])
+            lengths = np.array([[len(mate.sequence) for mate in each] for each in mates])
             if not np.array_equal(lengths, block.lengths):
                 raise changed_input_error(self.source.first)
             yield block, records

@@ -305,8 +305,7 @@ class ResultFiles:
             "topology": shape,
             **gene_columns(genes),
         }
-        mates = [record.sequence] + ([record.mate.sequence] if record.mate else [])
-        self._waiting.append((values, windows(mates)))
+        self._waiting.append((values, windows(record.sequences)))
         self._waiting_bases += length
         if len(self._waiting) == RECORDS_AT_A_TIME or self._waiting_bases >= MOST_BASES_AT_A_TIME:
             self._add_rows()

@@ -36,7 +36,7 @@ def test_mates_share_an_id_without_their_numbers(tmp_path: Path, first: str, sec
         *("r1", f"{first} of a sample", "ACGT", "IIII"),
         mate=Record("r1", f"{second} of a sample", "GG", "II"),
     )
-    assert pair.lengths == (4, 2)
+    assert pair.sequences == ("ACGT", "GG")
 
 
 def test_only_the_numbers_of_mates_are_taken_off() -> None:
