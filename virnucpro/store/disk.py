@@ -133,9 +133,11 @@ class Disk:
     def remove(self, path: Path) -> None:
         """Free a name: the file of the program is deleted, that of a user is renamed."""
         self.keep_yours(path)
-        if os.path.lexists(path):
-            with explain_write_errors(path), suppress(FileNotFoundError):
-                self.unlink(path)
+        self._unlink(path)
+
+    def _unlink(self, path: Path) -> None:
+        with explain_write_errors(path), suppress(FileNotFoundError):
+            self.unlink(path)
 
     def know(self, path: Path, sha256: str, stamp: FileStamp | None = None) -> None:
         """Note that the program wrote such a content; ``stamp`` is of the file that has it."""
@@ -227,8 +229,8 @@ class Disk:
             for inner in sorted(path.iterdir()):
                 self.clear(inner)
             self.remove_folder(path)
-        elif os.path.lexists(path) and self.wrote(path):
-            self.remove(path)
+        elif self.wrote(path):
+            self._unlink(path)
 
     @contextmanager
     def create(self, path: Path, *, durable: bool = True) -> Iterator[OutputWriter]:

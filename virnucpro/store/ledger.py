@@ -6,7 +6,7 @@ A receipt is the commit point. An output without one does not exist for the prog
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -65,10 +65,11 @@ def fingerprint(task: Task, input_digests: list[str]) -> str:
 
 def receipt_document(receipt: Receipt, root: Path) -> dict[str, Json]:
     """Return what the file of a receipt holds, but for its digest."""
-    document = asdict(receipt)
-    for output in document["outputs"]:
-        output["path"] = output["path"].relative_to(root).as_posix()
-    return stamped("receipt", **document)
+
+    def inside(path: Path) -> str:
+        return path.relative_to(root).as_posix()
+
+    return stamped("receipt", **msgspec.to_builtins(receipt, enc_hook=inside))
 
 
 class Ledger:
