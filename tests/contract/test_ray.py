@@ -92,6 +92,6 @@ def test_a_node_without_a_model_file_is_left_out_and_named(
     pool.close()
     assert pool.start() is None
     (refusal,) = pool.refusals.values()
-    assert refusal.startswith(f"node {place.host} is left out: files are missing")
+    assert refusal.startswith(f"node {place[1].host} is left out: files are missing")
     assert refusal.endswith(f"there: {tmp_path / 'none'}")
     assert events == [Notice("warning", refusal)]

@@ -12,18 +12,19 @@ from tests.contract.counting import Counting
 from tests.contract.running import run_stage
 from virnucpro.contracts import Device
 from virnucpro.errors import VirNucProError
+from virnucpro.executors import scheduler
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.processes import ProcessPool
-from virnucpro.executors.scheduler import TimeLimits
 from virnucpro.executors.signals import interruptible
 
 
 def main(folder: Path, seconds_per_base: float, grace: float) -> int:
     files = tuple(sorted(folder.glob("f*.fa")))
     stage = Counting(files, folder, seconds_per_base=seconds_per_base)
+    scheduler.GRACE = grace
     with interruptible() as interruption:
         pool = ProcessPool([Device("cpu")] * 2, tokenizer_threads=1)
-        executor = Executor(pool, 1, interruption, TimeLimits(grace=grace))
+        executor = Executor(pool, 1, interruption)
         try:
             run_stage(stage, executor, folder)
         except VirNucProError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ from tests.contract.running import failed_ids, fasta, fastas, run_stage, written
 from virnucpro.contracts import Device, TaskResult
 from virnucpro.errors import DeviceError, OutputError
 from virnucpro.events import Event, Notice, Progressed, WorkerDied, WorkerReport
+from virnucpro.executors import scheduler
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.pool import WorkerPool
-from virnucpro.executors.scheduler import TimeLimits
 
 Make = Callable[..., Executor]
 
@@ -25,16 +25,14 @@ Make = Callable[..., Executor]
 @contextmanager
 def maker(make_pool: Callable[[list[Device]], WorkerPool]) -> Iterator[Make]:
     """Make executors with so many workers, or fewer, over a pool."""
-    executors = []
+    with ExitStack() as executors, pytest.MonkeyPatch.context() as patch:
 
-    def make(workers: int, indices: Sequence[int] = (), **limits: float) -> Executor:
-        devices = [Device("cpu", index) for index in indices or range(workers)]
-        executors.append(Executor(make_pool(devices), 1, limits=TimeLimits(**limits)))
-        return executors[-1]
+        def make(workers: int, indices: Sequence[int] = (), silence: float = 600) -> Executor:
+            patch.setattr(scheduler, "MOST_SILENCE", silence)
+            devices = [Device("cpu", index) for index in indices or range(workers)]
+            return executors.enter_context(closing(Executor(make_pool(devices), 1)))
 
-    yield make
-    for executor in executors:
-        executor.close()
+        yield make
 
 
 @pytest.fixture
@@ -86,7 +84,7 @@ def _find_two(executor: Executor, folder: Path, fault: str, error: str) -> list[
 def test_a_sequence_that_never_ends_is_found(pool: Make, tmp_path: Path) -> None:
     ids = ["a0", "a1", "a2", "hang3", "a4", "a5"]
     stage = Counting(fastas(tmp_path, ids, 2), tmp_path)
-    outcomes, _ = run_stage(stage, pool(2, silence=1.0), tmp_path)
+    outcomes, _ = run_stage(stage, pool(2, silence=2.0), tmp_path)
     _check(ids, ["hang3"], outcomes, tmp_path)
 
 
@@ -143,13 +141,13 @@ def test_a_device_on_which_no_model_opens_is_given_up(pool: Make, tmp_path: Path
     assert {event.worker for event in _of(events, WorkerDied)} == {1}
 
 
-@pytest.mark.parametrize(("opening", "seconds"), [("segfault", 600.0), ("hangs on 1", 1.0)])
+@pytest.mark.parametrize(("opening", "seconds"), [("segfault", 600), ("hangs on 1", 1)])
 def test_when_no_device_is_left_the_run_ends(
     pool: Make, tmp_path: Path, opening: Any, seconds: float
 ) -> None:
     stage = Counting((fasta(tmp_path, "f.fa", ["a0"]),), tmp_path, opening=opening)
     with pytest.raises(DeviceError, match="no device is left"):
-        run_stage(stage, pool(1, indices=[1], opening=seconds), tmp_path)
+        run_stage(stage, pool(1, indices=[1], silence=seconds), tmp_path)
 
 
 def test_a_spare_device_takes_over(pool: Make, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from virnucpro.contracts import Device, Stage, Task, TaskResult
 from virnucpro.events import Emit
-from virnucpro.executors.pool import HandleEvent, WarmUp, Work, WorkerPool
+from virnucpro.executors.pool import HandleEvent, Work, WorkerPool
 from virnucpro.executors.processes import ProcessPool
-from virnucpro.executors.scheduler import Scheduler, TimeLimits
+from virnucpro.executors.scheduler import Scheduler
 from virnucpro.executors.signals import Interruption
 from virnucpro.executors.worker import TaskRunner
 from virnucpro.settings import MachineSettings
@@ -74,12 +74,6 @@ class Executor:
     pool: WorkerPool
     host_threads: int
     interruption: Interruption = field(default_factory=Interruption)
-    limits: TimeLimits = field(default_factory=TimeLimits)
-    devices: Sequence[Device] = field(init=False)  # as they were at the start
-    _busy: set[int] = field(default_factory=set)  # workers that an earlier stage has left at work
-
-    def __post_init__(self) -> None:
-        self.devices = tuple(self.pool.devices)
 
     def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
         """Carry out ``tasks``; results come in the order of completion.
@@ -91,27 +85,10 @@ class Executor:
             DeviceError: no device is left, or too many attempts in a row failed.
             VirNucProError: an error that concerns the whole run.
         """
-        stale_tasks = list(tasks)
-        if stale_tasks:
-            scheduler = Scheduler(
-                stage, stale_tasks, self.pool, emit, self.interruption, self.limits
-            )
+        if queue := list(tasks):
             with self.interruption.held():
-                for worker in self._busy & self.pool.workers.keys():
-                    self.pool.restart(worker)
-                try:
-                    yield from scheduler.outcomes()
-                finally:
-                    self._busy = scheduler.busy
-
-    def warm_up(self, work: WarmUp, most: int) -> None:
-        """Have up to ``most`` processes of workers begin with ``work`` beside this one.
-
-        Raises:
-            RunInterruptedError: a signal arrived.
-        """
-        with self.interruption.held():
-            self.pool.warm_up(work, most)
+                scheduler = Scheduler(stage, queue, self.pool, emit, self.interruption)
+                yield from scheduler.outcomes()
 
     def close(self) -> None:
         """End the workers; those that are at work are not waited for."""

@@ -72,18 +72,14 @@ class WorkerPool(ABC):
     which has just died raise nothing; the next ``wait`` delivers its death.
 
     Attributes:
+        devices: those that workers can be started on, as they were at the start of the run.
         workers: the devices of those that were started and not removed, by their numbers.
     """
 
     def __init__(self, devices: Sequence[Device] = ()) -> None:
         self.workers: dict[int, Device] = {}
-        self._devices = devices
+        self.devices = devices
         self._unused = list(enumerate(devices))[::-1]
-
-    @property
-    def devices(self) -> Sequence[Device]:
-        """The devices that workers were, or can be, started on."""
-        return self._devices
 
     def require(self, files: Mapping[Path, int]) -> None:  # noqa: B027 - of a cluster only
         """Do without nodes that lack a file, or have it with another size; UsageError for all."""

@@ -40,17 +40,12 @@ FILE_SECONDS = 90.0
 EVENT_THREAD = "events"  # an actor delivers events in it while it takes work in another
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where one worker may live: a node's id and its name, and a share of its processor or a GPU.
+Place = tuple[str, Device]
+"""Where one worker may live: the id of a node, and a share of its processor or one of its GPUs.
 
-    ``number`` tells apart the places of a node.
-    """
-
-    node: str
-    host: str
-    number: int
-    device: Device | None = None  # None: Ray chooses one of the GPUs
+The device has the name of the node as its ``host``, and its ``index`` tells apart those of a node.
+Ray chooses which GPU it is.
+"""
 
 
 @contextmanager
@@ -107,8 +102,7 @@ def place_finder(machine: MachineSettings) -> Callable[[], list[Place]]:
             "--cluster takes the GPUs that Ray manages: leave out --gpus, and give --device auto, "
             "cpu or cuda"
         )
-    gpus = [Device("cuda") for _ in gpu_places()]
-    if choose_devices(machine, gpus)[0].kind == "cpu":
+    if choose_devices(machine, [device for _, device in gpu_places()])[0].kind == "cpu":
         return lambda: cpu_places(machine.cpu_workers or 1)
     return lambda: gpu_places(machine.max_workers)
 
@@ -116,7 +110,7 @@ def place_finder(machine: MachineSettings) -> Callable[[], list[Place]]:
 def gpu_places(most: int | None = None) -> list[Place]:
     """Return a place for each GPU, or for the first ``most`` of them."""
     places = [
-        Place(node, host, number)
+        (node, Device("cuda", number, host=host))
         for host, node, resources in _nodes()
         for number in range(int(resources.get("GPU", 0)))
     ]
@@ -130,7 +124,7 @@ def cpu_places(workers: int) -> list[Place]:
         cores = int(resources.get("CPU", 0))  # none where Ray was started with --num-cpus=0
         count = min(workers, cores)
         for number in range(count):
-            places.append(Place(node, host, number, Device("cpu", threads=cores // count)))
+            places.append((node, Device("cpu", number, threads=cores // count, host=host)))
     return places
 
 
@@ -157,16 +151,17 @@ class VirNucProWorker:
     The name is what Ray and ``ps`` show.
     """
 
-    def __init__(self, number: int, device: Device | None, tokenizer_threads: int) -> None:
+    def __init__(self, number: int, device: Device, tokenizer_threads: int) -> None:
         """Settle this process on its device, before torch is imported for it.
 
         Ray has made the GPU that it reserved the only one that is visible.
         """
-        self._device = device = device or next(iter(visible_gpus()), None)
+        found = visible_gpus()[:1] if device.kind == "cuda" else [device]
+        self._devices = [replace(each, host=device.host) for each in found]
         self._pipe, self._end = Pipe()
-        if device is not None:
-            settle_on_device(device, tokenizer_threads)
-            Thread(target=self._serve, args=(number, device), daemon=True).start()
+        for each in self._devices:
+            settle_on_device(each, tokenizer_threads)
+            Thread(target=self._serve, args=(number, each), daemon=True).start()
 
     def _serve(self, number: int, device: Device) -> None:
         try:
@@ -179,7 +174,7 @@ class VirNucProWorker:
 
         ``files`` have to be here with their sizes in bytes, as proof of shared folders.
         """
-        if self._device is None:
+        if not self._devices:
             return "Ray has reserved a GPU that the driver does not show"
         found = software()
         for name, wanted in expected.items():
@@ -192,7 +187,7 @@ class VirNucProWorker:
         ]
         if missing:
             return f"files are missing or have another size there: {', '.join(missing)}"
-        return self._device
+        return self._devices[0]
 
     def give(self, work: Work) -> None:
         """Take work, which is done in its order."""
@@ -208,7 +203,13 @@ class VirNucProWorker:
 
 @dataclass
 class Actor:
-    """An actor of the pool; ``reply`` is what Ray will deliver next, ``device`` what it found."""
+    """A worker of the pool, from the start of its process on.
+
+    Attributes:
+        handle: what Ray knows it by.
+        reply: what Ray will deliver next, if anything: whether it can be used, or its events.
+        device: what it has found, once it has joined.
+    """
 
     place: Place
     handle: Any
@@ -243,11 +244,8 @@ class RayPool(WorkerPool):
         self._files = dict(files or {})
         self._emit = emit
         self._numbers = itertools.count()
-        self._places: set[Place] = set()  # of nodes that are alive; each gets one worker, once
-        self._coming: dict[int, Actor] = {}
-        self._waiting: dict[int, Actor] = {}  # have joined, and were not started yet
+        self._places: Sequence[Place] = ()  # of nodes that are alive; each gets one worker, once
         self._actors: dict[int, Actor] = {}
-        self._gathered = False
         self._last_look = -NODE_SECONDS
         self.refusals: dict[str, str] = {}  # by node
 
@@ -263,20 +261,22 @@ class RayPool(WorkerPool):
         """
         deadline = time.monotonic() + JOIN_SECONDS
         self._look_at_nodes()
-        while self._coming and (not self._waiting or time.monotonic() < deadline):
+        while len(self._joined) < len(self._actors) and (
+            not self._joined or time.monotonic() < deadline
+        ):
             self._admit(self._ready(0.5))
         self._refuse_without_workers()
-        self._gathered = True
+        self.devices = [replace(d, index=n) for n, d in enumerate(self._joined.values())]
         return self
 
     @property
-    def devices(self) -> list[Device]:
-        """The devices of all workers that have joined."""
-        joined = [actor.device for actor in self._waiting.values() if actor.device is not None]
-        return [replace(d, index=n) for n, d in enumerate([*self.workers.values(), *joined])]
+    def _joined(self) -> dict[int, Device]:
+        """The devices of the workers that have joined and were not started yet."""
+        joined = {n: each.device for n, each in self._actors.items() if n not in self.workers}
+        return {number: device for number, device in joined.items() if device is not None}
 
     def _refuse_without_workers(self) -> None:
-        if not self.devices:
+        if not (self.workers or self._joined):
             reasons = "; ".join(self.refusals.values()) or "no node has a free GPU or processor"
             raise UsageError(
                 f"no node of the cluster can be used: {reasons}. All nodes need the models and the "
@@ -285,10 +285,11 @@ class RayPool(WorkerPool):
 
     def require(self, files: Mapping[Path, int]) -> None:
         self._files |= files
-        for actor in (*self._waiting.values(), *self._coming.values()):
-            self._ask(actor)
-        for number, actor in list(self._waiting.items()):
-            self._decide(number, actor)
+        for number, actor in self._actors.items():
+            if number not in self.workers:
+                self._ask(actor)
+        for number in self._joined:
+            self._decide(number)
         self._refuse_without_workers()
 
     def _ask(self, actor: Actor) -> None:
@@ -299,66 +300,67 @@ class RayPool(WorkerPool):
         if time.monotonic() - self._last_look < NODE_SECONDS:
             return
         self._last_look = time.monotonic()
-        present = set(self._find_places())
-        for place in sorted(present - self._places, key=lambda place: (place.host, place.number)):
-            number = next(self._numbers)
-            self._coming[number] = self._create(number, place)
-            self._ask(self._coming[number])
+        present = self._find_places()
+        for place in present:
+            if place not in self._places:
+                number = next(self._numbers)
+                self._actors[number] = self._create(number, place)
+                self._ask(self._actors[number])
         self._places = present
-        for group in (self._coming, self._waiting):
-            for number in [n for n, actor in group.items() if actor.place not in present]:
-                del group[number]
+        unused = self._actors.keys() - self.workers.keys()
+        for number in [n for n in unused if self._actors[n].place not in present]:
+            del self._actors[number]
 
     def _create(self, number: int, place: Place) -> Actor:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        device = place.device
+        node, device = place
         create = self._ray.remote(
-            num_cpus=1 if device is None else device.threads,
-            num_gpus=1 if device is None else 0,
+            num_cpus=device.threads,
+            num_gpus=int(device.kind == "cuda"),
             max_restarts=0,
             concurrency_groups={EVENT_THREAD: 1},
-            scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )(VirNucProWorker)
         return Actor(place, create.remote(number, device, self._tokenizer_threads))
 
     def _admit(self, replies: set[Any]) -> None:
         """Take the workers that have answered, and look for others."""
-        for number, actor in [(n, a) for n, a in self._coming.items() if a.reply in replies]:
-            self._waiting[number] = self._coming.pop(number)
-            self._decide(number, actor)
-            if self._gathered and actor.device is not None:
-                text = f"node {actor.place.host} has joined with {actor.device.name}"
+        unused = self._actors.keys() - self.workers.keys()
+        for number in [n for n in unused if self._actors[n].reply in replies]:
+            actor = self._actors[number]
+            self._decide(number)
+            if self.devices and actor.device is not None:
+                text = f"node {actor.device.host} has joined with {actor.device.name}"
                 self._emit(Notice("info", text))
         self._look_at_nodes()
 
-    def _decide(self, number: int, actor: Actor) -> None:
-        """Keep a worker that waits, or do without its node."""
+    def _decide(self, number: int) -> None:
+        """Keep a worker that has answered, or do without its node."""
+        actor = self._actors[number]
         try:
             answer = self._ray.get(actor.reply)
         except self._ray.exceptions.RayError as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             answer = f"its worker cannot be started: {lines[-1].strip()[:200]}"
-        place = actor.place
+        actor.reply = None
         if isinstance(answer, Device):
-            actor.device = replace(answer, host=place.host)
+            actor.device = answer
             return
-        actor.device = None
-        self._ray.kill(self._waiting.pop(number).handle)
-        if place.node not in self.refusals:
-            self.refusals[place.node] = f"node {place.host} is left out: {answer}"
-            self._emit(Notice("warning", self.refusals[place.node]))
+        self._ray.kill(self._actors.pop(number).handle)
+        node, device = actor.place
+        if node not in self.refusals:
+            self.refusals[node] = f"node {device.host} is left out: {answer}"
+            self._emit(Notice("warning", self.refusals[node]))
 
     # --- the interface of a pool -----------------------------------------------------------
 
     def start(self) -> int | None:
         """Start to use a worker that has joined; None if there is no other one now."""
-        if not self._waiting:
+        if not (joined := self._joined):
             return None
-        number = min(self._waiting)
-        actor = self._actors[number] = self._waiting.pop(number)
-        assert actor.device is not None
-        self.workers[number] = actor.device
+        number = min(joined)
+        self.workers[number] = joined[number]
         self._start(number)
         return number
 
@@ -370,7 +372,7 @@ class RayPool(WorkerPool):
         for worker, actor in actors:
             if not self._has(worker, actor):
                 continue
-            host = actor.place.host
+            host = actor.place[1].host
             if actor.place not in self._places:
                 reason = f"node {host} is gone"
                 handle(WorkerDied(worker, self.workers[worker], reason, lost=True))
@@ -394,8 +396,7 @@ class RayPool(WorkerPool):
 
     def _ready(self, seconds: float) -> set[Any]:
         """Return the replies that have come; waits up to ``seconds`` for the first."""
-        used = [self._actors[worker] for worker in self.workers]
-        replies = [actor.reply for actor in (*self._coming.values(), *used)]
+        replies = [actor.reply for actor in self._actors.values() if actor.reply is not None]
         if not replies:
             time.sleep(seconds)
             return set()
@@ -403,10 +404,13 @@ class RayPool(WorkerPool):
             return set()
         return set(self._ray.wait(replies, num_returns=len(replies), timeout=0)[0])
 
+    def restart(self, worker: int) -> None:
+        self._end(worker)
+        self._actors[worker] = self._create(worker, self._actors[worker].place)
+        self._start(worker)
+
     def _start(self, worker: int) -> None:
         actor = self._actors[worker]
-        if actor.handle is None:
-            self._actors[worker] = actor = self._create(worker, actor.place)
         actor.reply = actor.handle.events.options(concurrency_group=EVENT_THREAD).remote()
 
     def submit(self, worker: int, work: Work) -> None:
@@ -414,14 +418,16 @@ class RayPool(WorkerPool):
 
     def _end(self, worker: int) -> None:
         self._ray.kill(self._actors[worker].handle)
-        self._actors[worker] = Actor(self._actors[worker].place, None)
+
+    def remove(self, worker: int) -> None:
+        super().remove(worker)
+        del self._actors[worker]
 
     def close(self) -> None:
         """Kill all actors: what they write is atomic."""
         super().close()
-        for group in (self._coming, self._waiting):
-            while group:
-                self._ray.kill(group.popitem()[1].handle)
+        while self._actors:
+            self._ray.kill(self._actors.popitem()[1].handle)
 
 
 def await_files(outputs: Sequence[OutputFile]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -44,15 +44,10 @@ MAX_VAIN_SEARCHES = 2
 MOST_TASKS = {"cpu": 2, "cuda": 3}
 # Tasks per worker at the end of a stage that are handed out heaviest first.
 TAIL_TASKS = 4
-
-
-@dataclass(frozen=True)
-class TimeLimits:
-    """Seconds after which a worker is replaced or no longer waited for."""
-
-    silence: float = 1800.0  # without an event, in a task: no batch takes so long on any device
-    opening: float = 1800.0  # while it opens a stage: 11 GB of weights over a slow network
-    grace: float = 10.0  # for the tasks in flight, when the run has to end early
+# Seconds without an event, in a task or while it opens a stage, after which a worker is replaced:
+# no batch takes so long on any device, nor do 11 GB of weights over a slow network.
+MOST_SILENCE = 1800.0
+GRACE = 10.0  # seconds for the tasks in flight, when the run has to end early
 
 
 @dataclass
@@ -88,7 +83,7 @@ class Scheduler:
     """Carries out the tasks of one stage on the workers of a pool.
 
     When the run has to end, because of a signal (``_interruption``) or an error, no more tasks are
-    handed out, and those in flight may still finish within the grace period.
+    handed out, and those in flight may still finish within ``GRACE`` seconds.
     """
 
     _stage: Stage
@@ -96,8 +91,6 @@ class Scheduler:
     _pool: WorkerPool
     _emit: Emit
     _interruption: Interruption
-    _limits: TimeLimits
-    _clock: Callable[[], float] = time.monotonic  # returns seconds
     _searches: dict[Path, Search] = field(default_factory=dict)  # of failed tasks, by receipt
     _failures_in_a_row: int = 0
     _workers: dict[int, WorkerState] = field(default_factory=dict)
@@ -106,16 +99,23 @@ class Scheduler:
     _deadline: float = 0.0
     _first_task_began: float | None = None
     _last_wait: float = 0.0
-    _heard: set[int] = field(default_factory=set)  # workers with an event in this wait
-
-    @property
-    def busy(self) -> set[int]:
-        """The workers that are still at work or opening the stage."""
-        return {w.number for w in self._workers.values() if w.tasks or not w.is_open}
 
     def outcomes(self) -> Iterator[TaskResult]:
-        """Yield results in the order in which tasks are finished; raises as :class:`Executor`."""
-        self._last_wait = self._clock()
+        """Yield results in the order in which tasks are finished; raises as :class:`Executor`.
+
+        No worker is left at work.
+        """
+        try:
+            yield from self._until_all_is_done()
+        finally:
+            for worker in [w for w in self._workers.values() if w.tasks or not w.is_open]:
+                if self._final_error is None:
+                    self._pool.restart(worker.number)
+                else:
+                    self._remove(worker)
+
+    def _until_all_is_done(self) -> Iterator[TaskResult]:
+        self._last_wait = time.monotonic()
         for number in self._pool.workers:
             self._add_worker(number)
         self._start_workers()
@@ -131,7 +131,7 @@ class Scheduler:
             busy = any(worker.tasks for worker in self._workers.values())
             if not busy and (self._final_error or not self._queue):
                 break
-            if self._final_error and self._clock() >= self._deadline:
+            if self._final_error and time.monotonic() >= self._deadline:
                 break
             self._hand_out()
             self._start_workers()
@@ -140,7 +140,7 @@ class Scheduler:
             while self._outcomes:
                 yield self._outcomes.popleft()
         if self._first_task_began is not None:  # say how each worker spent the time since then
-            elapsed = self._clock() - self._first_task_began
+            elapsed = time.monotonic() - self._first_task_began
             for worker in self._workers.values():
                 who, worked = (worker.number, worker.device, self._stage.name), worker.busy_seconds
                 counts = max(0.0, elapsed - worked), worker.finished_tasks, worker.measured
@@ -191,7 +191,7 @@ class Scheduler:
     def _begin_task(self, worker: WorkerState) -> None:
         """Note that a worker begins the first of its tasks, if it has one."""
         if worker.tasks:
-            worker.task_began = self._clock()
+            worker.task_began = time.monotonic()
             if self._first_task_began is None:
                 self._first_task_began = worker.task_began
             self._emit(TaskStarted(worker.number, worker.tasks[0]))
@@ -200,7 +200,7 @@ class Scheduler:
         worker = self._workers.get(event.worker)
         if worker is None:
             return
-        self._heard.add(worker.number)
+        worker.silence = 0.0
         match event:
             case WorkerReady():
                 worker.is_open, worker.failed_openings = True, 0
@@ -303,7 +303,7 @@ class Scheduler:
             self._after_failed_opening(worker, f"{text} while it loaded the model")
         else:
             if worker.tasks:
-                worker.busy_seconds += self._clock() - worker.task_began
+                worker.busy_seconds += time.monotonic() - worker.task_began
             self._after_exit(worker, text)
             self._emit(Notice("warning", f"{text}; a new worker takes its place"))
             self._replace(worker)
@@ -344,18 +344,15 @@ class Scheduler:
 
     def _check_silence(self) -> None:
         """Replace the workers that are at work and have said nothing for too long."""
-        now = self._clock()
+        now = time.monotonic()
         # Time in which this process was suspended or busy elsewhere is nobody's silence.
         passed, self._last_wait = min(now - self._last_wait, 2 * WAIT_SECONDS), now
         for worker in list(self._workers.values()):
-            if worker.number in self._heard or (worker.is_open and not worker.tasks):
-                worker.silence = 0.0
-                continue
-            worker.silence += passed
-            if worker.silence >= (self._limits.silence if worker.is_open else self._limits.opening):
+            is_at_work = worker.tasks or not worker.is_open
+            worker.silence = worker.silence + passed if is_at_work else 0.0
+            if worker.silence >= MOST_SILENCE:
                 text = f"no sign of life for {worker.silence:.0f} s"
                 self._after_death(worker, WorkerDied(worker.number, worker.device, text))
-        self._heard.clear()
 
     def _add_worker(self, number: int) -> None:
         self._workers[number] = WorkerState(number, self._pool.workers[number])
@@ -395,11 +392,11 @@ class Scheduler:
         if self._final_error is not None:
             return
         self._final_error = error
-        self._deadline = self._clock() + self._limits.grace
+        self._deadline = time.monotonic() + GRACE
         for worker in [w for w in self._workers.values() if not w.is_open]:
             self._remove(worker)
         if any(worker.tasks for worker in self._workers.values()):
-            text = f"stopping: up to {self._limits.grace:.0f} s for the tasks in flight"
+            text = f"stopping: up to {GRACE:.0f} s for the tasks in flight"
             self._emit(Notice("warning", text))
 
 

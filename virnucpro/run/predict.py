@@ -66,7 +66,7 @@ def run_prediction(
         models = find_models([request], executor, emit)
         with opened_run(request, models, disk, emit) as run:
             execute([run], executor, emit)
-            return finish(request, models, run, executor.devices, emit)
+            return finish(request, models, run, executor.pool.devices, emit)
 
 
 @contextmanager

@@ -64,7 +64,7 @@ def find_models(requests: Sequence[PredictionRequest], executor: Executor, emit:
     that lack a file of the models are left out.
     """
     warm_up_workers(executor, requests)
-    request, devices = requests[0], executor.devices
+    request, devices = requests[0], executor.pool.devices
     analysis = request.settings.analysis.resolved()
     assert analysis.chunk_length is not None
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")

@@ -116,7 +116,7 @@ def _carry_out(
                 named = partial(_emit_named, sample, emit)
                 with _failing(sample, emit):
                     conclude(run, executor, named)
-                    sample.outcome = finish(own, models, run, executor.devices, named)
+                    sample.outcome = finish(own, models, run, executor.pool.devices, named)
                     sample.state = "partial" if sample.outcome.failed_records else "finished"
 
 

@@ -50,7 +50,9 @@ def warm_up_workers(executor: Executor, requests: Sequence[PredictionRequest]) -
     if machine.compile == "never" or analysis.model_type in SHIPPED_MODELS:
         compiles = False
     if unfinished:
-        executor.warm_up(partial(warm_up, compile=compiles), 1 + frames // LEAST_FRAMES)
+        with executor.interruption.held():
+            work = partial(warm_up, compile=compiles)
+            executor.pool.warm_up(work, 1 + frames // LEAST_FRAMES)
 
 
 @contextmanager

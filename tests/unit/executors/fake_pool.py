@@ -88,10 +88,6 @@ class FakePool(WorkerPool):
         self.writing: dict[int, Task] = {}  # computed, and not written yet
         self._joining: list[tuple[float, int]] = []
 
-    def clock(self) -> float:
-        """Return the seconds that have passed."""
-        return self.now
-
     def joins(self, number: int, now: float) -> None:
         """Have another device be there from ``now`` on, as on a cluster."""
         self._joining.append((now, number))

@@ -44,7 +44,7 @@ def test_a_worker_joins_where_files_and_versions_are_those_of_the_command(
 
 def test_a_node_without_its_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("virnucpro.executors.ray_pool.visible_gpus", lambda: [])
-    assert isinstance(VirNucProWorker(0, None, 1).join({}, {}), str)
+    assert isinstance(VirNucProWorker(0, Device("cuda"), 1).join({}, {}), str)
 
 
 def test_a_file_that_another_node_wrote_is_waited_for(
@@ -78,7 +78,7 @@ def test_a_worker_that_comes_late_is_asked_for_the_models_too(
 
     monkeypatch.setattr(RayPool, "_create", create)
     monkeypatch.setattr(RayPool, "_ready", nothing_yet)
-    pool = RayPool(lambda: [Place("a", "busy", 0)], 1, {Path("probe"): 1})
+    pool = RayPool(lambda: [("a", Device("cuda", 0))], 1, {Path("probe"): 1})
     pool.wait(0, lambda event: None)
     with pytest.raises(UsageError):  # none has joined yet
         pool.require({Path("model"): 2})

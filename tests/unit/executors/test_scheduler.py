@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,11 +23,12 @@ from virnucpro.events import (
     WorkerDied,
     WorkerReport,
 )
-from virnucpro.executors.scheduler import Scheduler, TimeLimits
+from virnucpro.executors import scheduler
+from virnucpro.executors.scheduler import Scheduler
 from virnucpro.executors.signals import Interruption
 
 STAGE = FakeStage()
-LIMITS = TimeLimits(silence=20, opening=50, grace=5)
+SILENCE, GRACE = 20, 5
 
 
 @dataclass
@@ -66,6 +68,7 @@ def run(
     *,
     overlapping: bool = False,
     joining: Sequence[tuple[int, float]] = (),
+    stage: FakeStage = STAGE,
 ) -> Trial:
     """Carry out ``tasks``, and check what holds in every case.
 
@@ -75,14 +78,16 @@ def run(
     for number, now in joining:
         pool.joins(number, now)
     trial = Trial(pool)
-    scheduler = Scheduler(
-        STAGE, tasks, pool, trial.events.append, interruption or Interruption(), LIMITS, pool.clock
-    )
-    try:
-        for outcome in scheduler.outcomes():
-            trial.outcomes.append(outcome)
-    except VirNucProError as error:
-        trial.error = error
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scheduler, "time", SimpleNamespace(monotonic=lambda: pool.now))
+        patch.setattr(scheduler, "MOST_SILENCE", SILENCE)
+        patch.setattr(scheduler, "GRACE", GRACE)
+        signals = interruption or Interruption()
+        try:
+            for outcome in Scheduler(stage, tasks, pool, trial.events.append, signals).outcomes():
+                trial.outcomes.append(outcome)
+        except VirNucProError as error:
+            trial.error = error
     assert pool.most_submitted <= (3 if overlapping else 2)
     assert len(set(trial.finished)) == len(trial.finished)
     started = [(event.worker, event.task) for event in trial.events if type(event) is TaskStarted]
@@ -238,7 +243,7 @@ def test_a_worker_without_tasks_may_be_silent() -> None:
 
 @pytest.mark.parametrize(
     ("step", "opens", "waits", "said"),  # with a step of 100 s, this process was suspended
-    [(0.5, False, 40, ["for 20 s"]), (0.5, True, 100, ["for 50 s"]), (100, False, 5, [])],
+    [(0.5, False, 40, ["for 20 s"]), (0.5, True, 40, ["for 20 s"]), (100, False, 5, [])],
 )
 def test_how_long_a_worker_may_be_silent(
     monkeypatch: pytest.MonkeyPatch, step: float, opens: bool, waits: int, said: list[str]
@@ -268,7 +273,7 @@ def test_after_a_signal_no_task_is_begun(ending: str) -> None:
     assert isinstance(trial.error, RunInterruptedError)
     assert sum(call.startswith("start") for call in trial.pool.calls) == 2
     assert len(trial.pool.attempts) <= 5
-    assert trial.pool.now <= 5 + LIMITS.grace
+    assert trial.pool.now <= 5 + GRACE
 
 
 def test_a_worker_that_is_lost_with_its_node_costs_none_of_its_tasks_an_attempt() -> None:
@@ -298,15 +303,12 @@ def test_a_node_that_joins_gets_work() -> None:
 
 
 def test_a_task_that_cannot_be_divided_ends_the_run_at_its_second_exit() -> None:
-    pool = FakePool(2, lambda w, task: "exits" if holds(task, 5) else "ok")
     stage = FakeStage()
     stage.divisible = False  # type: ignore[misc]
-    scheduler = Scheduler(
-        stage, STAGE.tasks(6), pool, lambda e: None, Interruption(), LIMITS, pool.clock
-    )
-    with pytest.raises(DeviceError, match="cannot be computed"):
-        list(scheduler.outcomes())
-    assert not any(task.trial for _, task in pool.attempts)
+    trial = run(lambda w, task: "exits" if holds(task, 5) else "ok", STAGE.tasks(6), stage=stage)
+    assert isinstance(trial.error, DeviceError)
+    assert "cannot be computed" in str(trial.error)
+    assert not any(task.trial for _, task in trial.pool.attempts)
 
 
 def test_where_everything_dies_the_run_ends() -> None:

@@ -12,6 +12,7 @@ import torch
 
 from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device
+from virnucpro.executors.signals import Interruption
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.workers import warm_up_workers
 from virnucpro.settings import AnalysisSettings, MachineSettings
@@ -28,7 +29,8 @@ def begun(requests: list[PredictionRequest]) -> list[tuple[bool, int]]:
         assert work.func is embedding.warm_up
         calls.append((work.keywords["compile"], most))
 
-    executor: Any = SimpleNamespace(warm_up=warm_up)
+    pool = SimpleNamespace(warm_up=warm_up)
+    executor: Any = SimpleNamespace(pool=pool, interruption=Interruption())
     warm_up_workers(executor, requests)
     return calls
 
