@@ -8,7 +8,6 @@ What goes wrong is the word an id begins with:
     cuda     a sticky device error      flaky    ends the process, the first time only
     report   is killed while it reports, before the task is finished
     unwritable  raises when the task is computed and about to be written
-    wait7    goes on when there is a file ``go7`` in the folder of the stage
     fat      takes all memory unless it is alone in its batch; ``obese`` even then
 """
 
@@ -40,26 +39,21 @@ from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.store.disk import Disk
 
-Opening = Literal["well", "raises", "segfault", "dies on 1", "hangs on 1", "third time"]
+Opening = Literal["well", "segfault", "dies on 1", "hangs on 1", "third time"]
 
 
 @dataclass(frozen=True)
 class Counting(Stage):
     """Writes ``id length`` lines for the records of FASTA files.
 
-    ``broken`` is the index of a device on which every task ends the process, ``wrong`` that of a
-    device that computes wrong values only; the first ``slow`` devices need twice the time. ``batch`` is
-    in sequences. Reading a task and writing it take the host ``host_seconds`` each.
+    ``wrong`` is the index of a device that computes wrong values only. ``batch`` is in sequences.
     """
 
     files: tuple[Path, ...]
     folder: Path
     seconds_per_base: float = 0.0
     opening: Opening = "well"
-    broken: int = -9
     wrong: int = -9
-    slow: int = 0
-    host_seconds: float = 0.0
     batch: int = 8
     disk: Disk = field(default_factory=Disk)
 
@@ -78,8 +72,6 @@ class Counting(Stage):
         return tasks
 
     def open(self, device: Device) -> Session:
-        if self.opening == "raises":
-            raise ValueError("this model is damaged")
         if self.opening == "third time":
             for error in (OSError(116, "Stale file handle"), MemoryError("CUDA out of memory")):
                 if _first_time(self.folder / f"{type(error).__name__}-{device.index}"):
@@ -121,7 +113,6 @@ class CountingSession(Session):
         self._prepared = task, self._reader.submit(self._read, task)
 
     def _read(self, task: Task) -> list[tuple[str, str]]:
-        time.sleep(self._stage.host_seconds)
         return list(read_fasta(task.inputs[0], *(task.trial or (0, None))))
 
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
@@ -137,19 +128,15 @@ class CountingSession(Session):
         )
         records = [record for row, record in enumerate(records) if row not in excluded]
         lines = []
-        if self._device.index == self._stage.broken:
-            os._exit(3)
         for batch in _batches(records, self._batch):
             _fill_memory([name for name, _ in batch])
-            factor = 2 if self._device.index < self._stage.slow else 1
-            time.sleep(factor * self._stage.seconds_per_base * sum(len(text) for _, text in batch))
+            time.sleep(self._stage.seconds_per_base * sum(len(text) for _, text in batch))
             for name, sequence in batch:
                 _misbehave(name, self._stage.folder)
                 lines.append(f"{name} {len(sequence)}\n")
                 report(1, len(sequence))
 
         def write() -> TaskResult:
-            time.sleep(self._stage.host_seconds)
             self.check()
             if any(name.startswith("report") for name, _ in records):
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -196,9 +183,6 @@ def _misbehave(name: str, folder: Path) -> None:
             time.sleep(3600)
         case "cuda":
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
-        case "wait":
-            while not (folder / name.replace("wait", "go")).exists():
-                time.sleep(0.01)
         case "flaky":
             if _first_time(folder / f"{name}.seen"):
                 os._exit(5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from virnucpro.contracts import Stage, TaskResult
@@ -40,21 +40,15 @@ def run_stage(
     stage: Stage,
     executor: Executor,
     folder: Path,
-    see: Callable[[Event], None] = lambda event: None,
 ) -> tuple[list[TaskResult], list[Event]]:
-    """Do what is stale, accept what comes back; ``see`` gets each event as it happens."""
+    """Do what is stale, and accept what comes back."""
     ledger = Ledger(Layout(folder, "x", 500))
     todo = [task for task in stage.plan(ledger) if ledger.check(task)]
     for task in todo:
         ledger.reopen(task)
     events: list[Event] = []
-
-    def emit(event: Event) -> None:
-        events.append(event)
-        see(event)
-
     results = []
-    for result in executor.run(stage, todo, emit):
+    for result in executor.run(stage, todo, events.append):
         ledger.accept(result)
         results.append(result)
     return results, events

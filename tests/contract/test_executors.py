@@ -10,33 +10,22 @@ import pytest
 import torch
 
 from tests.contract.counting import Counting
-from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS
+from tests.contract.pools import ANY_POOL, POOLS
 from tests.contract.running import failed_ids, fasta, fastas, run_stage, written
 from virnucpro.contracts import Device, Session
-from virnucpro.errors import DeviceError
-from virnucpro.events import Notice, Progressed, WorkerDied, WorkerReady, WorkerReport
+from virnucpro.events import Notice, Progressed, WorkerReady, WorkerReport
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.pool import PoolEvent
 from virnucpro.executors.worker import TaskRunner
 
 
-def _executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+@pytest.fixture(params=ANY_POOL)
+def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    """An executor over every pool."""
     made = Executor(POOLS[request.param].make([Device("cpu", threads=1)] * 2), host_threads=1)
     yield made
     made.close()
     assert not multiprocessing.active_children()
-
-
-@pytest.fixture(params=ANY_POOL)
-def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    """An executor over every pool."""
-    yield from _executor(request)
-
-
-@pytest.fixture(params=SURVIVING_POOLS)
-def surviving_executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    """An executor over every pool whose workers may die."""
-    yield from _executor(request)
 
 
 def test_every_sequence_exactly_once_in_file_order(executor: Executor, tmp_path: Path) -> None:
@@ -123,12 +112,6 @@ def test_a_stage_follows_one_that_was_left_half_way(executor: Executor, tmp_path
     assert sum(e.sequences for e in events if isinstance(e, Progressed)) == 20
 
 
-def test_a_model_that_cannot_be_opened_is_no_data_error(executor: Executor, tmp_path: Path) -> None:
-    stage = Counting((fasta(tmp_path, "f.fa", ["a"]),), tmp_path, opening="raises")
-    with pytest.raises(DeviceError, match="this model is damaged"):
-        run_stage(stage, executor, tmp_path)
-
-
 def test_a_model_that_opens_at_the_third_time_costs_nothing(
     executor: Executor, tmp_path: Path
 ) -> None:
@@ -138,22 +121,3 @@ def test_a_model_that_opens_at_the_third_time_costs_nothing(
     notices = [event.message for event in events if isinstance(event, Notice)]
     assert any("trying again" in text for text in notices)
     assert not any("given up" in text for text in notices)
-
-
-@pytest.mark.parametrize("death", ["exit", "report"])
-def test_only_the_task_that_kills_its_worker_is_charged(
-    surviving_executor: Executor, tmp_path: Path, death: str
-) -> None:
-    """Also where the worker writes one task while it computes the next one.
-
-    ``report`` dies in writing: before that, the next task may have begun.
-    """
-    ids = [f"a{n}" for n in range(24)]
-    killers = {0, 3, 4, 11}
-    ids = [f"{death}{n}" if n in killers else name for n, name in enumerate(ids)]
-    stage = Counting(fastas(tmp_path, ids, 1), tmp_path, host_seconds=0.02)
-    outcomes, events = run_stage(stage, surviving_executor, tmp_path)
-    assert failed_ids(outcomes) == sorted(ids[n] for n in killers)
-    # Each at most once with the task beside it, then alone, and twice in the search.
-    deaths = sum(isinstance(event, WorkerDied) for event in events)
-    assert 3 * len(killers) <= deaths <= 4 * len(killers)

@@ -96,25 +96,19 @@ def test_a_death_that_does_not_come_again_costs_nothing(pool: Make, tmp_path: Pa
     assert len(_of(events, WorkerDied)) == 1
 
 
-def test_with_smaller_batches_everything_fits(pool: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("word", "failed", "batch"), [("fat5", [], 1), ("obese5", ["obese5"], 8)])
+def test_batches_stay_smaller_where_everything_fits_then(
+    pool: Make, tmp_path: Path, word: str, failed: list[str], batch: int
+) -> None:
+    """Those that were made smaller in vain grow again."""
     ids = [f"a{n}" for n in range(20)]
-    ids[5] = "fat5"
+    ids[5] = word
     stage = Counting(fastas(tmp_path, ids, 10), tmp_path)
     outcomes, events = run_stage(stage, pool(1), tmp_path)
-    _check(ids, [], outcomes, tmp_path)
-    assert "batches are 8 times smaller" in _warnings(events)
-    assert [event.measured.peak_memory for event in _of(events, WorkerReport)] == [
-        1000
-    ]  # and stay so
-    assert sum(event.sequences for event in _of(events, Progressed)) == 20
-
-
-def test_batches_made_smaller_in_vain_grow_again(pool: Make, tmp_path: Path) -> None:
-    ids = ["obese0", *(f"a{n}" for n in range(1, 12))]
-    stage = Counting(fastas(tmp_path, ids, 4), tmp_path)
-    outcomes, events = run_stage(stage, pool(1), tmp_path)
-    _check(ids, ["obese0"], outcomes, tmp_path)
-    assert [event.measured.peak_memory for event in _of(events, WorkerReport)] == [8000]
+    _check(ids, failed, outcomes, tmp_path)
+    (report,) = _of(events, WorkerReport)
+    assert report.measured.peak_memory == 1000 * batch
+    assert sum(event.sequences for event in _of(events, Progressed)) == 20 - len(failed)
 
 
 def test_a_device_that_never_opens_does_not_hold_up_the_others(pool: Make, tmp_path: Path) -> None:
@@ -124,21 +118,6 @@ def test_a_device_that_never_opens_does_not_hold_up_the_others(pool: Make, tmp_p
     _check(ids, [], outcomes, tmp_path)
     _, events = run_stage(Counting(fastas(tmp_path, ids, 4), tmp_path), executor, tmp_path)
     assert {event.worker for event in _of(events, WorkerReport)} == {0, 1}
-
-
-def test_a_device_on_which_no_model_opens_is_given_up(pool: Make, tmp_path: Path) -> None:
-    ids = ["a0", "a1", "a2", "wait3"]  # the other worker is at work until the device is given up
-    given_up = "given up, the run goes on with 1 other"
-
-    def see(event: Event) -> None:
-        if isinstance(event, Notice) and given_up in event.message:
-            (tmp_path / "go3").touch()
-
-    stage = Counting(fastas(tmp_path, ids, 2), tmp_path, opening="dies on 1")
-    outcomes, events = run_stage(stage, pool(2), tmp_path, see)
-    _check(ids, [], outcomes, tmp_path)
-    assert given_up in _warnings(events)
-    assert {event.worker for event in _of(events, WorkerDied)} == {1}
 
 
 @pytest.mark.parametrize(("opening", "seconds"), [("segfault", 600), ("hangs on 1", 1)])
@@ -154,24 +133,6 @@ def test_a_spare_device_takes_over(pool: Make, tmp_path: Path) -> None:
     stage = Counting((fasta(tmp_path, "f.fa", ["a0"]),), tmp_path, opening="dies on 1")
     outcomes, _ = run_stage(stage, pool(2, indices=[1, 0]), tmp_path)
     _check(["a0"], [], outcomes, tmp_path)
-
-
-def test_a_device_on_which_everything_dies_is_given_up(pool: Make, tmp_path: Path) -> None:
-    ids = [f"a{n}" for n in range(80)]
-    for death in (1, 2, 3):  # the other worker must not be through before the device is given up
-        ids[4 * death] = f"wait{death}"
-    deaths: list[Event] = []
-
-    def see(event: Event) -> None:
-        if isinstance(event, WorkerDied):
-            deaths.append(event)
-            (tmp_path / f"go{len(deaths)}").touch()
-
-    stage = Counting(fastas(tmp_path, ids, 4), tmp_path, broken=1)
-    outcomes, events = run_stage(stage, pool(2), tmp_path, see)
-    _check(ids, [], outcomes, tmp_path)
-    assert "3 files that other workers finished; its device is given up" in _warnings(events)
-    assert len(_of(events, WorkerDied)) == 3
 
 
 def test_a_full_disk_lets_the_others_finish(pool: Make, tmp_path: Path) -> None:

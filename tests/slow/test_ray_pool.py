@@ -8,7 +8,6 @@ import pytest
 
 from tests.contract.ray_cluster import local_cluster, ray_pool
 from tests.contract.test_executors import (  # noqa: F401 - run here over the pool of this file
-    test_a_model_that_cannot_be_opened_is_no_data_error,
     test_every_sequence_exactly_once_in_file_order,
     test_only_the_wrong_sequence_is_lost,
 )
@@ -19,11 +18,10 @@ from tests.faults.test_pool import (  # noqa: F401
     test_a_full_disk_lets_the_others_finish,
     test_a_sequence_that_never_ends_is_found,
     test_a_spare_device_takes_over,
-    test_batches_made_smaller_in_vain_grow_again,
+    test_batches_stay_smaller_where_everything_fits_then,
     test_two_bad_sequences_are_found_and_no_other_lost,
     test_two_deadly_sequences_are_found_and_no_other_lost,
     test_when_no_device_is_left_the_run_ends,
-    test_with_smaller_batches_everything_fits,
 )
 from virnucpro.executors.executor import Executor
 

@@ -128,6 +128,7 @@ class FakePool(WorkerPool):
             return
         work.popleft()
         if task is not None:
+            assert task.count == len(sequences_of(task))
             self.attempts.append((number, task))
             handle(Progressed(number, task.count, 10 * task.count))
         if behaviour == "exits" or (behaviour == "exits writing" and not self._overlapping):

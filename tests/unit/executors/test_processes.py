@@ -30,23 +30,19 @@ GPU = Device("cuda", 3, "H200", "GPU-bbbb", 141 << 30, (9, 0), threads=2)
 SETTLED = {
     "CUDA_VISIBLE_DEVICES": "GPU-bbbb",
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
     "RAYON_NUM_THREADS": "5",
     "OMP_NUM_THREADS": "2",
 }
-VARIABLES = tuple(SETTLED)
 
 
 def _describe(connection: Connection, greeting: str) -> None:
     ignored = [number for number in SIGNALS if signal.getsignal(number) == signal.SIG_IGN]
-    connection.send((greeting, ignored, {name: os.environ.get(name) for name in VARIABLES}))
+    connection.send((greeting, ignored, {name: os.environ.get(name) for name in SETTLED}))
     os.write(connection.fileno(), b"\0\0\1\0half of a message")
 
 
 def test_a_child_is_settled_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "START", multiprocessing.get_context("spawn"))
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
     child = ChildProcess("child", GPU, 5, _describe, "hello")
     greeting, ignored, environment = child.receive()
     assert greeting == "hello"
@@ -59,13 +55,21 @@ def test_a_child_is_settled_on_its_device(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("uuid", "own"), [("MIG-a", {}), ("GPU-a", {"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"})]
+    ("uuid", "own", "changes"),
+    [
+        ("GPU-bbbb", {}, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+        ("MIG-a", {}, {}),
+        ("GPU-bbbb", {"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"}, {}),
+    ],
 )
-def test_segments_are_not_expandable(monkeypatch: pytest.MonkeyPatch, uuid: str, own: dict) -> None:
+def test_a_process_is_settled_on_its_device(
+    monkeypatch: pytest.MonkeyPatch, uuid: str, own: dict, changes: dict
+) -> None:
+    """Segments are expandable where torch works with them and nobody wants others."""
     monkeypatch.setattr(os, "environ", dict(own))
-    monkeypatch.setattr(processes, "set_torch_threads", lambda threads: None)
     settle_on_device(replace(GPU, uuid=uuid), 5)
-    assert "PYTORCH_CUDA_ALLOC_CONF" not in os.environ
+    assert os.environ == {**own, **SETTLED, "CUDA_VISIBLE_DEVICES": uuid, **changes}
+    assert torch.get_num_threads() == 2
 
 
 class PipeOnly(ChildProcess):
@@ -123,12 +127,6 @@ def _sleep(connection: Connection) -> None:
     time.sleep(3600)
 
 
-def test_a_child_that_cannot_be_killed_does_not_hold_up_the_exit() -> None:
-    """As in an uninterruptible call of a driver; here the system ends it with its parent."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    subprocess.run([sys.executable, "-c", UNKILLABLE], check=True, timeout=600, env=environment)
-
-
 LOCKING = """
 from virnucpro.contracts import Device
 from virnucpro.executors.processes import ChildProcess
@@ -146,9 +144,11 @@ def _lock(connection: Connection) -> None:
     del lock
 
 
-def test_a_killed_process_leaves_no_semaphore_behind() -> None:
+@pytest.mark.parametrize("script", [UNKILLABLE, LOCKING])
+def test_a_child_neither_holds_up_the_exit_nor_leaves_a_semaphore_behind(script: str) -> None:
+    """Also in an uninterruptible call of a driver; here the system ends it with its parent."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    command = [sys.executable, "-c", LOCKING]
+    command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, check=True, timeout=600, env=environment)
     assert done.stderr == b""
 
@@ -175,13 +175,3 @@ def test_a_worker_is_the_process_that_was_warmed_up_and_unused_ones_end_too(tmp_
     pipes = [child.connection for child in children]
     pool.close()
     assert all(pipe.closed for pipe in pipes)
-
-
-def test_this_process_can_be_settled_on_a_gpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for a training on a single GPU."""
-    for name in VARIABLES:
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    settle_on_device(GPU, tokenizer_threads=5)
-    assert {name: os.environ[name] for name in VARIABLES} == SETTLED
-    assert torch.get_num_threads() == 2

@@ -166,6 +166,23 @@ def test_only_what_cannot_be_computed_is_given_up(
     assert len(trial.pool.workers) == workers  # no device is given up for a file
 
 
+@pytest.mark.parametrize("first", [0, 4997, 9994])
+def test_six_deadly_neighbours_are_found_before_the_run_would_end(first: int) -> None:
+    deadly = range(first, first + 6)
+    trial = run(lambda w, task: "exits" if holds(task, *deadly) else "ok", [STAGE.task(0, 10_000)])
+    assert [ids for _, ids in trial.failed] == [(str(n),) for n in deadly]
+
+
+@pytest.mark.parametrize(("exits", "failed"), [(3, []), (4, [("WorkerDied", ("0",))])])
+def test_what_ends_its_worker_twice_alone_is_given_up(exits: int, failed: list[Any]) -> None:
+    """Before, it has ended two workers as a file."""
+    ends = iter(["exits"] * exits)
+    trial = run(
+        lambda w, task: next(ends, "ok") if task and task.count else "ok", STAGE.tasks(1, 1)
+    )
+    assert trial.failed == failed
+
+
 @pytest.mark.parametrize("deadly", [(), (30,)])
 def test_a_device_that_dies_over_everything_is_given_up_while_others_are_slow(
     deadly: tuple[int, ...],
@@ -212,26 +229,24 @@ def test_a_file_that_fails_without_its_records_ends_the_run(behaviour: str) -> N
     assert "cannot be computed" in str(trial.error)
 
 
-@pytest.mark.parametrize(("failures", "left"), [(2, {0, 1}), (3, {1})])
-def test_a_device_is_given_up_after_three_failed_openings(failures: int, left: set[int]) -> None:
-    fails = iter(range(failures))
+@pytest.mark.parametrize(
+    ("openings", "left"),
+    [
+        (["raises"] * 2, {0, 1}),
+        (["raises"] * 3, {1}),
+        (["raises", "raises", "ok", "raises"], {0, 1}),
+    ],
+)
+def test_a_device_is_given_up_after_three_failed_openings_in_a_row(
+    openings: list[str], left: set[int]
+) -> None:
+    opens, ends = iter(openings), iter(["exits"])
 
     def behaviour(worker: int, task: Task | None) -> str:
-        opens = task is None and worker == 0
-        return "raises" if opens and next(fails, None) is not None else "ok"
+        return "ok" if worker else next(ends if task else opens, "ok")
 
     trial = run(behaviour, STAGE.tasks(30))
-    assert (trial.error, set(trial.pool.workers)) == (None, left)
-
-
-def test_only_failed_openings_in_a_row_count() -> None:
-    openings, ends = iter(["raises", "raises", "ok", "raises"]), iter(["exits"])
-
-    def behaviour(worker: int, task: Task | None) -> str:
-        return "ok" if worker else next(ends if task else openings, "ok")
-
-    trial = run(behaviour, STAGE.tasks(30))
-    assert (trial.error, set(trial.pool.workers), next(openings, "")) == (None, {0, 1}, "")
+    assert (trial.error, set(trial.pool.workers), next(opens, "")) == (None, left, "")
 
 
 def test_a_worker_without_tasks_may_be_silent() -> None:
