@@ -134,18 +134,6 @@ def test_a_finished_run(call: Callable, folder: Path, kept: bool) -> None:
     assert run["resume"] == {"stages": [], "seconds": 0.0, "refused": None, "text": text}
 
 
-def test_stages_of_an_earlier_version(call: Callable, folder: Path) -> None:
-    """It kept them beside the state of the run."""
-    expected = _run(call, folder / "cut")
-    (path,) = (folder / "cut").glob(".checkpoints/runs/*/*/run.json")
-    state = unsealed(path.read_bytes())
-    listed = {"command": state.pop("command"), "stages": state.pop("stages")}
-    path.write_bytes(sealed(state))
-    path.with_name("stages.json").write_bytes(sealed(listed))
-    assert _run(call, folder / "cut") == expected
-    assert len(expected["stages"]) == len(STAGES)
-
-
 def _config(folder: Path) -> Path:
     path = folder / "c.yaml"
     path.write_text(

@@ -115,8 +115,7 @@ def _carry_out_several(
     request: PredictionRequest, folder: SamplesFolder, samples: Sequence[Sample]
 ) -> int:
     from virnucpro.run.request import check_models
-    from virnucpro.run.sample_list import mates_among, overview_problem
-    from virnucpro.store.disk import Disk, telling
+    from virnucpro.run.sample_list import mates_among
 
     with shared.dashboard(request.settings, folder) as screen:
         analysis = request.settings.analysis
@@ -133,13 +132,8 @@ def _carry_out_several(
             )
         from virnucpro.run.samples import predict_samples
 
-        predict_samples(
-            request, samples, folder.root, screen.show, interruption=screen.interruption
-        )
-        disk = Disk(folder.root)
-        with telling(disk, screen.show):
-            problem = overview_problem(folder, disk)
-        if problem:
+        show, interruption = screen.show, screen.interruption
+        if problem := predict_samples(request, samples, folder.root, show, interruption):
             screen.warn(problem)
     shared.tell(*samples_text(samples, folder, overview=not problem))
     complete = all(sample.state == "finished" for sample in samples)

@@ -32,7 +32,7 @@ from virnucpro.run.predict import finish, opened_run
 from virnucpro.run.prepare import find_models
 from virnucpro.run.request import PredictionRequest, check_input
 from virnucpro.run.run import Run
-from virnucpro.run.sample_list import Sample, refuse_other_file, write_table
+from virnucpro.run.sample_list import Sample, overview_problem, refuse_other_file, write_table
 from virnucpro.run.workers import opened_executor
 from virnucpro.store.disk import Disk, telling
 from virnucpro.store.lock import locked
@@ -53,11 +53,12 @@ def predict_samples(
     root: Path,
     emit: Emit,
     interruption: Interruption | None = None,
-) -> None:
+) -> str:
     """Carry out the runs of all samples, or finish what an earlier call left.
 
     The ``request`` is that of each sample, but for its files and its output directory. What became
-    of a sample is noted in it. Their table is written also when the command is interrupted.
+    of a sample is noted in it. Their table is written also when the command is interrupted. Returns
+    why there is no overview, if there is none.
     """
     folder = SamplesFolder(root)
     disk = Disk(folder.root)
@@ -69,9 +70,10 @@ def predict_samples(
                 _carry_out(request, samples, folder, executor, emit)
             finally:
                 write_table(folder, disk, samples)
-    errors = [sample.error for sample in samples]
-    if errors[0] and all(isinstance(error, ResumeRefusedError) for error in errors):
-        raise errors[0]
+        errors = [sample.error for sample in samples]
+        if errors[0] and all(isinstance(error, ResumeRefusedError) for error in errors):
+            raise errors[0]
+        return overview_problem(folder, disk)
 
 
 def _carry_out(

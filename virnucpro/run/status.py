@@ -18,7 +18,6 @@ from virnucpro.formatting import clock_time, counted
 from virnucpro.layout import Layout, OutputFolder, receipt_beside
 from virnucpro.run.request import check_not_empty, check_readable
 from virnucpro.store import legacy
-from virnucpro.store.documents import unsealed
 from virnucpro.store.hashed import hashed
 from virnucpro.store.ledger import Ledger, Receipt, has_receipts
 from virnucpro.store.lock import A_RUN, holder
@@ -73,10 +72,6 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
         return status if owner is not None and owner.work == A_RUN else None
     earlier, ledger = read_state(layout), Ledger(layout)
     command, listed = (earlier.command, earlier.stages) if earlier else ("predict", ())
-    if not listed:  # an earlier version had a file for them
-        with suppress(OSError, ValueError):
-            former = unsealed((layout.state / "stages.json").read_bytes())
-            command, listed = former["command"], former["stages"]
     for path in layout.merged_folder.glob("output_*_scores.tsv.done"):
         if not isinstance(_receipt(ledger, path), str):  # no features of this file are needed
             number = path.name.split("_")[1]

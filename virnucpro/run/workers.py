@@ -101,7 +101,7 @@ class WorkerTable:
 
     _runs: Sequence[Run]
     _emit: Emit
-    # A row per worker and stage: how it was opened last, and what it did in all.
+    # A row per worker and stage: how it was opened last, and what it did.
     rows: dict[tuple[int, str], dict[str, Json]] = field(default_factory=dict)
     _warnings: set[str] = field(default_factory=set)
 
@@ -110,7 +110,7 @@ class WorkerTable:
         match event:
             case WorkerReady(worker, device, stage, seconds, facts):
                 row = self._row(worker, device, stage)
-                row.update({"seconds_to_open": round(seconds, 3), **facts})
+                row |= {"seconds_to_open": round(seconds, 3), **facts}
                 if facts.get("found") == "measured":
                     self._keep_budget(stage, device, int(facts["budget"]))
                 if reason := facts.get("compile_failed"):
@@ -124,10 +124,7 @@ class WorkerTable:
                         f"Results are valid, but may differ in their last digits; use --compile "
                         f"never if it comes again"
                     )
-                counts = {"busy": event.busy, "idle": event.idle, "tasks": event.tasks, **measured}
-                for name in ("busy", "idle", "tasks", "compiled_calls", "uncompiled_calls"):
-                    row[name] = row.get(name, 0) + counts[name]
-                row["peak_memory"] = max(row.get("peak_memory", 0), measured["peak_memory"])
+                row |= {"busy": event.busy, "idle": event.idle, "tasks": event.tasks, **measured}
         self._emit(event)
 
     def _row(self, worker: int, device: Device, stage: str) -> dict[str, Json]:

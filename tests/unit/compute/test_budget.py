@@ -168,7 +168,6 @@ def test_measured_budgets_are_kept_one_a_kind_of_device(tmp_path):
     figures = Measurements(5 * GIB, 72, 36)
     workers.show(WorkerReport(2, LARGE, "protein_embeddings", 9.0, 1.0, 4, figures))
     workers.show(WorkerReady(3, GPU, "counting", 0.1))
-    workers.show(WorkerReport(2, LARGE, "protein_embeddings", 9.0, 1.0, 4))
     assert [type(event) for event in seen].count(Notice) == 1
     rows = list(workers.rows.values())
     assert [row["worker"] for row in rows] == [0, 1, 2, 3]
