@@ -103,16 +103,15 @@ class Scheduler:
     def outcomes(self) -> Iterator[TaskResult]:
         """Yield results in the order in which tasks are finished; raises as :class:`Executor`.
 
-        No worker is left at work.
+        No worker is left at work, unless it raises an error: then the run is over.
         """
         try:
             yield from self._until_all_is_done()
         finally:
-            for worker in [w for w in self._workers.values() if w.tasks or not w.is_open]:
-                if self._final_error is None:
-                    self._pool.restart(worker.number)
-                else:
-                    self._remove(worker)
+            for number in self._workers.keys() & self._pool.workers.keys():
+                worker = self._workers[number]
+                if self._final_error is None and (worker.tasks or not worker.is_open):
+                    self._pool.restart(number)
 
     def _until_all_is_done(self) -> Iterator[TaskResult]:
         self._last_wait = time.monotonic()
