@@ -41,22 +41,22 @@ from virnucpro.ui.log import worker_label
 
 EARLIEST = 5.0  # seconds of work; before, no speed and no time is forecast
 STALL_SECONDS = 600.0  # the first task of a CPU may rightly take hours, and is not warned of
-SHORTEST_BAR, LONGEST_BAR = 6, 40  # characters
+SHORTEST_BAR, LONGEST_BAR = 8, 40  # characters
 LONGEST_LABEL = 24  # characters of the name of a worker
 NOTHING = StageStarted("", 0, 0, 0, title="", stages=0, on_workers=False)
 STYLES = {"busy": "", "loading": "cyan", "idle": "dim", "dead": "bold red"}  # by state
-# Title, width, and the width of the narrowest terminal that shows the column.
-COLUMNS = (
-    ("tasks", 6, 66),
-    ("sequences", 9, 50),
-    ("part", 5, 76),
-    ("seq/s", 7, 0),
-    ("tok/s", 5, 58),
-    ("memory", 12, 62),
-    ("util", 5, 40),
-    ("temp", 4, 72),
-    ("power", 6, 110),
-)
+COLUMNS = {  # titles and widths
+    "tasks": 6,
+    "sequences": 9,
+    "part": 5,
+    "seq/s": 7,
+    "tok/s": 5,
+    "memory": 12,
+    "util": 5,
+    "temp": 4,
+    "power": 6,
+}
+LEAST_INFORMATIVE = ("power", "part", "temp", "tasks", "memory", "tok/s", "sequences", "util")
 
 Clock = Callable[[], float]
 
@@ -271,7 +271,7 @@ class Dashboard:
             return [f"{self.title}: {percent(self.share)}, {self.time}"] if self.title else []
         parts = [", ".join(self.heading), f"{' '.join(self.counts.split())} ({share})"]
         for label, row in self._rows().items():
-            figures = (f"{title} {row[title]}" for title, *_ in COLUMNS if row.get(title))
+            figures = (f"{title} {row[title]}" for title in COLUMNS if row.get(title))
             parts.append(f"{label}: {', '.join(figures)}")
         return parts
 
@@ -310,21 +310,22 @@ class Dashboard:
         """Return the table of workers."""
         rows = self._rows()
         known = {title for row in rows.values() for title in row}
-        columns = [(title, w) for title, w, least in COLUMNS if title in known and least <= width]
+        columns = {title: wide for title, wide in COLUMNS.items() if title in known}
         label_width = min(max(map(len, rows)), LONGEST_LABEL, max(6, width - 9))
-        room = width - label_width - 1 - sum(wide + 1 for _, wide in columns)
-        while room < 0 and len(columns) > 1:  # a long label takes the room of columns
-            room += columns.pop()[1] + 1
+        room = width - label_width - 1 - sum(wide + 1 for wide in columns.values())
+        for title in LEAST_INFORMATIVE:
+            if room < SHORTEST_BAR and title in columns:
+                room += columns.pop(title) + 1
         bar = min(room, LONGEST_BAR) if room >= SHORTEST_BAR else 0
         table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-        for title, wide in (("", label_width), *([("", bar)] if bar else []), *columns):
+        for title, wide in (("", label_width), *([("", bar)] if bar else []), *columns.items()):
             side: Literal["left", "right"] = "right" if title else "left"
             table.add_column(title, width=wide, no_wrap=True, overflow="crop", justify=side)
         for label, row in rows.items():
             cells: list[RenderableType] = [Text(label)]
             if bar:
                 cells.append(ProgressBar(1.0, float(row["bar"]), bar, complete_style="cyan"))
-            cells += [Text(row.get(title, "")) for title, _ in columns]
+            cells += [Text(row.get(title, "")) for title in columns]
             table.add_row(*cells, style=STYLES[row["state"]])
         return table
 
