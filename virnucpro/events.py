@@ -149,8 +149,8 @@ class StepProgress(Protocol):
     ``virnucpro.ui`` shows it on the terminal.
     """
 
-    def begin(self, title: str, total: float) -> None:
+    def begin(self, title: str, total: int) -> None:
         """Begin a step of ``total`` units. The step before it is finished."""
 
-    def advance(self, amount: float) -> None:
+    def advance(self, amount: int) -> None:
         """Report that ``amount`` more units of the current step are finished."""

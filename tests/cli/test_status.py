@@ -21,15 +21,8 @@ from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.lock import LockOwner
 
 STAGES = (
-    "chunking",
-    "translation",
-    "splitting",
-    "nucleotide_embeddings",
-    "protein_embeddings",
-    "merging",
-    "prediction",
-    "consensus",
-    "output",
+    *("chunking", "translation", "splitting", "nucleotide_embeddings", "protein_embeddings"),
+    *("merging", "prediction", "consensus", "output"),
 )
 ESM = "in_protein/output_2_ESM.pt"
 
@@ -71,7 +64,9 @@ def _slow(out: Path, seconds: float) -> None:
 
 def test_an_interrupted_run(call: Callable, folder: Path) -> None:
     _slow(folder / "cut", 50)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     run = _run(call, folder / "cut")
+    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     assert (run["stem"], run["state"], run["owner"]) == ("in", "interrupted", None)
     nucleotide = _stage(run, "nucleotide_embeddings")
     assert nucleotide["files_done"] == nucleotide["files"]
@@ -89,12 +84,6 @@ def test_an_interrupted_run(call: Callable, folder: Path) -> None:
     assert not re.search("receipt|_ESM|DNABERT", text)
     _slow(folder / "cut", 0)  # as of features that an earlier version left
     assert _run(call, folder / "cut")["resume"]["seconds"] is None
-
-
-def test_it_writes_and_locks_nothing(call: Callable, folder: Path) -> None:
-    before = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
-    _run(call, folder / "cut")
-    assert before == {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
 
 
 def test_before_the_split_nobody_knows_how_much_there_is(call: Callable, tmp_path: Path) -> None:
@@ -209,15 +198,8 @@ def test_what_failed_and_why(call: Callable, folder: Path) -> None:
     receipt.write_bytes(sealed(document))
     run = _run(call, folder / "done")
     assert run["state"] == "partial"
-    assert run["failed"] == [
-        {
-            "stage": "protein_embeddings",
-            "file": "output_2_ESM.pt",
-            "error": "ValueError",
-            "message": "no",
-            "sequences": 2,
-        }
-    ]
+    facts = {"error": "ValueError", "message": "no", "sequences": 2}
+    assert run["failed"] == [{"stage": "protein_embeddings", "file": "output_2_ESM.pt", **facts}]
     esm = _stage(run, "protein_embeddings")
     assert esm["sequences"] - esm["sequences_done"] == 2
     text = call("status", folder / "done").out

@@ -91,15 +91,6 @@ def test_a_device_that_computes_nothing_right_is_given_up(tmp_path: Path) -> Non
     assert len(written(tmp_path)) == 40
 
 
-def test_what_failed_is_tried_again_and_nothing_else(executor: Executor, tmp_path: Path) -> None:
-    ids = [*(f"a{n}" for n in range(39)), "poison"]
-    stage = Counting(fastas(tmp_path, ids, 10), tmp_path)
-    run_stage(stage, executor, tmp_path)
-    again, _ = run_stage(stage, executor, tmp_path)
-    assert [result.task.inputs[0].name for result in again] == ["f0030.fa"]
-    assert failed_ids(again) == ["poison"]
-
-
 def test_a_stage_follows_one_that_was_left_half_way(executor: Executor, tmp_path: Path) -> None:
     ids = [f"a{n}" for n in range(20)]
     stage = Counting(fastas(tmp_path, ids, 4), tmp_path, seconds_per_base=0.001)

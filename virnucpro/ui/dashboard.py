@@ -10,7 +10,7 @@ Columns that a narrow terminal has no room for are left out, the least informati
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from rich.console import Group, RenderableType
@@ -71,9 +71,9 @@ class WorkerProgress:
     is_stalled: bool = False  # and people were warned
     state: Literal["loading", "idle", "busy", "dead"] = "loading"
     tasks: int = 0
-    sequences: float = 0
+    sequences: int = 0
     tokens: int = 0
-    kept: tuple[float, int] = (0, 0)  # of the sequences and tokens, those of finished tasks
+    kept: tuple[int, int] = (0, 0)  # of the sequences and tokens, those of finished tasks
 
     def enter(self, state: Literal["idle", "busy", "dead"]) -> None:
         """Enter a state; what was done of an unfinished task is taken back."""
@@ -93,6 +93,7 @@ class Dashboard:
     Attributes:
         workers: by number; in a stage of the host, it has the number 0.
         readings: what the drivers say of the workers' devices, by number.
+        before: sequences that were done before the stage or step began.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -103,25 +104,15 @@ class Dashboard:
         self.begin(NOTHING)
 
     def begin(self, stage: StageStarted) -> None:
-        """Begin a stage."""
-        self.stage, self.began = stage, self.clock()
-        self.total, self.before = float(stage.sequences), 0.0
-        self.tasks = self.failed = 0
+        """Begin a stage, or a step of a command, which has a title and no number."""
+        self.stage, self.began, self.total = stage, self.clock(), stage.sequences
+        self.before = self.tasks = self.failed = 0
         devices = self._devices if stage.on_workers else {0: Device("cpu")}
         self.workers = {
             n: WorkerProgress(device, self.began, self.began) for n, device in devices.items()
         }
         if not stage.on_workers:
             self.workers[0].enter("idle")
-
-    def begin_step(self, title: str, total: float, before: float = 0) -> None:
-        """Begin a step of ``total`` units, ``before`` of which are done; it has no number."""
-        self.begin(replace(NOTHING, title=title))
-        self.total, self.before = total, before
-
-    def advance(self, amount: float) -> None:
-        """Take so many more units of the step into account."""
-        self.workers[0].sequences += amount
 
     def update(self, event: Event) -> None:
         """Take an event into account."""
@@ -180,7 +171,7 @@ class Dashboard:
         return f"[{stage.number}/{stage.stages}] {stage.title}" if stage.number else stage.title
 
     @property
-    def sequences(self) -> float:
+    def sequences(self) -> int:
         """Number of sequences that are done or given up."""
         done = sum(worker.sequences for worker in self.workers.values())
         return self.before + done + self.failed
@@ -231,7 +222,7 @@ class Dashboard:
     @property
     def counts(self) -> str:
         """``134,222 of 1,200,000 seq  1,692/s  489k tok/s``, of a width that hardly changes."""
-        expected, text = f"{self.total:,.0f}", f"{self.sequences:,.0f}"
+        expected, text = f"{self.total:,}", f"{self.sequences:,}"
         if self.total:
             text = f"{text:>{len(expected)}} of {expected}"
         speed, tokens = self.speed
@@ -290,7 +281,7 @@ class Dashboard:
                 "state": worker.state,
                 "bar": str((self.share or 0) * worker.sequences / most),
                 "tasks": short_number(worker.tasks),
-                "sequences": f"{worker.sequences:,.0f}",
+                "sequences": f"{worker.sequences:,}",
                 "part": percent(worker.sequences / (max(self.sequences - self.failed, 1))),
                 "seq/s": short_number(speed) if is_busy else worker.state,
                 "tok/s": short_number(tokens) if is_busy else "",

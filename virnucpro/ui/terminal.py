@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console, RenderableType
@@ -26,6 +27,7 @@ from virnucpro.events import (
     EpochProgress,
     Event,
     Notice,
+    Progressed,
     StageFinished,
     TaskFinished,
 )
@@ -126,17 +128,18 @@ class Screen:
         elif isinstance(event, StageFinished):
             self._tell_seconds(event.seconds)
 
-    def begin(self, title: str, total: float, before: float = 0) -> None:
+    def begin(self, title: str, total: int, before: int = 0) -> None:
         """End the step before, and begin one of ``total`` units, ``before`` of which are done."""
         self.end()
         with self.lock:
-            self.board.begin_step(printable(title), total, before)
+            self.board.begin(replace(NOTHING, title=printable(title), sequences=total))
+            self.board.before = before
         self._draw()
 
-    def advance(self, amount: float) -> None:
+    def advance(self, amount: int) -> None:
         """Report that ``amount`` more units of the step are done."""
         with self.lock:
-            self.board.advance(amount)
+            self.board.update(Progressed(0, amount, 0))
 
     def end(self) -> None:
         """End the step, and say how long it took if it took long."""
