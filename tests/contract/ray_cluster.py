@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from virnucpro.contracts import Device
-from virnucpro.executors.ray_pool import RayPool, cpu_places
+from virnucpro.executors.ray_pool import RayPool, places
 
 OBJECT_STORE = 80 << 20  # bytes, the smallest that Ray accepts
 SETTINGS = {
@@ -43,6 +43,6 @@ def local_cluster(cpus: int) -> Iterator[None]:
 
 def ray_pool(devices: Sequence[Device]) -> RayPool:
     """Return a pool with a worker on each of ``devices``, all on the first node."""
-    node, first = cpu_places(1)[0]
-    places = [(node, replace(device, threads=1, host=first.host)) for device in devices]
-    return RayPool(lambda: places, tokenizer_threads=1).gather()
+    node, first = places(1)[0]
+    found = [(node, replace(device, threads=1, host=first.host)) for device in devices]
+    return RayPool(lambda: found, tokenizer_threads=1).gather()

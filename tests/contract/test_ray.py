@@ -25,7 +25,7 @@ from tests.contract.test_pools import (  # noqa: F401 - run here over the pool o
 from virnucpro.errors import UsageError
 from virnucpro.events import Event, Notice, WorkerDied
 from virnucpro.executors.pool import WorkEnded, WorkerPool
-from virnucpro.executors.ray_pool import RayPool, cpu_places
+from virnucpro.executors.ray_pool import RayPool, places
 
 
 class StartedOnce:
@@ -82,7 +82,7 @@ def test_a_lost_worker_is_reported_and_its_successor_works(
 def test_a_node_without_a_model_file_is_left_out_and_named(
     started: RayPool, tmp_path: Path
 ) -> None:
-    place = cpu_places(2)[0]  # one of the two processors is free
+    place = places(2)[0]  # one of the two processors is free
     (tmp_path / "here").write_bytes(b"1234")
     events: list[Event] = []
     pool = RayPool(lambda: [place], 1, {tmp_path / "here": 4}, events.append).gather()

@@ -102,47 +102,35 @@ def place_finder(machine: MachineSettings) -> Callable[[], list[Place]]:
             "--cluster takes the GPUs that Ray manages: leave out --gpus, and give --device auto, "
             "cpu or cuda"
         )
-    if choose_devices(machine, [device for _, device in gpu_places()])[0].kind == "cpu":
-        return lambda: cpu_places(machine.cpu_workers or 1)
-    return lambda: gpu_places(machine.max_workers)
+    if choose_devices(machine, [device for _, device in places()])[0].kind == "cpu":
+        return lambda: places(machine.cpu_workers or 1)
+    return lambda: places()[: machine.max_workers]
 
 
-def gpu_places(most: int | None = None) -> list[Place]:
-    """Return a place for each GPU, or for the first ``most`` of them."""
-    places = [
-        (node, Device("cuda", number, host=host))
-        for host, node, resources in _nodes()
-        for number in range(int(resources.get("GPU", 0)))
-    ]
-    return places[:most]
+def places(cpu_workers: int | None = None) -> list[Place]:
+    """Return a place for each GPU, or up to ``cpu_workers`` for each node, by the nodes' names.
 
-
-def cpu_places(workers: int) -> list[Place]:
-    """Return up to ``workers`` places for each node, which share its processor."""
-    places = []
-    for host, node, resources in _nodes():
-        cores = int(resources.get("CPU", 0))  # none where Ray was started with --num-cpus=0
-        count = min(workers, cores)
-        for number in range(count):
-            places.append((node, Device("cpu", number, threads=cores // count, host=host)))
-    return places
-
-
-def _nodes() -> list[tuple[str, str, dict[str, float]]]:
-    """Return name, id and resources of each node that is alive, in the order of their names."""
+    These share the processor of the node. Only nodes that are alive count.
+    """
     import ray
 
-    nodes = [
-        (node["NodeManagerHostname"], node["NodeID"], node["Resources"])
-        for node in ray.nodes()
-        if node["Alive"]
-    ]
-    return sorted(nodes, key=lambda node: node[:2])
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    found = list[Place]()
+    for node in sorted(alive, key=lambda node: (node["NodeManagerHostname"], node["NodeID"])):
+        host, resources = node["NodeManagerHostname"], node["Resources"]
+        cores = int(resources.get("CPU", 0))  # none where Ray was started with --num-cpus=0
+        if cpu_workers is None:
+            count, device = int(resources.get("GPU", 0)), Device("cuda", host=host)
+        else:
+            count = min(cpu_workers, cores)
+            device = Device("cpu", threads=cores // max(count, 1), host=host)
+        found += [(node["NodeID"], replace(device, index=n)) for n in range(count)]
+    return found
 
 
-def software() -> dict[str, str]:
-    """Return the versions that have to be the same on every node."""
-    return {"virnucpro": __version__, "torch": version("torch")}
+def software() -> str:
+    """Return what has to be the same on every node."""
+    return f"virnucpro {__version__} with torch {version('torch')}"
 
 
 class VirNucProWorker:
@@ -169,17 +157,16 @@ class VirNucProWorker:
         finally:
             os._exit(1)  # an actor without its thread would only be silent
 
-    def join(self, expected: Mapping[str, str], files: Mapping[Path, int]) -> Device | str:
+    def join(self, expected: str, files: Mapping[Path, int]) -> Device | str:
         """Return the device, or why this worker cannot be used.
 
-        ``files`` have to be here with their sizes in bytes, as proof of shared folders.
+        The ``software`` has to be the same, and ``files`` have to be here with their sizes in
+        bytes, as proof of shared folders.
         """
         if not self._devices:
             return "Ray has reserved a GPU that the driver does not show"
-        found = software()
-        for name, wanted in expected.items():
-            if found[name] != wanted:
-                return f"it has {name} {found[name]}, and this process {wanted}"
+        if (found := software()) != expected:
+            return f"it has {found}, and this process {expected}"
         missing = [
             str(path)
             for path, size in files.items()

@@ -35,16 +35,16 @@ def test_a_worker_joins_where_files_and_versions_are_those_of_the_command(
     (tmp_path / "a").write_bytes(b"1234")
     assert worker.join(software(), {tmp_path / "a": 4}) == Device("cpu")
     for files in ({tmp_path / "a": 4, tmp_path / "b": 4}, {tmp_path / "b": 4}):
-        refusal = worker.join({}, files)
+        refusal = worker.join(software(), files)
         assert isinstance(refusal, str)
         assert refusal.endswith(f"there: {tmp_path / 'b'}")
-    assert "another size" in str(worker.join({}, {tmp_path / "a": 5}))
-    assert str(worker.join({"torch": "0.1"}, {})).endswith("and this process 0.1")
+    assert "another size" in str(worker.join(software(), {tmp_path / "a": 5}))
+    assert str(worker.join("torch 0.1", {})).endswith("and this process torch 0.1")
 
 
 def test_a_node_without_its_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("virnucpro.executors.ray_pool.visible_gpus", lambda: [])
-    assert isinstance(VirNucProWorker(0, Device("cuda"), 1).join({}, {}), str)
+    assert isinstance(VirNucProWorker(0, Device("cuda"), 1).join(software(), {}), str)
 
 
 def test_a_file_that_another_node_wrote_is_waited_for(
