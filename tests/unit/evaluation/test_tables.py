@@ -185,8 +185,8 @@ def joined(run, tmp_path):
 
 
 def test_what_cannot_be_used_is_counted(joined) -> None:
-    sample = joined(LABELS + "z\tvirus\t\t\n")
-    assert sample.counts == {
+    used, missed, counts = joined(LABELS + "z\tvirus\t\t\n")
+    assert counts == {
         "rows": 4,
         "used": 2,
         "unlabelled": 1,
@@ -194,18 +194,18 @@ def test_what_cannot_be_used_is_counted(joined) -> None:
         "labelled_records_without_a_row": {"virus": 1},
         "rows_of_the_training_part": 0,
     }
-    assert sample.rows[["label", "group", "length"]].to_numpy().tolist() == [
+    assert used[["label", "group", "length"]].to_numpy().tolist() == [
         ["virus", "Phages", "300 to 500"],
         ["others", "Bacteria", "up to 150"],
     ]
-    contigs = joined(LABELS, level="contig").counts  # a record that is only unscored is not absent
-    assert joined(LABELS, level="contig").rows.length.tolist() == [
-        "500 to 1,000"
-    ]  # the other one has 0
-    assert [row["label"] for row in contigs["unscored"]] == ["others"]
-    assert contigs["labelled_records_without_a_row"] == {}
-    assert joined(LABELS, FRAMES).rows.length.isna().all()
-    trained = joined("record\tlabel\tpart\na\tvirus\ttrain\nb\tothers\ttest\n").counts
-    assert trained["rows_of_the_training_part"] == 1
+    assert missed.group.tolist() == ["Phages"]
+    used, missed, counts = joined(LABELS, level="contig")
+    assert used.length.tolist() == ["500 to 1,000"]  # the other one has 0
+    # A record that is only unscored is not absent.
+    assert [row["label"] for row in counts["unscored"]] == ["others"]
+    assert (len(missed), counts["labelled_records_without_a_row"]) == (0, {})
+    assert joined(LABELS, FRAMES)[0].length.isna().all()
+    counts = joined("record\tlabel\tpart\na\tvirus\ttrain\nb\tothers\ttest\n")[2]
+    assert counts["rows_of_the_training_part"] == 1
     with pytest.raises(InputError, match="no row with a label"):
         joined("record\tlabel\nq\tvirus\n")
