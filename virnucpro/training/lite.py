@@ -6,6 +6,7 @@ import json
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,7 @@ from virnucpro.contracts import Device
 from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.encoders.weights import read_safetensors
-from virnucpro.errors import InputError, ResumeRefusedError
+from virnucpro.errors import InputError
 from virnucpro.events import Emit, EpochProgress, StepProgress
 from virnucpro.layout import lock_file
 from virnucpro.metrics.classification import auroc, fit_temperature
@@ -326,19 +327,15 @@ def fit_lite(
     identity = json.loads(json.dumps({"settings": facts, "data_set": digest, "threads": threads}))
     wanted = WorkIdentity(f"the training of the encoder in {root.name}", _named(identity))
     with locked(lock_file(root, REPORT), "this encoder"), telling(disk, show):
-        try:
-            # A finished training is the same one with any number of threads.
-            report = in_schema("lite training", parse_json((root / REPORT).read_bytes()), root)
-            earlier: dict[str, Any] | None = _named({**report, "threads": threads})
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            earlier = None
-        except ResumeRefusedError:
-            if not force:
-                raise
-            earlier = None
+        earlier: dict[str, Any] = {}
+        if not force:
+            with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+                report = in_schema("lite training", parse_json((root / REPORT).read_bytes()), root)
+                # A finished training is the same one with any number of threads.
+                earlier = _named({**report, "threads": threads})
         files = [root / name for name in RESULTS]
         work = (wanted, savepoint, files, earlier, disk, show)
-        if begin_training(*work, option="--output-dir", force=force) is None:
+        if begin_training(*work, force=force) is None:
             return None
         progress.begin("reading genomes", 1)
         genomes = genome_set(dataset.records("train"), masked)

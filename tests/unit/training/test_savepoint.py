@@ -35,10 +35,10 @@ def files(tmp_path):
 
 @pytest.fixture
 def begin(files):
-    def _begin(identity=IDENTITY, finished=None, **options):
+    def _begin(identity=IDENTITY, finished=(), **options):
         notices = []
-        work = (WorkIdentity("it", identity), *files, finished, Disk(), notices.append)
-        point = begin_training(*work, option="--output", **options)
+        work = (WorkIdentity("it", identity), *files, dict(finished), Disk(), notices.append)
+        point = begin_training(*work, **options)
         return point, [notice.message for notice in notices]
 
     return _begin

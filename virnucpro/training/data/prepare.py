@@ -50,7 +50,6 @@ def prepare_dataset(
     seed: int = 0,
     command: Sequence[str] = (),
     force: bool = False,
-    disk: Disk | None = None,
 ) -> tuple[dict[str, Json], str | None]:
     """Make the data set, unless the same one exists already.
 
@@ -65,7 +64,7 @@ def prepare_dataset(
     Returns:
         The content of ``dataset.json``, and what users are told of what was there.
     """
-    disk = disk or Disk(dataset.root)
+    disk = Disk(dataset.root)
     if test + validation > 1:
         raise UsageError("--test and --validation are together more than all genomes")
     if dataset.root.exists() and not dataset.root.is_dir():
@@ -100,7 +99,13 @@ def prepare_dataset(
             values = {name: earlier.get(name) for name in identity}
             check_same(wanted, _work_identity(dataset, values), dataset.root)
             return earlier, checked_again(wanted.label)
-        records = _assigned(table, files, identity, progress)
+        records = survey_genomes(table, files, progress)
+        check_genomes(table, records)
+        assign_parts(records, test=test, validation=validation, seed=seed)
+        drop_relatives(records, relatives)
+        del records["sketch"]  # they are large, and not needed any more
+        if not records.loc[records["part"].isin(PARTS), "bases"].any():
+            raise InputError(f"{table}: no record of the genome files has any bases")
         # What an earlier start left is made anew in minutes.
         for path in _files_of(dataset):
             disk.clear(path)
@@ -115,24 +120,6 @@ def prepare_dataset(
         # This file is written last: a folder without it holds no data set.
         disk.save(dataset.description_file, (json.dumps(description, indent=1) + "\n").encode())
     return description, said[0].message if said else None
-
-
-def _assigned(
-    table: Path,
-    files: Mapping[Path, Sequence[SourceRow]],
-    identity: Mapping[str, Json],
-    progress: StepProgress,
-) -> pd.DataFrame:
-    """Return all records of the genome files, each with its part."""
-    records = survey_genomes(table, files, progress)
-    check_genomes(table, records)
-    shares = {name: identity[name] for name in ("test", "validation", "seed")}
-    assign_parts(records, **shares)
-    drop_relatives(records, identity["relatives"])
-    del records["sketch"]  # they are large, and not needed any more
-    if not records.loc[records["part"].isin(PARTS), "bases"].any():
-        raise InputError(f"{table}: no record of the genome files has any bases")
-    return records
 
 
 def _written(
@@ -242,30 +229,26 @@ def write_frames(
             continue
         members = members.iloc[np.argsort(random_numbers(len(members), seed, part_number))]
         size = frames_per_file(len(members), proteins=True)
-        starts = range(0, len(members), size)
-        layout = dataset.layout(part)
+        starts, layout = range(0, len(members), size), dataset.layout(part)
         with disk.create(dataset.frames_table(part)) as table:
             table.write(LABELLED_FRAMES.header.encode())
             for shard, start in enumerate(starts, 1):
-                lines, nucleotides, proteins = [], [], []
                 rows = members.iloc[start : start + size]
                 owners = records.loc[rows["number"], ["record", "genome", "group", "label"]]
-                for frame, (record, *names) in zip(
-                    rows.itertuples(), owners.itertuples(index=False), strict=True
-                ):
-                    chunk = chunk_id(f"{record}_{frame.length}bp", frame.chunk)
-                    name = chunk + FRAME_LABELS[frame.label]
-                    lines.append((name, chunk, record, *names, frame.length))
-                    middle = frame.offset + frame.bases
-                    text = content[frame.offset : middle + frame.residues].tobytes().decode()
-                    nucleotides.append((name, text[: frame.bases]))
-                    proteins.append((name, text[frame.bases :]))
-                columns = dict(
-                    zip(LABELLED_FRAMES.row._fields, zip(*lines, strict=True), strict=True)
-                )
-                table.write(LABELLED_FRAMES.lines(**columns).encode(), len(lines))
-                for molecule, pairs in zip(MOLECULES, (nucleotides, proteins), strict=True):
-                    disk.save(layout.split(molecule, shard), fasta_bytes(pairs), len(pairs))
+                places = zip(owners["record"], rows["length"], rows["chunk"], strict=True)
+                chunks = [chunk_id(f"{name}_{length}bp", number) for name, length, number in places]
+                numbered = zip(chunks, rows["label"], strict=True)
+                names = [chunk + FRAME_LABELS[label] for chunk, label in numbered]
+                columns = {"frame": names, "chunk": chunks, **owners, "length": rows["length"]}
+                table.write(LABELLED_FRAMES.lines(**columns).encode(), len(rows))
+                middles = rows["offset"] + rows["bases"]
+                ends = rows["offset"], middles, middles + rows["residues"]
+                for molecule, first, last in zip(MOLECULES, ends, ends[1:], strict=False):
+                    texts = (
+                        content[a:b].tobytes().decode() for a, b in zip(first, last, strict=True)
+                    )
+                    fasta = fasta_bytes(zip(names, texts, strict=True))
+                    disk.save(layout.split(molecule, shard), fasta, len(rows))
                 progress.advance(len(rows))
         sizes[part] = {"shards": len(starts), "frames": len(members)}
     return sizes
