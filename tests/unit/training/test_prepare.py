@@ -262,7 +262,7 @@ def test_a_source_that_changes_meanwhile(prepare, tmp_path):
     class Meddling(RecordedProgress):
         def begin(self, title: str, total: float) -> None:
             super().begin(title, total)
-            if title.startswith("cutting"):
+            if title.startswith("reading"):
                 names = [("H1", coding(5, 2600)), ("H2", mutated(coding(5, 2600), 0.5))]
                 write_fasta(tmp_path / "in" / "held.fa", names)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,8 +25,7 @@ from virnucpro.store.lock import locked
 from virnucpro.store.work import WorkIdentity, check_same, checked_again
 from virnucpro.tables import GENOMES, LABELLED_FRAMES
 from virnucpro.training.data.dataset import PARTS, Content, Dataset
-from virnucpro.training.data.genbank import GenomeRecord
-from virnucpro.training.data.genomes import cut_genomes, records_of_parts, survey_genomes
+from virnucpro.training.data.genomes import cut_genomes, survey_genomes, whole_genomes
 from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
 from virnucpro.training.data.table import SourceRow, read_genome_table
 from virnucpro.version import __version__
@@ -77,8 +75,8 @@ def prepare_dataset(
             files.setdefault(row.path, []).append(row)
         sources = []
         progress.begin("checksums of the genomes", len(files))
-        for path in files:
-            sources.append(hashed_input(path))
+        for path, of_file in files.items():
+            sources.append((hashed_input(path), of_file))
             progress.advance(1)
         row_text = json.dumps([row.identity() for row in rows])
         identity: dict[str, Json] = {
@@ -89,9 +87,7 @@ def prepare_dataset(
             "seed": seed,
             "lengths": list(lengths),
             "table": hashlib.sha256(row_text.encode()).hexdigest(),
-            "sources": [
-                {"file": files[source.path][0].file, "sha256": source.sha256} for source in sources
-            ],
+            "sources": [{"file": of[0].file, "sha256": file.sha256} for file, of in sources],
         }
         wanted = _work_identity(dataset, identity)
         if dataset.description_file.exists() and not force:
@@ -99,23 +95,12 @@ def prepare_dataset(
             values = {name: earlier.get(name) for name in identity}
             check_same(wanted, _work_identity(dataset, values), dataset.root)
             return earlier, checked_again(wanted.label)
-        records = survey_genomes(table, files, progress)
-        check_genomes(table, records)
-        assign_parts(records, test=test, validation=validation, seed=seed)
-        drop_relatives(records, relatives)
-        del records["sketch"]  # they are large, and not needed any more
-        if not records.loc[records["part"].isin(PARTS), "bases"].any():
-            raise InputError(f"{table}: no record of the genome files has any bases")
-        # What an earlier start left is made anew in minutes.
-        for path in _files_of(dataset):
-            disk.clear(path)
-        disk.sweep(dataset.root)
         description = {
             "schema": SCHEMAS["data set"],
             "version": __version__,
             "command": list(command),
             **identity,
-            **_written(identity, records, sources, dataset, disk, progress),
+            **_written(table, identity, sources, dataset, disk, progress),
         }
         # This file is written last: a folder without it holds no data set.
         disk.save(dataset.description_file, (json.dumps(description, indent=1) + "\n").encode())
@@ -123,35 +108,49 @@ def prepare_dataset(
 
 
 def _written(
+    table: Path,
     identity: Mapping[str, Json],
-    records: pd.DataFrame,
-    sources: Sequence[HashedFile],
+    sources: Sequence[tuple[HashedFile, Sequence[SourceRow]]],
     dataset: Dataset,
     disk: Disk,
     progress: StepProgress,
 ) -> dict[str, Json]:
     """Write all files except ``dataset.json``, and return what that file says about them."""
-    chosen = records_of_parts(records, sources)
-    if identity["content"] == "records":
-        sizes = write_records(dataset, records, chosen, disk, progress)
-    else:
-        with explain_write_errors(dataset.root), tempfile.TemporaryFile(dir=dataset.root) as spool:
-            bases = int(records.loc[records["part"].isin(PARTS), "bases"].sum())
-            progress.begin("cutting chunks, finding open frames", bases)
-            frames = cut_genomes(chosen, identity["lengths"], spool, progress)
-            if frames.empty:
-                raise InputError("no genome of the table has an open frame in a chunk")
+    import pandas as pd
+
+    seed, found = identity["seed"], list[dict[str, Any]]()
+    with explain_write_errors(dataset.root), tempfile.TemporaryFile(dir=dataset.root) as spool:
+        chosen = survey_genomes(table, sources, found, progress)
+        if identity["content"] == "records":
+            places = whole_genomes(chosen, spool)
+        else:
+            frames = cut_genomes(chosen, identity["lengths"], spool)
+        records = pd.DataFrame(found)
+        check_genomes(table, records)
+        assign_parts(records, test=identity["test"], validation=identity["validation"], seed=seed)
+        drop_relatives(records, identity["relatives"])
+        if not records.loc[records["part"].isin(PARTS), "bases"].any():
+            raise InputError(f"{table}: no record of the genome files has any bases")
+        # What an earlier start left is made anew in minutes.
+        for path in _files_of(dataset):
+            disk.clear(path)
+        disk.sweep(dataset.root)
+        if identity["content"] == "records":
+            sizes = write_records(dataset, records, places, spool, disk, progress)
+        else:
             owners = records.loc[frames["number"], ["part", "group", "label"]]
             frames[["part", "group"]] = owners[["part", "group"]].to_numpy()
             frames["virus"] = owners["label"].to_numpy() == "virus"
-            frames = frames[balanced(frames, identity["seed"])]
+            frames = frames[frames["part"].isin(PARTS)]
+            if frames.empty:
+                raise InputError("no genome of the table has an open frame in a chunk")
+            frames = frames[balanced(frames, seed)]
             counts = frames["number"].value_counts()
             records["frames"] = counts.reindex(records.index, fill_value=0)
-            sizes = write_frames(dataset, records, frames, spool, identity["seed"], disk, progress)
-    with disk.create(dataset.genomes_table) as table:
-        table.write(GENOMES.header.encode())
-        for row in records[list(GENOMES.row._fields)].to_dict("records"):
-            table.write(GENOMES.line(**row).encode(), 1)
+            sizes = write_frames(dataset, records, frames, spool, seed, disk, progress)
+    columns = records[list(GENOMES.row._fields)]
+    text = GENOMES.header + GENOMES.lines(**columns)
+    disk.save(dataset.genomes_table, text.encode(), len(records))
     groups = records.groupby(["part", "label"])
     counts = groups[["bases", "frames"]].sum()
     counts.insert(0, "genomes", groups["genome"].nunique())
@@ -241,45 +240,38 @@ def write_frames(
                 names = [chunk + FRAME_LABELS[label] for chunk, label in numbered]
                 columns = {"frame": names, "chunk": chunks, **owners, "length": rows["length"]}
                 table.write(LABELLED_FRAMES.lines(**columns).encode(), len(rows))
-                middles = rows["offset"] + rows["bases"]
-                ends = rows["offset"], middles, middles + rows["residues"]
-                for molecule, first, last in zip(MOLECULES, ends, ends[1:], strict=False):
-                    texts = (
-                        content[a:b].tobytes().decode() for a, b in zip(first, last, strict=True)
-                    )
+                first = rows["offset"]
+                for molecule, letters in zip(MOLECULES, ("bases", "residues"), strict=True):
+                    ends = zip(first, first + rows[letters], strict=True)
+                    texts = (content[start:end].tobytes().decode() for start, end in ends)
                     fasta = fasta_bytes(zip(names, texts, strict=True))
                     disk.save(layout.split(molecule, shard), fasta, len(rows))
+                    first = first + rows[letters]  # residues stand behind the bases
                 progress.advance(len(rows))
         sizes[part] = {"shards": len(starts), "frames": len(members)}
     return sizes
 
 
-_LETTERS = bytearray(b"N" * 256)  # what is written for each letter of a genome file
-for _base in b"ACGT":
-    _LETTERS[_base] = _LETTERS[_base + 32] = _base  # upper and lower case
-
-
 def write_records(
     dataset: Dataset,
     records: pd.DataFrame,
-    sources: Iterator[tuple[int, GenomeRecord]],
+    places: Mapping[int, int],
+    sequences: IO[bytes],
     disk: Disk,
     progress: StepProgress,
 ) -> dict[str, Json]:
     """Write the FASTA file of each part that has records, and return ``parts``.
 
-    A record has two lines: its unique name, and its sequence in upper case, with ``N`` for every
-    letter other than ``A``, ``C``, ``G`` and ``T``.
+    A record has two lines: its unique name, and its sequence.
     """
-    members = records[records["part"].isin(PARTS)].groupby("part")["bases"]
-    sizes = {p: {"records": len(b), "bases": int(b.sum())} for p, b in members}
-    progress.begin("writing records", sum(size["bases"] for size in sizes.values()))
-    with ExitStack() as stack:
-        files = {p: stack.enter_context(disk.create(dataset.records_file(p))) for p in sizes}
-        for number, record in sources:
-            out = files[records.at[number, "part"]]
-            out.write(f">{records.at[number, 'record']}\n".encode())
-            out.write(record.sequence.encode("ascii").translate(_LETTERS))
-            out.write(b"\n", 1)
-            progress.advance(len(record.sequence))
+    content, sizes = np.memmap(sequences, np.uint8, "r"), dict[str, Json]()
+    members = records[records["part"].isin(PARTS)]
+    progress.begin("writing records", len(members))
+    for part, rows in members.groupby("part"):
+        with disk.create(dataset.records_file(part)) as out:
+            for number, name, bases in zip(rows.index, rows["record"], rows["bases"], strict=True):
+                letters = content[places[number] : places[number] + bases]
+                out.write(f">{name}\n".encode() + letters.tobytes() + b"\n", 1)
+                progress.advance(1)
+        sizes[part] = {"records": len(rows), "bases": int(rows["bases"].sum())}
     return sizes
