@@ -37,6 +37,8 @@ def test_a_data_set_and_its_summary(call: Callable, table: Path, tmp_path: Path)
     assert done.out.endswith(f"\nNext: virnucpro train embed {dataset.root}\n")
     assert dataset.description["command"] == ["virnucpro", *sys.argv[1:]]
     assert call(*command, "--relatives", 1).code == 3
+    assert call("train", "lite", dataset.root, "-o", tmp_path / "lite").code == 64  # frames
+    assert call(*command, "--content", "records").code == 3
     forced = call(*command, "--content", "records", "--force")
     assert forced.code == 0, forced.err
     assert forced.out.endswith(f"virnucpro train lite {dataset.root} --output-dir my_lite\n")

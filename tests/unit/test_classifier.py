@@ -65,23 +65,21 @@ def save_module(tmp_path, monkeypatch):
     return _save
 
 
-def expected(made, x):
+def softmax_of(made, x):
     with torch.inference_mode():
         return made(x).softmax(1)
 
 
 def test_pickled_module(save_module):
-    made = module()
-    path = save_module(made)
-    info = inspect_classifier(path)
+    made, x = module(), torch.randn(300, 12)
+    info = inspect_classifier(save_module(made))
     assert (info.model.input_width, info.model.hidden) == (12, 5)
     assert (info.labels, info.encoders, info.chunk_lengths) == ((), (), ())
-    x = torch.randn(300, 12)
-    assert torch.allclose(inspect_classifier(path).model.scores(x), expected(made, x), atol=1e-6)
+    assert torch.allclose(info.model.scores(x), softmax_of(made, x), atol=1e-6)
 
 
 def test_own_format(tmp_path):
-    made, path = module(), tmp_path / "mine.safetensors"
+    made, x, path = module(), torch.randn(10, 12), tmp_path / "mine.safetensors"
     facts = {"encoders": ["dnabert-s", "esm2"], "chunk_lengths": [300, 500]}
     contents = [
         classifier_to_bytes(made.state_dict(), **facts, extra=dict.fromkeys(order, "why"))
@@ -91,12 +89,9 @@ def test_own_format(tmp_path):
     path.write_bytes(contents[0])
     info = inspect_classifier(path)
     assert (info.model.input_width, info.model.hidden) == (12, 5)
-    assert info.labels == ("others", "virus")
-    assert info.encoders == ("dnabert-s", "esm2")
-    assert info.chunk_lengths == (300, 500)
-    assert info.batch_norm_eps == made.bn1.eps
-    x = torch.randn(10, 12)
-    assert torch.allclose(inspect_classifier(path).model.scores(x), expected(made, x), atol=1e-6)
+    assert (info.labels, info.batch_norm_eps) == (("others", "virus"), made.bn1.eps)
+    assert (info.encoders, info.chunk_lengths) == (("dnabert-s", "esm2"), (300, 500))
+    assert torch.allclose(info.model.scores(x), softmax_of(made, x), atol=1e-6)
 
 
 def test_a_newer_schema_and_a_file_that_is_replaced_meanwhile(tmp_path, monkeypatch):
@@ -117,28 +112,24 @@ def test_a_newer_schema_and_a_file_that_is_replaced_meanwhile(tmp_path, monkeypa
 
 @pytest.mark.parametrize("kind", ["pth", "safetensors"])
 def test_temperature(save_module, tmp_path, kind):
-    made = module()
+    made, x = module(), torch.randn(300, 12)
     path = save_module(made)
     if kind == "safetensors":
         path = tmp_path / "mine.safetensors"
         facts = {"encoders": ["toy-nucleotide"], "chunk_lengths": [300], "extra": {"seed": "1"}}
         path.write_bytes(classifier_to_bytes(made.state_dict(), **facts))
-    x = torch.randn(300, 12)
-    assert inspect_classifier(path).temperature is None
-    before = inspect_classifier(path).model.scores(x)
-    logits = inspect_classifier(path).model.scores(x, softmax=False)
+    old = inspect_classifier(path)
+    before, logits = old.model.scores(x), old.model.scores(x, softmax=False)
+    assert old.temperature is None
     assert torch.equal(logits.softmax(1), before)
 
-    cool = tmp_path / "cool.safetensors"
+    cool, again = tmp_path / "cool.safetensors", tmp_path / "again.safetensors"
     cool.write_bytes(with_temperature(path, 2.0))
-    info, old = inspect_classifier(cool), inspect_classifier(path)
-    assert (info.temperature, info.labels) == (2.0, ("others", "virus"))
-    assert (info.encoders, info.chunk_lengths) == (old.encoders, old.chunk_lengths)
-    assert torch.equal(inspect_classifier(cool).model.scores(x, softmax=False), logits)
-    assert torch.allclose(
-        inspect_classifier(cool).model.scores(x), (logits / 2).softmax(1), atol=1e-6
-    )
-    again = tmp_path / "again.safetensors"
+    new = inspect_classifier(cool)
+    assert (new.temperature, new.labels) == (2.0, ("others", "virus"))
+    assert (new.encoders, new.chunk_lengths) == (old.encoders, old.chunk_lengths)
+    assert torch.equal(new.model.scores(x, softmax=False), logits)
+    assert torch.allclose(new.model.scores(x), (logits / 2).softmax(1), atol=1e-6)
     again.write_bytes(with_temperature(cool, 1.0))  # in place of the first, not on top of it
     assert torch.equal(inspect_classifier(again).model.scores(x), before)
 

@@ -66,7 +66,6 @@ def download(release_groups: tuple[str, ...], output_dir: Path, mirror: str, max
     import requests
 
     from virnucpro.layout import lock_file
-    from virnucpro.store.disk import Disk
     from virnucpro.store.lock import locked
     from virnucpro.training.data.refseq import TIMEOUT, files_of_group, read_release, table_of
 
@@ -109,12 +108,7 @@ def download(release_groups: tuple[str, ...], output_dir: Path, mirror: str, max
         if failed:
             screen.warn(f"{failed:,} of {len(files):,} files could not be fetched: run it again")
             return EXIT_PARTIAL
-        if table.exists() and table.read_bytes() != text:
-            screen.warn(
-                f"{table} is another table and is left as it is; remove it to get a new one"
-            )
-        else:
-            Disk().save(table, text)
+        shared.save_output(table, text, output_dir)
     shared.say(f"{counted(len(files), 'file')}; next: virnucpro train prepare {table} -o DATASET")
     return EXIT_OK
 

@@ -6,11 +6,10 @@ Intervals come from resampled genomes. All slices are measured in the same resam
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from virnucpro.evaluation.tables import Sample
 from virnucpro.metrics.classification import (
     BINS,
     LEVELS,
@@ -41,33 +40,16 @@ MEASURED = ["virus", "called", "correct", "score", "level", "genome"]
 
 
 SliceRow = dict[str, Any]
-"""What was measured of rows together: a value for each column of ``evaluation.tsv``.
+"""What was measured of rows together, as ``evaluation.json`` has it; a name per column of
+``evaluation.tsv``, where each of the ``intervals`` (its ends, or None) has two.
 
 ``slice`` is what the sample is sliced by; ``label`` is ``virus`` or ``others`` for a group, else
 empty; ``name`` is the length or the group. Of a group, rows of the other label are measured too;
 ``genomes`` and ``correct``, the share of the rows that are called as they are labelled, are of the
 group alone. ``recall_all`` is the recall where viruses without a score are counted as missed. A
-metric that is not defined is None, and so are the ends of an interval of fewer than
-``FEWEST_GENOMES`` genomes, for AUROC of either label. ``note`` is what a reader must know, in a
-sentence; it may be empty.
+metric that is not defined is None, and so is an interval of fewer than ``FEWEST_GENOMES`` genomes,
+for AUROC of either label. ``note`` is what a reader must know, in a sentence; it may be empty.
 """
-
-
-class Evaluation(NamedTuple):
-    """Everything that was measured.
-
-    ``false_discoveries`` are, for contigs with a stated rate of at most ``stated``, ``contigs``,
-    the number that is ``false``, and the ``realised`` rate.
-    """
-
-    sample: Sample  # the rows, the highest score first
-    slices: list[SliceRow]  # the whole sample, then the lengths, then the groups
-    reliability: list[dict[str, Any]]  # the bins of the reliability diagram
-    false_discoveries: list[dict[str, Any]]
-
-    def of_kind(self, kind: SliceKind) -> list[SliceRow]:
-        """Return the slices by ``kind``."""
-        return [row for row in self.slices if row["slice"] == kind]
 
 
 def slice_title(row: SliceRow) -> str:
@@ -77,14 +59,22 @@ def slice_title(row: SliceRow) -> str:
     return f"{row['label']} {row['name']}".strip()
 
 
-def evaluate(sample: Sample, threshold: float | None) -> Evaluation:
-    """Measure ``sample``, which has at least one row.
+def evaluate(
+    rows: DataFrame, missed: DataFrame, threshold: float | None
+) -> tuple[DataFrame, dict[str, Any]]:
+    """Measure the rows and the missed viruses that ``join`` returns.
 
     A row is classified as viral where its score is at least ``threshold``, or, where that is None,
     as ``predict`` did.
+
+    Returns:
+        The rows, the highest score first, with a column ``virus``; and what ``evaluation.json``
+        has of them: ``slices`` (the whole sample, then the lengths, then the groups), the bins of
+        the ``reliability`` diagram, and ``false_discovery_rates`` (for contigs with a rate of at
+        most ``stated``: ``contigs``, the number that is ``false``, and the ``realised`` rate).
     """
     # With the highest score first, every slice is sorted, and its curves are quick.
-    rows = sample.rows.sort_values("score", ascending=False, kind="stable", ignore_index=True)
+    rows = rows.sort_values("score", ascending=False, kind="stable", ignore_index=True)
     virus, scores = rows.label == "virus", rows.score.to_numpy(np.float64)
     called = rows.called if threshold is None else rows.score >= threshold
     levels, correct = score_levels(scores), called == virus
@@ -93,60 +83,62 @@ def evaluate(sample: Sample, threshold: float | None) -> Evaluation:
     of_labels = [np.unique(rows.genome[virus == side]) for side in (True, False)]
     resamples = [draw_genomes(generator, of_labels, genomes) for _ in range(RESAMPLES)]
     draws = np.stack(resamples, axis=1)  # [genomes, RESAMPLES]
-    sample, drawn = sample._replace(rows=rows), (draws, _level_counts(rows, draws))
-    slices = [_measure(sample, *part, drawn) for part in _slices(rows)]
-    reliability = _reliability(virus.to_numpy(), scores)
-    return Evaluation(sample, slices, reliability, _false_discoveries(rows))
+    whole = _level_counts(rows, draws)
+    return rows, {
+        "slices": [_measure(rows, *part, draws, whole) for part in _slices(rows, missed)],
+        "reliability": _reliability(virus.to_numpy(), scores),
+        "false_discovery_rates": _false_discoveries(rows),
+    }
 
 
-def _slices(rows: DataFrame) -> Iterator[tuple[SliceKind, str, str, Bools, Bools]]:
-    """Yield kind, label, name, measured rows and own rows of each slice, where these are known.
+def _slices(
+    rows: DataFrame, missed: DataFrame
+) -> Iterator[tuple[SliceKind, str, str, Bools, Bools, DataFrame]]:
+    """Yield kind, label, name, measured rows, own rows and missed viruses of each known slice.
 
     A group has one label. Its rows are measured against all rows of the other label.
     """
     from pandas import MultiIndex, factorize
 
     whole = np.ones(len(rows), np.bool_)
-    yield "overall", "", "all", whole, whole
+    yield "overall", "", "all", whole, whole, missed
     if rows.length.notna().any():
         for length in rows.length.cat.categories:
             own = (rows.length == length).to_numpy()
-            yield "length", "", length, own, own
+            yield "length", "", length, own, own, missed[missed.length == length]
     if rows.group.any():
         virus = rows.virus.to_numpy()
         codes, pairs = factorize(MultiIndex.from_frame(rows[["label", "group"]]))
         for (label, name), number in sorted(zip(pairs, range(len(pairs)), strict=True)):
             own, other = codes == number, ~virus if label == "virus" else virus
-            yield "group", label, name or NO_GROUP, own | other, own
+            of_group = missed[missed.group == name] if label == "virus" else missed
+            yield "group", label, name or NO_GROUP, own | other, own, of_group
 
 
 def _measure(
-    sample: Sample,
+    every: DataFrame,
     kind: SliceKind,
     label: str,
     name: str,
     chosen: Bools,
     own: Bools,
-    drawn: tuple[Floats, Floats],
+    missed: DataFrame,
+    draws: Floats,
+    whole: Floats,
 ) -> SliceRow:
-    """Measure a slice; ``drawn``: each genome's draws, and the counts of all rows in them."""
+    """Measure a slice; ``draws``: those of each genome, and ``whole``: the counts of all rows."""
     # Without the columns of text, which take long to copy for every slice.
-    rows, missed = sample.rows.loc[chosen, MEASURED], sample.missed
+    rows, alone = every.loc[chosen, MEASURED], every.loc[own, MEASURED]
     virus = rows.virus.to_numpy()
     metrics = call_metrics(virus, rows.called.to_numpy(np.bool_))
     metrics |= score_metrics(virus, rows.score.to_numpy(np.float64))
-    if kind == "length":
-        missed = missed[missed.length == name]
-    elif kind == "group":  # measured against an arbitrary share of the other label
+    if kind == "group":  # measured against an arbitrary share of the other label
         metrics |= dict.fromkeys(("brier", "ece"))
-        if label == "virus":
-            missed = missed[missed.group == ("" if name == NO_GROUP else name)]
     viruses = int(virus.sum()) + len(missed)
     metrics["recall_all"] = int((rows.called & rows.virus).sum()) / viruses if viruses else None
-    alone = sample.rows.loc[own, MEASURED]
     metrics["correct"] = float(alone.correct.mean()) if len(alone) else None
     intervals: dict[str, Interval] = {"auroc": None, "correct": None}
-    (draws, whole), by_genome, note = drawn, alone.groupby("genome").correct, ""
+    by_genome, note = alone.groupby("genome").correct, ""
     if alone.groupby("virus").genome.nunique().min() >= FEWEST_GENOMES:
         resampled = draws[by_genome.sum().index].T
         shares = ratio_or_nan(resampled @ by_genome.sum(), resampled @ by_genome.count())
@@ -162,13 +154,8 @@ def _measure(
             counts[other] = whole[other]
         areas = auroc_of_counts(counts[LEVELS:].T, counts[:LEVELS].T)
         intervals["auroc"] = percentile_interval(areas)
-    ends = {
-        f"{metric}_{end}": interval and interval[place]
-        for metric, interval in intervals.items()
-        for place, end in enumerate(("low", "high"))
-    }
     facts = {"slice": kind, "label": label, "name": name, "genomes": len(by_genome)}
-    return {**facts, **metrics, **ends, "note": note}
+    return {**facts, **metrics, "note": note, "intervals": intervals}
 
 
 def _level_counts(rows: DataFrame, draws: Floats) -> Any:

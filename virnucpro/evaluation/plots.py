@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from virnucpro.evaluation.measure import Evaluation, slice_title
+from virnucpro.evaluation.measure import SliceRow, slice_title
 from virnucpro.metrics.classification import BINS, Bools, Floats
 from virnucpro.metrics.plots import BLACK, GREY, ORANGE, OTHERS, image_of, plain_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 TITLES = {
@@ -23,31 +24,31 @@ TITLES = {
 PLOTS = tuple(TITLES)
 
 
-def draw_plots(evaluation: Evaluation, unit: str) -> dict[str, bytes]:
-    """Return the PNG files of ``PLOTS`` by name.
+def draw_plots(rows: DataFrame, measured: Mapping[str, Any], unit: str) -> dict[str, bytes]:
+    """Return the PNG files of ``PLOTS`` by name, of what ``evaluate`` returns.
 
     ``unit`` is what a row is, in the plural and in words, for the titles: ``chunks of sample``.
     There are no curves where a label is missing.
     """
     from matplotlib.figure import Figure
 
-    metrics, plots = evaluation.slices[0], {}
-    rows = f"{unit}: {metrics['virus']:,} virus, {metrics['others']:,} others"
+    whole, plots = measured["slices"][0], {}
+    amounts = f"{unit}: {whole['virus']:,} virus, {whole['others']:,} others"
     draws = dict(zip(PLOTS, (_roc, _precision_recall, _reliability), strict=True))
-    for name in PLOTS if metrics["auroc"] is not None else PLOTS[2:]:
+    for name in PLOTS if whole["auroc"] is not None else PLOTS[2:]:
         figure = Figure(figsize=(5.5, 5.5), layout="constrained")
-        draws[name](figure, evaluation)
-        figure.suptitle(f"{TITLES[name]}\n{rows}", fontsize="medium")
+        draws[name](figure, rows, measured)
+        figure.suptitle(f"{TITLES[name]}\n{amounts}", fontsize="medium")
         plots[name] = image_of(figure, "png")
     return plots
 
 
 def _lines(
-    evaluation: Evaluation,
-) -> Iterator[tuple[dict[str, Any], Bools, Floats, dict[str, Any]]]:
+    rows: DataFrame, measured: Mapping[str, Any]
+) -> Iterator[tuple[SliceRow, Bools, Floats, dict[str, Any]]]:
     """Yield the whole sample and the first lengths that have both labels, with rows and a style."""
-    rows, lengths = evaluation.sample.rows, evaluation.of_kind("length")
-    drawn = [row for row in (evaluation.slices[0], *lengths) if row["auroc"] is not None]
+    of_kinds = [row for row in measured["slices"] if row["slice"] != "group"]
+    drawn = [row for row in of_kinds if row["auroc"] is not None]
     if len(drawn) == 2:  # a single length has the same curve
         drawn.pop()
     for row, colour, dash in zip(drawn, (BLACK, *OTHERS), DASHES, strict=False):
@@ -56,16 +57,16 @@ def _lines(
         yield row, part.virus.to_numpy(), part.score.to_numpy(np.float64), style
 
 
-def _roc(figure: Figure, evaluation: Evaluation) -> None:
+def _roc(figure: Figure, rows: DataFrame, measured: Mapping[str, Any]) -> None:
     """Draw recall over the logarithm of the false positive rate: good models differ at its left."""
     from sklearn.metrics import roc_curve
 
     axes = plain_axes(figure.subplots())
     axes.set(xlabel="false positive rate of others", ylabel="viruses found (recall)")
-    least = 0.5 / int((~evaluation.sample.rows.virus).sum())  # half of a single false positive
+    least = 0.5 / int((~rows.virus).sum())  # half of a single false positive
     guessing = np.geomspace(least, 1, 200)
     axes.plot(guessing, guessing, color=GREY, linewidth=1, label="guessing 0.5")
-    for row, virus, scores, style in _lines(evaluation):
+    for row, virus, scores, style in _lines(rows, measured):
         false_positive_rate, recall, _ = roc_curve(virus, scores)
         label = f"{slice_title(row)} {row['auroc']:.3f}"
         axes.plot(np.maximum(false_positive_rate, least), recall, label=label, **style)
@@ -73,14 +74,14 @@ def _roc(figure: Figure, evaluation: Evaluation) -> None:
     axes.legend(title="AUROC", loc="best", frameon=False)
 
 
-def _precision_recall(figure: Figure, evaluation: Evaluation) -> None:
+def _precision_recall(figure: Figure, rows: DataFrame, measured: Mapping[str, Any]) -> None:
     from sklearn.metrics import precision_recall_curve
 
     axes = plain_axes(figure.subplots())
     axes.set(xlabel="viruses found (recall)", ylabel="classified as viral and right (precision)")
-    share = float(evaluation.sample.rows.virus.mean())
+    share = float(rows.virus.mean())
     axes.axhline(share, color=GREY, linewidth=1, label=f"guessing {share:.3f}")
-    for row, virus, scores, style in _lines(evaluation):
+    for row, virus, scores, style in _lines(rows, measured):
         precision, recall, _ = precision_recall_curve(virus, scores, drop_intermediate=True)
         label = f"{slice_title(row)} {row['auprc']:.3f}"
         axes.step(recall[-2::-1], precision[-2::-1], where="pre", label=label, **style)
@@ -88,14 +89,14 @@ def _precision_recall(figure: Figure, evaluation: Evaluation) -> None:
     axes.legend(title="AUPRC", loc="lower left", frameon=False)
 
 
-def _reliability(figure: Figure, evaluation: Evaluation) -> None:
+def _reliability(figure: Figure, rows: DataFrame, measured: Mapping[str, Any]) -> None:
     """Draw the share of virus by score, and below it the rows of each bin."""
     from pandas import DataFrame
 
     upper, lower = map(plain_axes, figure.subplots(2, sharex=True, height_ratios=(3, 1)))
-    bins = DataFrame(evaluation.reliability).query("rows > 0")
+    bins = DataFrame(measured["reliability"]).query("rows > 0")
     upper.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="calibrated")
-    label = f"observed, calibration error {evaluation.slices[0]['ece']:.3f}"
+    label = f"observed, calibration error {measured['slices'][0]['ece']:.3f}"
     upper.plot(bins.mean_score, bins.share_virus, "o-", color=ORANGE, markersize=4, label=label)
     upper.set(ylabel="share of virus", xlim=(-0.01, 1.01), ylim=(-0.02, 1.05))
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")

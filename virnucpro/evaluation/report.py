@@ -1,22 +1,19 @@
-"""Write an evaluation: ``evaluation.json`` and ``evaluation.tsv`` for programs, and for people
-``evaluation.md`` and the table on the terminal."""
+"""Write an evaluation, the content of ``evaluation.json``, in other forms: ``evaluation.tsv`` for
+programs, and for people ``evaluation.md`` and the table on the terminal."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from virnucpro.contracts import Json
-from virnucpro.evaluation.measure import Evaluation, SliceRow, slice_title
-from virnucpro.evaluation.tables import SCORE_FORMULAS
+from virnucpro.evaluation.measure import SliceRow, slice_title
 from virnucpro.formatting import counted, markdown_table, markdown_text
 from virnucpro.metrics.classification import RESAMPLES, metric_text
 from virnucpro.tables import EVALUATION
-from virnucpro.version import __version__
 
-SCHEMA = 1  # of evaluation.json
-SHOWN = 40  # lines printed on the terminal
+SHOWN = 40  # rows printed on the terminal
 _TITLES = {
     "auroc": "AUROC",
     "auprc": "AUPRC",
@@ -33,55 +30,25 @@ _TITLES = {
 _TERMINAL = ("slice", "genomes", "virus", "others", "AUROC", "AUPRC", "correct", "F1")
 
 
-def as_json(
-    evaluation: Evaluation, facts: Mapping[str, Json], calibration: Mapping[str, float] | None
-) -> str:
-    """Return ``evaluation.json``. A metric that is not defined is null.
-
-    ``facts`` are the files, the level and the threshold.
-    """
-    document: dict[str, Json] = {
-        "schema": SCHEMA,
-        "virnucpro": __version__,
-        **facts,
-        "score": SCORE_FORMULAS[facts["level"]],
-        "counts": evaluation.sample.counts,
-        "slices": [_with_intervals(row) for row in evaluation.slices],
-        "reliability": evaluation.reliability,
-        "false_discovery_rates": evaluation.false_discoveries,
-        "calibration": calibration,
-        "resamples": RESAMPLES,
-    }
-    return json.dumps(document, indent=1) + "\n"
-
-
-def _with_intervals(row: SliceRow) -> dict[str, Json]:
-    """Return a slice as ``evaluation.json`` has it: the ends of each interval side by side."""
-    low, high = ({n: row[f"{n}_{end}"] for n in ("auroc", "correct")} for end in ("low", "high"))
-    facts = {n: fact for n, fact in row.items() if not n.endswith(("_low", "_high"))}
-    intervals = {n: None if low[n] is None else (low[n], high[n]) for n in low}
-    return {**facts, "intervals": intervals}
-
-
-def as_tsv(evaluation: Evaluation) -> str:
+def as_tsv(slices: Iterable[SliceRow]) -> str:
     """Return ``evaluation.tsv``: a header, then one row overall, per length and per group."""
-    rows = [{n: None if fact == "" else fact for n, fact in r.items()} for r in evaluation.slices]
-    return "".join([EVALUATION.header, *(EVALUATION.line(**row) for row in rows)])
+    lines = [EVALUATION.header]
+    for row in slices:
+        facts: dict[str, Any] = {n: None if fact == "" else fact for n, fact in row.items()}
+        for name, interval in facts.pop("intervals").items():
+            facts[f"{name}_low"], facts[f"{name}_high"] = interval or (None, None)
+        lines.append(EVALUATION.line(**facts))
+    return "".join(lines)
 
 
-def as_terminal(
-    evaluation: Evaluation, calibration: Mapping[str, float] | None, folder: Path
-) -> str:
-    """Return what the terminal shows, with the first groups of many; ``folder`` has the results."""
+def as_terminal(document: Mapping[str, Json], folder: Path) -> str:
+    """Return what the terminal shows, of many groups some; ``folder`` has the results."""
     import pandas
 
-    rows = [_cells(row) for row in evaluation.slices]
-    lines = [*_sentences(evaluation, calibration)]
-    lines.append(pandas.DataFrame(rows[:SHOWN]).to_string(index=False, columns=_TERMINAL))
-    if len(rows) > SHOWN:
-        lines.append(f"{counted(len(rows) - SHOWN, 'more group')}: evaluation.tsv")
-    report = folder / "evaluation.md"
-    return "\n".join([*lines, f"The report is {report}. Tables and plots are in the same folder."])
+    rows = pandas.DataFrame(map(_cells, document["slices"]))
+    table = rows.to_string(index=False, columns=_TERMINAL, max_rows=SHOWN)
+    place = f"The report is {folder / 'evaluation.md'}. Tables and plots are in the same folder."
+    return "\n".join([*_sentences(document), table, place])
 
 
 def _cells(row: SliceRow) -> dict[str, str]:
@@ -89,15 +56,15 @@ def _cells(row: SliceRow) -> dict[str, str]:
     cells = {"slice": slice_title(row)}
     cells |= {name: f"{row[name]:,}" for name in ("genomes", "virus", "others")}
     for name, title in _TITLES.items():
-        low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
-        middle = "" if low is None else f" ({low:.3f}-{high:.3f})"
+        ends = row["intervals"].get(name)
+        middle = f" ({ends[0]:.3f}-{ends[1]:.3f})" if ends else ""
         cells[title] = f"{metric_text(row[name])}{middle}"
     return cells
 
 
-def _sentences(evaluation: Evaluation, calibration: Mapping[str, float] | None) -> Iterator[str]:
+def _sentences(document: Mapping[str, Json]) -> Iterator[str]:
     """Yield sentences on what was measured, on what could not be measured, and why."""
-    counts, metrics = evaluation.sample.counts, evaluation.slices[0]
+    counts, metrics = document["counts"], document["slices"][0]
     yield (
         f"With a label and a score: {counts['used']:,} of {counted(counts['rows'], 'row')}; "
         f"without a label: {counts['unlabelled']:,}."
@@ -106,7 +73,7 @@ def _sentences(evaluation: Evaluation, calibration: Mapping[str, float] | None) 
         yield f"Without a score: {counted(row['rows'], 'row')} of {row['label']}, {row['status']}."
     for label, records in counts["labelled_records_without_a_row"].items():
         yield f"Not in the predictions: {counted(records, 'labelled record')} of {label}."
-    if missed := len(evaluation.sample.missed):
+    if missed := sum(row["rows"] for row in counts["unscored"] if row["label"] == "virus"):
         yield (
             f"Recall is {metric_text(metrics['recall'])} of the viruses with a score, and "
             f"{metric_text(metrics['recall_all'])} where the {missed:,} without one are counted "
@@ -114,7 +81,7 @@ def _sentences(evaluation: Evaluation, calibration: Mapping[str, float] | None) 
         )
     if trained := counts["rows_of_the_training_part"]:
         yield f"Note: {counted(trained, 'row')} are of the training part, and look too good."
-    if c := calibration:
+    if c := document["calibration"]:
         yield (
             f"Temperature {c['temperature']:.4f} (before: {c['temperature_before']:.4f}) from "
             f"{c['frames']:,} frames, half of them virus. Their log loss is {c['loss']:.4f} nats "
@@ -123,38 +90,35 @@ def _sentences(evaluation: Evaluation, calibration: Mapping[str, float] | None) 
         )
 
 
-def as_markdown(
-    evaluation: Evaluation,
-    facts: Mapping[str, Json],
-    calibration: Mapping[str, float] | None,
-    plots: Iterable[str],
-) -> str:
-    """Return ``evaluation.md``. ``facts`` are the files, the level and the threshold."""
-    level, threshold, m = facts["level"], facts["threshold"], evaluation.slices[0]
-    rule = "classified as by `predict`" if threshold is None else f"viral from {threshold:g} on"
+def as_markdown(document: Mapping[str, Json], plots: Iterable[str]) -> str:
+    """Return ``evaluation.md``, of the content of ``evaluation.json``."""
+    slices, threshold = document["slices"], document["threshold"]
+    rule, m = "classified as by `predict`", slices[0]
+    if threshold is not None:
+        rule = f"viral from {threshold:g} on"
     confusion = [("virus", m["tp"], m["fn"]), ("others", m["fp"], m["tn"])]
     parts = [
         "# Evaluation",
-        f"Predictions: {markdown_text(facts['predictions']['file'])}, one row per {level}.\n"
-        f"Labels: {markdown_text(facts['labels']['file'])}.\n"
-        f"Score: `{SCORE_FORMULAS[level]}`; {rule}.",
-        "\n".join(f"- {line}" for line in _sentences(evaluation, calibration)),
+        f"Predictions: {markdown_text(document['predictions']['file'])}, "
+        f"one row per {document['level']}.\n"
+        f"Labels: {markdown_text(document['labels']['file'])}.\n"
+        f"Score: `{document['score']}`; {rule}.",
+        "\n".join(f"- {line}" for line in _sentences(document)),
         "## All rows",
         markdown_table(("truth", "classified as viral", "as others"), confusion),
         markdown_table(("metric", "value (95 %)"), _cells(m).items()),
     ]
-    for title, results in (
-        ("By length", evaluation.of_kind("length")),
-        ("By group, each against all rows of the other label", evaluation.of_kind("group")),
+    for kind, title in (
+        ("length", "By length"),
+        ("group", "By group, each against all rows of the other label"),
     ):
-        if results:
-            rows = [_cells(result) for result in results]
+        if rows := [_cells(row) for row in slices if row["slice"] == kind]:
             parts += [f"## {title}", markdown_table(rows[0], (row.values() for row in rows))]
-    if found := evaluation.false_discoveries:
+    if found := document["false_discovery_rates"]:
         rates = [(r["stated"], r["contigs"], r["false"], metric_text(r["realised"])) for r in found]
         headings = ("stated, at most", "contigs", "not virus", "realised")
         parts += ["## False discovery rates", markdown_table(headings, rates)]
-    noted = [row for row in evaluation.slices if row["note"]]
+    noted = [row for row in slices if row["note"]]
     notes = [f"- {markdown_text(slice_title(row))}: {row['note']}" for row in noted]
     parts += ["## Notes", "\n".join(notes)] if notes else []
     parts += [f"![{name}]({name})" for name in plots]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,13 +15,20 @@ from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.evaluation.measure import evaluate
 from virnucpro.evaluation.plots import PLOTS, draw_plots
-from virnucpro.evaluation.report import as_json, as_markdown, as_terminal, as_tsv
-from virnucpro.evaluation.tables import Level, find_predictions, join, read_labels
+from virnucpro.evaluation.report import as_markdown, as_terminal, as_tsv
+from virnucpro.evaluation.tables import (
+    SCORE_FORMULAS,
+    Level,
+    find_predictions,
+    join,
+    read_labels,
+)
 from virnucpro.formatting import counted
 from virnucpro.layout import lock_file
 from virnucpro.metrics.classification import (
     HIGHEST,
     LOWEST,
+    RESAMPLES,
     calibration_error,
     fit_temperature,
     log_loss,
@@ -30,12 +38,12 @@ from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 from virnucpro.store.work import WorkIdentity, check_same
+from virnucpro.version import __version__
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-Settings = Mapping[str, Json]
-REPORT = "evaluation.json"
+SCHEMA, REPORT = 1, "evaluation.json"
 FILES = (REPORT, "evaluation.tsv", "evaluation.md", *PLOTS)
 NEAREST = 2.0**-53  # the distance from 0 or 1 that float64 can hold: a margin of 36.7
 FEWEST_FRAMES = 100  # of either label
@@ -83,22 +91,31 @@ def run_evaluation(
             ]
         if made_by not in (None, classifier.file.sha256):
             raise UsageError(f"{frames.path} was made by another classifier (SHA-256 {made_by})")
-    own = (folder / REPORT, FILES, _settings(facts), _settings)
-    with evaluation_folder(*own, notify, force=force) as disk:
+    with evaluation_folder(folder / REPORT, FILES, facts, _settings, notify, force=force) as disk:
         notify(f"{predictions.path} is measured with {labels}; results go to {folder}")
-        sample = join(predictions, known)
-        notify(f"measuring {counted(len(sample.rows), 'row')}")
-        evaluation = evaluate(sample, threshold)
+        rows, missed, counts = join(predictions, known)
+        notify(f"measuring {counted(len(rows), 'row')}")
+        rows, measured = evaluate(rows, missed, threshold)
         calibration, calibrated = None, b""
         if classifier is not None:
-            rows = join(frames, known).rows
-            calibration = fit_calibration(rows, classifier.temperature or 1.0)
+            of_frames, *_ = join(frames, known)
+            calibration = fit_calibration(of_frames, classifier.temperature or 1.0)
             calibrated = with_temperature(classifier.file.path, calibration["temperature"])
-        plots = draw_plots(evaluation, f"{predictions.level}s of {predictions.layout.stem}")
+        document: dict[str, Json] = {
+            "schema": SCHEMA,
+            "virnucpro": __version__,
+            **facts,
+            "score": SCORE_FORMULAS[predictions.level],
+            "counts": counts,
+            **measured,
+            "calibration": calibration,
+            "resamples": RESAMPLES,
+        }
+        plots = draw_plots(rows, measured, f"{predictions.level}s of {predictions.layout.stem}")
         contents = {
-            REPORT: as_json(evaluation, facts, calibration).encode(),
-            "evaluation.tsv": as_tsv(evaluation).encode(),
-            "evaluation.md": as_markdown(evaluation, facts, calibration, plots).encode(),
+            REPORT: (json.dumps(document, indent=1) + "\n").encode(),
+            "evaluation.tsv": as_tsv(measured["slices"]).encode(),
+            "evaluation.md": as_markdown(document, plots).encode(),
             **plots,
         }
         for file in FILES:  # a plot of an earlier evaluation may not be there now
@@ -106,7 +123,7 @@ def run_evaluation(
                 disk.save(folder / file, contents[file])
             else:
                 disk.remove(folder / file)
-    return as_terminal(evaluation, calibration, folder), calibrated
+    return as_terminal(document, folder), calibrated
 
 
 def fit_calibration(rows: DataFrame, before: float) -> dict[str, float]:
@@ -157,16 +174,16 @@ def _settings(document: Json) -> dict[str, Json]:
 def evaluation_folder(
     report: Path,
     files: Sequence[str],
-    settings: Settings,
-    settings_of: Callable[[Json], Settings],
+    document: Mapping[str, Json],
+    settings_of: Callable[[Json], Mapping[str, Json]],
     notify: Callable[[str], None],
     *,
     force: bool,
 ) -> Iterator[Disk]:
     """Lock the folder of a report, and check that an earlier one was made with the same settings.
 
-    ``settings`` are what decides the results, and ``settings_of`` returns the same of an earlier
-    report. With ``force`` it does not matter.
+    ``settings_of`` returns what decides the results, of the ``document`` that will be the report or
+    of an earlier one. With ``force`` it does not matter.
     """
     folder = report.parent
     disk, label = Disk(folder), f"the evaluation in {folder.name}"
@@ -175,10 +192,11 @@ def evaluation_folder(
         telling(disk, lambda notice: notify(notice.message)),
     ):
         disk.sweep(folder, files)
-        earlier: Settings | None = None
+        earlier: Mapping[str, Json] | None = None
         with suppress(OSError, ValueError, LookupError, TypeError):
             earlier = dict(settings_of(parse_json(report.read_bytes())))
         if earlier is not None and not force:
-            check_same(WorkIdentity(label, settings), WorkIdentity(label, earlier), folder)
+            wanted = WorkIdentity(label, settings_of(document))
+            check_same(wanted, WorkIdentity(label, earlier), folder)
             notify(f"{label} is made again")
         yield disk

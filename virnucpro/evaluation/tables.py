@@ -6,7 +6,7 @@ from csv import QUOTE_NONE
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -193,20 +193,16 @@ def read_labels(path: Path) -> DataFrame:
     return table.drop_duplicates("record")[["record", "label", "group", "genome", "part"]]
 
 
-class Sample(NamedTuple):
-    """The rows with a score and a label: those of the predictions with columns of the labels.
-
-    ``genome`` is a number. ``length`` is the name of a class of lengths, ordered from short to
-    long; missing where lengths are not known.
-    """
-
-    rows: DataFrame
-    missed: DataFrame  # the same of viruses without a score
-    counts: dict[str, Any]  # of what could be used, for evaluation.json
-
-
-def join(predictions: Predictions, labels: DataFrame) -> Sample:
+def join(
+    predictions: Predictions, labels: DataFrame
+) -> tuple[DataFrame, DataFrame, dict[str, Any]]:
     """Give every prediction the label of its record.
+
+    Returns:
+        The rows with a score and a label, with the columns of both tables; ``genome`` is a number,
+        and ``length`` the name of a class of lengths, ordered from short to long, or missing where
+        lengths are not known. The same of viruses without a score. And the counts of what could be
+        used, as ``evaluation.json`` has them.
 
     Raises:
         InputError: no row has a label and a score.
@@ -238,4 +234,4 @@ def join(predictions: Predictions, labels: DataFrame) -> Sample:
         "labelled_records_without_a_row": absent.value_counts().sort_index().to_dict(),
         "rows_of_the_training_part": int((used.part == "train").sum()),
     }
-    return Sample(used.assign(genome=genome), unscored[unscored.label == "virus"], counts)
+    return used.assign(genome=genome), unscored[unscored.label == "virus"], counts

@@ -175,9 +175,11 @@ def run_rcl_evaluation(
     import pandas
 
     report, models = folder.absolute() / REPORT, {finder.label: finder.sha256 for finder in finders}
-    settings = {**settings, "models": models}
-
-    writing = (report, EVALUATION_FILES, settings, itemgetter("settings"), notify)
+    document = {
+        "producer": f"virnucpro {__version__}",
+        "settings": {**settings, "models": models},
+    }
+    writing = (report, EVALUATION_FILES, document, itemgetter("settings"), notify)
     with evaluation_folder(*writing, force=force) as disk:
         measured = {finder.label: evaluate_finder(finder, proteins, progress) for finder in finders}
         tables = {label: table.drop(columns="right") for label, (table, _) in measured.items()}
@@ -187,7 +189,7 @@ def run_rcl_evaluation(
         metrics = pandas.concat(values, names=["model", "metric"])
         form: dict[str, Any] = {"sep": "\t", "index": False, "float_format": "%.4f"}
         contents = (
-            sealed({"producer": f"virnucpro {__version__}", "settings": settings}),
+            sealed(document),
             metrics.reset_index().to_csv(na_rep="NA", **form).encode(),
             found.to_csv(**form).encode(),
         )

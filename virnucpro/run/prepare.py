@@ -67,40 +67,37 @@ def find_models(requests: Sequence[PredictionRequest], executor: Executor, emit:
     request, devices = requests[0], executor.pool.devices
     analysis = request.settings.analysis.resolved()
     assert analysis.chunk_length is not None
+    layouts = [] if request.force else [each.layout for each in requests]
+    encoders = find_encoders(analysis, layouts, devices, emit)
+    sources = [*encoders.sources.values()]
+    classifier = inspect_classifier(classifier_path(analysis))
+    check_digest(classifier.file.path, classifier.file.sha256)
+    request.settings.thresholds.check(calibrated=classifier.temperature is not None)
+    for warning in check_fit(classifier, sources, analysis.chunk_length):
+        emit(Notice("warning", warning))
+    paths = [file.path for source in sources for file in source.files]
+    executor.pool.require({path: path.stat().st_size for path in paths})
+    return Models(encoders, classifier)
+
+
+def find_encoders(
+    analysis: AnalysisSettings, layouts: Sequence[Layout], devices: Sequence[Device], emit: Emit
+) -> EncoderSetup:
+    """Find the encoders and choose their precision; ``auto`` is that of the first run that began.
+
+    Warns of encoders whose results need a caution, and refuses a precision that one does not have.
+    """
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
     sources: dict[Molecule, EncoderSource] = {"nucleotide": nucleotide}
     if nucleotide.reading == "open frames":
         sources["protein"] = locate(analysis.protein_model, "protein")
-    classifier = inspect_classifier(classifier_path(analysis))
-    check_digest(classifier.file.path, classifier.file.sha256)
-    request.settings.thresholds.check(calibrated=classifier.temperature is not None)
-    for warning in check_fit(classifier, [*sources.values()], analysis.chunk_length):
-        emit(Notice("warning", warning))
-    layouts = [] if request.force else [each.layout for each in requests]
-    precision = checked_precision(layouts, analysis, devices, [*sources.values()], emit)
-    paths = [file.path for source in sources.values() for file in source.files]
-    executor.pool.require({path: path.stat().st_size for path in paths})
-    return Models(EncoderSetup(sources, precision, analysis.truncation), classifier)
-
-
-def checked_precision(
-    layouts: Sequence[Layout],
-    analysis: AnalysisSettings,
-    devices: Sequence[Device],
-    sources: Sequence[EncoderSource],
-    emit: Emit,
-) -> str:
-    """Return the precision of encoders; ``auto`` is that of the first run that has begun.
-
-    Warns of encoders whose results need a caution, and refuses a precision that one does not have.
-    """
     begun = (read_state(layout) for layout in layouts if has_receipts(layout))
     requested = analysis.precision
     if requested == "auto":
         requested = next((str(s.analysis.get("precision", "auto")) for s in begun if s), requested)
     precision = choose_precision(requested, devices)
-    families = [family_named(source.family) for source in sources]
-    for source, family in zip(sources, families, strict=True):
+    families = [family_named(source.family) for source in sources.values()]
+    for source, family in zip(sources.values(), families, strict=True):
         if family.precisions and precision not in family.precisions:
             raise UsageError(
                 f"{source.name} cannot be computed in {precision}: use --precision "
@@ -108,7 +105,7 @@ def checked_precision(
             )
     for text in dict.fromkeys(family.caution for family in families if family.caution):
         emit(Notice("warning", text))
-    return precision
+    return EncoderSetup(sources, precision, analysis.truncation)
 
 
 def settled(request: PredictionRequest, source: InputFiles, emit: Emit) -> PredictionRequest:

@@ -33,13 +33,8 @@ class WorkIdentity:
     settings: Mapping[str, Json]
 
 
-def check_same(
-    wanted: WorkIdentity, earlier: WorkIdentity, place: Path, option: str = "--output-dir"
-) -> None:
-    """Raise ResumeRefusedError (exit 3) where the work in ``place`` depended on something else.
-
-    ``option`` is what names another place on the command line.
-    """
+def check_same(wanted: WorkIdentity, earlier: WorkIdentity, place: Path) -> None:
+    """Raise ResumeRefusedError (exit 3) where the work in ``place`` depended on something else."""
     changes = ""
     for name in dict.fromkeys([*wanted.settings, *earlier.settings]):
         # As JSON has them: what was read from a file compares equal to what was written.
@@ -52,7 +47,7 @@ def check_same(
         raise ResumeRefusedError(
             f"{place} holds {earlier.label}{instead}; the results would differ:\n"
             f"{changes}repeat the command with the earlier input and settings, choose another "
-            f"{option}, or start over with --force, which removes the earlier results"
+            f"output, or start over with --force, which removes the earlier results"
         )
 
 

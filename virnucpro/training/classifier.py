@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -239,12 +240,11 @@ def fit_classifier(
     wanted = WorkIdentity(f"the training of {output.name}", identity)
     lock = lock_file(output.parent, output.name)
     with locked(lock, "this classifier"), telling(disk, show):
-        try:
+        earlier: dict[str, Json] = {}
+        with suppress(ModelError, LookupError, ValueError, TypeError):
             earlier = dict(parse_json(inspect_classifier(output).extra["training"]))
-        except (ModelError, LookupError, ValueError, TypeError):
-            earlier = {}
         work = (wanted, savepoint, results, earlier, disk, show)
-        point = begin_training(*work, option="--output", force=force)
+        point = begin_training(*work, force=force)
         if point is None:
             return None
         show(Notice("info", "reading the features"))
@@ -254,7 +254,7 @@ def fit_classifier(
             raise InputError("train or validation has one class only: prepare more genomes")
         sizes = ", ".join(f"{part} {len(features):,}" for part, features in parts.items())
         show(Notice("info", f"frames: {sizes}; {train.width:,} values each"))
-        if left_out := sum(features.left_out for features in parts.values()):
+        if left_out := sum(records[part]["counts"]["failed"] for part in parts):
             show(Notice("warning", f"left out: {counted(left_out, 'frame')} not embedded"))
         loop = partial(ClassifierLoop, savepoint, settings, train, validation)
         train_on(loop, devices, show)

@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from virnucpro.contracts import Molecule
 from virnucpro.devices import choose_devices
-from virnucpro.encoders.family import EncoderSource
-from virnucpro.encoders.registry import locate
 from virnucpro.errors import UsageError
-from virnucpro.events import Emit, Notice
+from virnucpro.events import Emit
 from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted
 from virnucpro.run.engine import execute
-from virnucpro.run.prepare import checked_precision
+from virnucpro.run.prepare import find_encoders
 from virnucpro.run.record import update_failure_table, write_record
 from virnucpro.run.request import check_writable
 from virnucpro.run.run import Run
 from virnucpro.settings import AnalysisSettings, MachineSettings
-from virnucpro.stages.embedding import EncoderSetup
 from virnucpro.stages.prediction import MergingStage
 from virnucpro.stages.splitting import ShardsStage
 from virnucpro.store.disk import Disk, telling
@@ -51,15 +47,12 @@ def embed(
     disk, sizes = Disk(dataset.root), dataset.description["parts"]
     layouts = {part: dataset.layout(part) for part in PARTS if dataset.shards(part)}
     devices = choose_devices(machine)
-    nucleotide = locate(analysis.nucleotide_model, "nucleotide")
-    if nucleotide.reading != "open frames":
-        raise UsageError(f"{nucleotide.name} reads whole chunks: use virnucpro train lite")
-    protein = locate(analysis.protein_model, "protein")
-    sources: dict[Molecule, EncoderSource] = {"nucleotide": nucleotide, "protein": protein}
-    # ``auto`` is what any part was begun with.
     begun = [] if force else list(layouts.values())
-    precision = checked_precision(begun, analysis, devices, (nucleotide, protein), emit)
-    encoders = EncoderSetup(sources, precision, analysis.truncation)
+    encoders = find_encoders(analysis, begun, devices, emit)
+    if "protein" not in encoders.sources:
+        raise UsageError(
+            f"{analysis.nucleotide_model} reads whole chunks: use virnucpro train lite"
+        )
     for layout in layouts.values():
         check_writable(layout)
     lines, failures, computed = [], 0, 0
@@ -72,11 +65,9 @@ def embed(
             # The shards are known by their receipts.
             state = RunState(str(layout.root), encoders.identity(), command="train embed")
             state = check_run(layout, disk, state, emit, resume=False, force=force)
-            shards, frames = sizes[part]["shards"], counted(sizes[part]["frames"], "frame")
-            emit(Notice("info", f"{part}: {frames} in {counted(shards, 'shard')}"))
             embedding = encoders.stages(layout, disk, machine)
             stages = [
-                ShardsStage(layout, disk, shards, sizes[part]["frames"]),
+                ShardsStage(layout, disk, sizes[part]["shards"], sizes[part]["frames"]),
                 *embedding,
                 MergingStage(layout, disk, {each.molecule: each.params for each in embedding}),
             ]

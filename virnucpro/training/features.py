@@ -29,15 +29,13 @@ RowNumbers = npt.NDArray[np.int64]
 class PartFeatures:
     """The features of a part, whose files each process maps when it first reads them.
 
-    ``rows`` are those of each file, ``labels`` (int64 ``[n]``) 1 for virus,
-    and ``left_out`` counts the frames without features, because they failed.
+    ``rows`` are those of each file, and ``labels`` (int64 ``[n]``) 1 for virus.
     """
 
     files: tuple[Path, ...]
     rows: tuple[int, ...]
     width: int
     labels: npt.NDArray[np.int64]
-    left_out: int
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -78,29 +76,22 @@ def find_features(dataset: Dataset, part: Part) -> PartFeatures:
         return InputError(f"{problem}: embed the data again: virnucpro train embed {dataset.root}")
 
     frames = dataset.frames(part)
-    files, rows, labels, left_out, widths = [], [], [], 0, set()
+    files, rows, labels, width = [], [], [], 0
     for shard in range(1, dataset.shards(part) + 1):
         path = dataset.layout(part).features("merged", shard)
         try:
             features = load_features(path, "merged", mapped=True)
         except DamagedFeaturesError as error:
             raise unusable(f"{path.parent.name}/{error}") from error
-        for frame_id in features.ids:
-            for frame in frames:
-                if frame.frame == frame_id:
-                    labels.append(int(frame.label == "virus"))
-                    break
-                left_out += 1
-            else:
+        for name in features.ids:
+            frame = next((frame for frame in frames if frame.frame == name), None)
+            if frame is None:  # those that failed to be embedded were passed over
                 raise unusable(f"{path.name} holds frames that are not those of {part}")
-        widths.add(features.data.shape[1])
+            labels.append(int(frame.label == "virus"))
         files.append(path)
         rows.append(len(features.ids))
-    left_out += sum(1 for _ in frames)
-    if len(widths) > 1:
-        raise unusable(f"the features of {part} differ in width")
-    width = widths.pop() if widths else 0
-    return PartFeatures(tuple(files), tuple(rows), width, np.array(labels, np.int64), left_out)
+        width = features.data.shape[1]
+    return PartFeatures(tuple(files), tuple(rows), width, np.array(labels, np.int64))
 
 
 def epoch_windows(

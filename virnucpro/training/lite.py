@@ -6,6 +6,7 @@ import json
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,7 @@ from virnucpro.contracts import Device
 from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.encoders.weights import read_safetensors
-from virnucpro.errors import InputError, ResumeRefusedError
+from virnucpro.errors import InputError
 from virnucpro.events import Emit, EpochProgress, StepProgress
 from virnucpro.layout import lock_file
 from virnucpro.metrics.classification import auroc, fit_temperature
@@ -145,13 +146,10 @@ class LiteLoop(TrainingLoop):
         self._steady, model = start is not None, LiteModel(settings)
         if start is not None:
             model.load_state_dict(start.state_dict())
-        decayed: list[nn.Parameter] = []  # matrices and kernels; it would distort scales
-        others: list[nn.Parameter] = []
-        for parameter in model.parameters():
-            (decayed if parameter.ndim > 1 else others).append(parameter)
-        groups = [
-            {"params": decayed, "weight_decay": settings.weight_decay},
-            {"params": others, "weight_decay": 0.0},
+        every = list(model.parameters())
+        groups = [  # decay of anything but matrices and kernels would distort scales
+            {"params": [p for p in every if p.ndim > 1], "weight_decay": settings.weight_decay},
+            {"params": [p for p in every if p.ndim <= 1], "weight_decay": 0.0},
         ]
         epochs = max(1, math.ceil(settings.steps / SAVED_STEPS))
         super().__init__(
@@ -169,13 +167,14 @@ class LiteLoop(TrainingLoop):
         self._gc_shares = even_gc_shares()
         if unknown := set(settings.more_of) - set(genomes.group_names):
             raise InputError(f"the training part has no group {min(unknown)!r} to draw more of")
-        self._reweigh(np.ones(len(genomes.group_names)))
+        factors = np.ones(len(genomes.group_names))
         if extra := self.savepoint.extra:
             torch.set_rng_state(extra["torch"])
             self._random.bit_generator.state = extra["numpy"]
             self._group_losses = np.array(extra["group_losses"])
             self._gc_shares = np.array(extra["gc_shares"])
-            self._reweigh(np.array(extra["factors"]))
+            factors = np.array(extra["factors"])
+        self._reweigh(factors)
 
     def extra_state(self) -> dict[str, Any]:
         """Return the state of the random generators and of what is counted."""
@@ -210,7 +209,7 @@ class LiteLoop(TrainingLoop):
     def step(self, number: int, content: Windows) -> torch.Tensor:
         """Train on one batch, and return its loss."""
         windows, records = content
-        self._settle_norms(self._step)
+        self._settle_norms()
         labels = torch.from_numpy(self._genomes.virus[records].astype(np.int64))
         with self.autocast():
             logits = self.model(torch.from_numpy(windows).long())
@@ -232,15 +231,15 @@ class LiteLoop(TrainingLoop):
         for _, sampler in self._samplers:
             sampler.reweigh(np.where(more, OFTENER, 1.0) * factors)
 
-    def _settle_norms(self, step: int) -> None:
+    def _settle_norms(self) -> None:
         """Let the batch norms use the statistics of their batch, or later those of all lengths."""
         settled = 0 if self._steady else int(SETTLED * self._settings.steps)
         assert self.average is not None
         for own, mean in zip(self.network.modules(), self.average.module.modules(), strict=True):
             if not isinstance(own, BatchNorm):
                 continue
-            own.train(step < settled)
-            if step == settled:
+            own.train(self._step < settled)
+            if self._step == settled:
                 means = {k: v for k, v in mean.state_dict().items() if k.startswith("running")}
                 own.load_state_dict(own.state_dict() | means)
 
@@ -326,19 +325,15 @@ def fit_lite(
     identity = json.loads(json.dumps({"settings": facts, "data_set": digest, "threads": threads}))
     wanted = WorkIdentity(f"the training of the encoder in {root.name}", _named(identity))
     with locked(lock_file(root, REPORT), "this encoder"), telling(disk, show):
-        try:
-            # A finished training is the same one with any number of threads.
-            report = in_schema("lite training", parse_json((root / REPORT).read_bytes()), root)
-            earlier: dict[str, Any] | None = _named({**report, "threads": threads})
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            earlier = None
-        except ResumeRefusedError:
-            if not force:
-                raise
-            earlier = None
+        earlier: dict[str, Any] = {}
+        if not force:
+            with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+                report = in_schema("lite training", parse_json((root / REPORT).read_bytes()), root)
+                # A finished training is the same one with any number of threads.
+                earlier = _named({**report, "threads": threads})
         files = [root / name for name in RESULTS]
         work = (wanted, savepoint, files, earlier, disk, show)
-        if begin_training(*work, option="--output-dir", force=force) is None:
+        if begin_training(*work, force=force) is None:
             return None
         progress.begin("reading genomes", 1)
         genomes = genome_set(dataset.records("train"), masked)

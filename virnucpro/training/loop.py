@@ -90,30 +90,28 @@ def begin_training(
     wanted: WorkIdentity,
     savepoint: Path,
     results: Sequence[Path],
-    finished: Mapping[str, Json] | None,
+    finished: Mapping[str, Json],
     disk: Disk,
     show: Emit,
     *,
-    option: str,
     force: bool = False,
 ) -> Savepoint | None:
     """Return the savepoint to go on from, which is on the disk; None for a finished training.
 
     ``wanted`` has everything that decides the weights, and ``finished`` the same of the results
-    that are there, if they say so. ``option`` is what names another place on the command line.
+    that are there, empty if they do not say.
     """
     for path in (*results, savepoint):
         disk.sweep(path.parent, {path.name})
-    point, known = None, finished
+    point, known = None, {} if force else finished
     if force:
-        known = None
         for path in (savepoint, *results):
             disk.clear(path)
     elif savepoint.exists():
         point = load_savepoint(savepoint)
         known = point.identity
     if known:
-        check_same(wanted, WorkIdentity(wanted.label, known), results[0].parent, option)
+        check_same(wanted, WorkIdentity(wanted.label, known), results[0].parent)
         if point is None and all(path.exists() for path in results):
             show(Notice("info", checked_again(wanted.label)))
             return None

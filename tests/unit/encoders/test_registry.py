@@ -14,7 +14,7 @@ from virnucpro.contracts import Device
 from virnucpro.encoders.family import refuse_changed_models
 from virnucpro.encoders.registry import locate, open_encoder
 from virnucpro.errors import ModelError, UsageError
-from virnucpro.run.prepare import checked_precision
+from virnucpro.run.prepare import find_encoders
 from virnucpro.settings import AnalysisSettings
 
 
@@ -57,15 +57,14 @@ def test_a_path_beats_a_name(tmp_path, monkeypatch):
 
 
 def test_lite_has_no_fp8():
-    lite = locate("lite", "nucleotide")
-    assert lite.reading == "whole chunks"
     gpu = Device("cuda", capability=(9, 0))
-    choices = [AnalysisSettings(precision=name) for name in ("bf16", "fp8")]
-    assert checked_precision([], choices[0], [gpu], [lite], print) == "bf16"
+    choices = [AnalysisSettings("lite", precision=name).resolved() for name in ("bf16", "fp8")]
+    found = find_encoders(choices[0], [], [gpu], print)
+    assert (list(found.sources), found.precision) == (["nucleotide"], "bf16")
     with pytest.raises(
         UsageError, match="lite cannot be computed in fp8: use --precision fp32 or bf16"
     ):
-        checked_precision([], choices[1], [gpu], [lite], print)
+        find_encoders(choices[1], [], [gpu], print)
     with pytest.raises(ModelError, match=r"is a nucleotide model, not a protein model"):
         locate("lite", "protein")
 

@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from pandas import DataFrame, Series
+from sklearn.metrics import roc_auc_score
 
 from tests.declared import line_of
-from virnucpro.evaluation.measure import NO_GROUP, ONE_CLASS, Evaluation, SliceRow, evaluate
-from virnucpro.evaluation.report import as_terminal, as_tsv
-from virnucpro.evaluation.tables import Sample, find_predictions, join, read_labels
+from virnucpro.evaluation.measure import NO_GROUP, ONE_CLASS, SliceRow, evaluate, slice_title
+from virnucpro.evaluation.report import as_tsv
+from virnucpro.evaluation.tables import find_predictions, join, read_labels
 from virnucpro.tables import CONTIGS, EVALUATION
 
 
-def _sample(scores, virus, groups="", genomes=None, lengths=None, fdr=np.nan) -> Sample:
-    """A sample from lists; groups are names, genomes numbers, lengths bases."""
+def measured(scores, virus, groups="", genomes=None, lengths=None, fdr=np.nan) -> dict[str, Any]:
+    """What is measured of lists; groups are names, genomes numbers, lengths bases."""
     rows = DataFrame({"score": np.array(scores, float), "called": False})
     rows["label"] = np.where(np.array(virus, bool), "virus", "others")
     genomes = range(len(rows)) if genomes is None else genomes
     rows = rows.assign(group=groups, genome=genomes, fdr=fdr)
     rows["length"] = None if lengths is None else Series(lengths, dtype="category")
-    return Sample(rows, rows[:0], {})
+    return evaluate(rows, rows[:0], 0.5)[1]
 
 
-def _by_name(found: Evaluation) -> dict[str, SliceRow]:
-    return {f"{line['label']} {line['name']}".strip(): line for line in found.slices}
+def _by_name(found: dict[str, Any]) -> dict[str, SliceRow]:
+    return {slice_title(line): line for line in found["slices"]}
 
 
 def test_a_group_is_measured_against_all_rows_of_the_other_label() -> None:
     scores = [0.9, 0.4, 0.6, 0.2, 0.8, 0.1]
     virus = [1, 1, 1, 0, 0, 0]
     groups = ["a", "b", "b", "c", "c", "d"]
-    lines = _by_name(evaluate(_sample(scores, virus, groups), 0.5))
+    lines = _by_name(measured(scores, virus, groups))
     a, b, c, d = (lines[name] for name in ("virus a", "virus b", "others c", "others d"))
     areas = [line["auroc"] for line in (a, b, c, d, lines["all"])]
     assert areas == pytest.approx([1, 4 / 6, 4 / 6, 1, 7 / 9])  # 0.8 is above both 0.4 and 0.6
@@ -47,71 +49,59 @@ def test_a_group_is_measured_against_all_rows_of_the_other_label() -> None:
 
 def test_lengths_are_not_pooled() -> None:
     scores = [0.9, 0.1, 0.2, 0.8]
-    found = evaluate(_sample(scores, [1, 0, 1, 0], lengths=[500, 500, 150, 150]), 0.5)
-    assert [(line["name"], line["auroc"]) for line in found.of_kind("length")] == [
-        (150, 0),
-        (500, 1),
-    ]
-
-
-def _clustered(genomes: int, rows: int, seed: int = 0) -> Sample:
-    """``rows`` a genome that have nearly one score: as little evidence as one row a genome."""
-    rng = np.random.default_rng(seed)
-    virus = np.repeat(np.arange(genomes) % 2 == 0, rows)
-    level = np.repeat(rng.normal(0, 1, genomes), rows) + np.where(virus, 1.0, 0.0)
-    scores = 1 / (1 + np.exp(-level - rng.normal(0, 0.01, genomes * rows)))
-    return _sample(scores, virus, genomes=np.repeat(np.arange(genomes), rows))
+    found = measured(scores, [1, 0, 1, 0], lengths=[500, 500, 150, 150])
+    assert [(line["name"], line["auroc"]) for line in found["slices"][1:]] == [(150, 0), (500, 1)]
 
 
 @pytest.mark.parametrize("digits", [16, 1])  # 1: ten scores, full of ties
 def test_the_interval_is_that_of_a_plain_bootstrap(digits: int) -> None:
-    """Drawn one genome at a time, measured by scikit-learn, without levels and cells."""
-    from sklearn.metrics import roc_auc_score
+    """Drawn one genome at a time, measured by scikit-learn, without levels and cells.
 
-    sample = _clustered(60, 4, seed=3)
-    rows = sample.rows.assign(score=sample.rows.score.round(digits))
-    sample = sample._replace(rows=rows)
-    virus, scores = (rows.label == "virus").to_numpy(), rows.score.to_numpy()
-    ours = evaluate(sample, 0.5).slices[0]
-    rng = np.random.default_rng(9)
-    members = [np.flatnonzero(rows.genome == g) for g in range(60)]
-    areas, correct = [], []
+    The four rows of a genome have nearly one score: as little evidence as one row.
+    """
+    rng = np.random.default_rng(3)
+    genomes = np.repeat(np.arange(60), 4)
+    virus = genomes % 2 == 0
+    level = np.repeat(rng.normal(0, 1, 60), 4) + np.where(virus, 1.0, 0.0)
+    scores = (1 / (1 + np.exp(-level - rng.normal(0, 0.01, 240)))).round(digits)
+    ours = measured(scores, virus, genomes=genomes)["slices"][0]["intervals"]
+    members = [np.flatnonzero(genomes == g) for g in range(60)]
+    areas, correct, rng = [], [], np.random.default_rng(9)
     for _ in range(400):
         drawn = np.concatenate(
             [members[g] for side in (0, 1) for g in rng.integers(0, 30, 30) * 2 + side]
         )
         areas.append(roc_auc_score(virus[drawn], scores[drawn]))
         correct.append(((scores >= 0.5) == virus)[drawn].mean())
-    for name, values, error in (("auroc", areas, 0.025), ("correct", correct, 0.03)):
-        found = [ours[f"{name}_low"], ours[f"{name}_high"]]
-        assert found == pytest.approx(np.percentile(values, (2.5, 97.5)), abs=error)
+    assert ours["auroc"] == pytest.approx(np.percentile(areas, (2.5, 97.5)), abs=0.025)
+    assert ours["correct"] == pytest.approx(np.percentile(correct, (2.5, 97.5)), abs=0.03)
 
 
 def test_a_single_genome_has_no_interval() -> None:
     scores, virus = [0.9, 0.8, 0.4, 0.1, 0.2, 0.6], [1, 1, 1, 0, 0, 0]
-    sample = _sample(scores, virus, ["a", "a", "b", "c", "c", "c"], [0, 0, 1, 2, 3, 4])
-    lines = _by_name(evaluate(sample, 0.5))
-    assert lines["all"]["auroc_low"] is not None
+    groups, genomes = ["a", "a", "b", "c", "c", "c"], [0, 0, 1, 2, 3, 4]
+    lines = _by_name(measured(scores, virus, groups, genomes))
+    known = {
+        name: [n for n, ends in row["intervals"].items() if ends] for name, row in lines.items()
+    }
+    both = ["auroc", "correct"]
+    assert known == {"all": both, "virus a": [], "virus b": [], "others c": both}
     assert lines["virus a"]["genomes"] == 1
-    assert lines["virus a"]["auroc_low"] is None
-    assert "fewer than 2 genomes" in lines["virus a"]["note"]
-    assert lines["others c"]["correct_low"] is not None
+    assert [name for name, row in lines.items() if row["note"]] == ["virus a", "virus b"]
 
 
 def test_stated_and_realised_rates_of_false_discoveries() -> None:
     fdr = [0.005, 0.03, 0.05, 0.15, np.nan]
-    found = evaluate(_sample([0.9, 0.8, 0.7, 0.6, 0.1], [1, 1, 0, 0, 0], fdr=fdr), 0.5)
-    rows = [(d["stated"], d["contigs"], d["false"]) for d in found.false_discoveries]
-    assert rows == [(0.01, 1, 0), (0.05, 3, 1), (0.1, 3, 1), (0.2, 4, 2)]
-    assert found.false_discoveries[1]["realised"] == pytest.approx(1 / 3)
-    assert evaluate(_sample([0.9, 0.1], [1, 0]), 0.5).false_discoveries == []
+    found = measured([0.9, 0.8, 0.7, 0.6, 0.1], [1, 1, 0, 0, 0], fdr=fdr)["false_discovery_rates"]
+    rows = [(0.01, 1, 0, 0), (0.05, 3, 1, 1 / 3), (0.1, 3, 1, 1 / 3), (0.2, 4, 2, 1 / 2)]
+    assert [tuple(row.values()) for row in found] == rows
+    assert measured([0.9, 0.1], [1, 0])["false_discovery_rates"] == []
 
 
 def test_one_class_is_said_and_not_made_up() -> None:
-    found = evaluate(_sample([0.9, 0.1, 0.3], [1, 1, 1], ["a", "a", "b"]), 0.5)
-    assert all(line["auroc"] is None for line in found.slices)
-    assert all(line["note"] == ONE_CLASS for line in found.slices)
-    assert all(line["auroc_low"] is None for line in found.slices)
+    found = measured([0.9, 0.1, 0.3], [1, 1, 1], ["a", "a", "b"])["slices"]
+    empty = {(row["auroc"], row["intervals"]["auroc"], row["note"]) for row in found}
+    assert empty == {(None, None, ONE_CLASS)}
 
 
 # id, label, group, length, call, virus score
@@ -141,38 +131,38 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "a_contigs.tsv", tmp_path / "labels.tsv"
 
 
-def _evaluated(files: tuple[Path, Path], threshold: float | None) -> Evaluation:
-    predictions = find_predictions(files[0], None)
-    return evaluate(join(predictions, read_labels(files[1])), threshold)
+def _slices(files: tuple[Path, Path], threshold: float | None) -> list[SliceRow]:
+    rows, missed, _ = join(find_predictions(files[0], None), read_labels(files[1]))
+    return evaluate(rows, missed, threshold)[1]["slices"]
 
 
-def _calls(evaluation: Evaluation) -> list[float | None]:
-    return [evaluation.slices[0][name] for name in ("tp", "fn", "fp", "tn")]
-
-
-def test_a_contig_counts_as_predict_called_it(files: tuple[Path, Path]) -> None:
-    assert _calls(_evaluated(files, None)) == [2, 1, 1, 1]
-    assert _calls(_evaluated(files, 0.72)) == [2, 1, 1, 1]  # of (1 + virus score) / 2
-    assert _calls(_evaluated(files, 0.5)) == [3, 0, 1, 1]
+@pytest.mark.parametrize(
+    ("threshold", "calls"),
+    [(None, [2, 1, 1, 1]), (0.72, [2, 1, 1, 1]), (0.5, [3, 0, 1, 1])],  # of (1 + virus score) / 2
+)
+def test_a_contig_counts_as_predict_called_it(files, threshold, calls) -> None:
+    whole = _slices(files, threshold)[0]
+    assert [whole[name] for name in ("tp", "fn", "fp", "tn")] == calls
 
 
 def test_viruses_without_a_score_are_counted_as_missed(files: tuple[Path, Path]) -> None:
-    evaluation = _evaluated(files, None)
-    assert evaluation.slices[0]["recall"] == pytest.approx(2 / 3)
-    shares = {(s["label"], s["name"]): s["recall_all"] for s in evaluation.slices}
-    assert shares == {
-        ("", "all"): 2 / 5,
-        ("virus", "A"): 1 / 2,
-        ("virus", "B"): 1 / 3,
-        ("others", "H"): 2 / 5,
-        ("", "up to 500"): 1 / 2,
-        ("", "1,000 to 3,000"): 1 / 2,
-        ("", "3,000 to 10,000"): 0,  # nothing of this length was scored
+    slices = _slices(files, None)
+    assert slices[0]["recall"] == pytest.approx(2 / 3)
+    assert {slice_title(row): row["recall_all"] for row in slices} == {
+        "all": 2 / 5,
+        "virus A": 1 / 2,
+        "virus B": 1 / 3,
+        "others H": 2 / 5,
+        "up to 500 bases": 1 / 2,
+        "1,000 to 3,000 bases": 1 / 2,
+        "3,000 to 10,000 bases": 0,  # nothing of this length was scored
     }
     files[1].write_text(files[1].read_text().replace("\tB\n", "\t\n"))
-    without = {s["name"]: s["recall_all"] for s in _evaluated(files, None).of_kind("group")}
+    without = {row["name"]: row["recall_all"] for row in _slices(files, None)[-3:]}
     assert without == {"A": 1 / 2, NO_GROUP: 1 / 3, "H": 2 / 5}
-    assert "the 2 without one" in as_terminal(evaluation, None, Path())
-    header, overall, *_ = (line.split("\t") for line in as_tsv(evaluation).splitlines())
+    header, overall, *_ = (line.split("\t") for line in as_tsv(slices).splitlines())
     assert tuple(header) == EVALUATION.row._fields
-    assert overall[header.index("recall_all")] == "0.400000"
+    cells = dict(zip(header, overall, strict=True))
+    assert [cells[name] for name in ("recall_all", "label")] == ["0.400000", "NA"]
+    low, high = slices[0]["intervals"]["auroc"]
+    assert (cells["auroc_low"], cells["auroc_high"]) == (f"{low:.6f}", f"{high:.6f}")

@@ -34,8 +34,13 @@ def write(path, text):
     return path
 
 
-def rows(path, level=None):
-    return list(find_predictions(path, level).rows.itertuples(index=False))
+def rows(path, *columns, level=None):
+    return find_predictions(path, level).rows[list(columns)].to_numpy().tolist()
+
+
+CONSENSUS_TEXT = CONSENSUS.header + line_of(
+    CONSENSUS, Modified_ID="a_chunk_1", max_score_0=0.25, max_score_1=0.75
+)
 
 
 @pytest.fixture
@@ -57,60 +62,57 @@ def run(tmp_path: Path) -> Path:
     write(out / "s_chunks.tsv", CHUNKS.header + "".join(chunks))
     write(out / "s_contigs.tsv", CONTIGS.header + "".join(contigs))
     write(out / FRAMES, PREDICTIONS.header + frame("a_chunk_1", 0.25, 0.75))
-    text = line_of(CONSENSUS, Modified_ID="a_chunk_1", max_score_0=0.25, max_score_1=0.75)
-    write(out / CONSENSUS_FILE, CONSENSUS.header + text)
+    write(out / CONSENSUS_FILE, CONSENSUS_TEXT)
     return out
 
 
-def test_a_directory_has_every_level(run: Path) -> None:
-    chunks = rows(run)
-    assert [(row.record, row.length) for row in chunks] == [
-        ("a", 500),
-        ("a", 300),
-        ("b", 150),
-        ("c", 150),
-    ]
-    assert [row.score for row in chunks] == pytest.approx(
-        [0.75, float("nan"), 0.2, 0.5], nan_ok=True
-    )
-    assert chunks[1].status == "no_open_frame"
-    contigs = rows(run, "contig")
-    assert (contigs[0].score, contigs[0].fdr, contigs[0].length) == (0.75, 0.1, 700)
-    assert (contigs[0].called, contigs[1].called) == (True, False)
-    (frame,) = rows(run, "frame")
-    assert (frame.record, frame.score) == ("a", 0.75)
+NAN = pytest.approx(float("nan"), nan_ok=True)
+SCORED, CLOSED = ("scored", "no_open_frame")
+EXPECTED = {  # record, score, length, status, call and rate of the rows
+    "chunk": [
+        ["a", 0.75, 500, SCORED, False, NAN],
+        ["a", NAN, 300, CLOSED, False, NAN],
+        ["b", pytest.approx(0.2), 150, SCORED, False, NAN],
+        ["c", 0.5, 150, SCORED, False, NAN],
+    ],
+    "contig": [["a", 0.75, 700, SCORED, True, 0.1], ["b", NAN, 0, CLOSED, False, NAN]],
+    "frame": [["a", 0.75, 0, SCORED, False, NAN]],
+    "consensus": [["a", 0.75, 0, SCORED, False, NAN]],
+}
 
 
 @pytest.mark.parametrize(
-    ("name", "level"),
+    ("name", "level", "expected"),
     [
-        ("s_chunks.tsv", "chunk"),
-        ("s_contigs.tsv", "contig"),
-        (FRAMES, "frame"),
-        (CONSENSUS_FILE, "chunk"),
+        ("s_chunks.tsv", "chunk", "chunk"),
+        ("s_contigs.tsv", "contig", "contig"),
+        (FRAMES, "frame", "frame"),
+        (CONSENSUS_FILE, "chunk", "consensus"),
     ],
 )
-def test_a_table_by_itself_says_what_it_is(run: Path, name: str, level: str) -> None:
+def test_a_table_by_itself_or_that_of_a_directory(run, name, level, expected) -> None:
     found = find_predictions(run / name, None)
     assert (found.level, found.layout.stem, found.layout.root) == (level, "s", run)
+    columns = ("record", "score", "length", "status", "called", "fdr")
+    assert rows(run / name, *columns) == EXPECTED[expected]
+    if expected == level:
+        assert rows(run, *columns, level=level) == EXPECTED[level]
     with pytest.raises(UsageError, match="one row per"):
         find_predictions(run / name, "frame" if level != "frame" else "contig")
 
 
 def test_runs_of_older_versions(tmp_path: Path) -> None:
-    text = line_of(CONSENSUS, Modified_ID="a_chunk_1", max_score_0=0.25, max_score_1=0.75)
-    write(tmp_path / "out" / CONSENSUS_FILE, CONSENSUS.header + text)
-    assert [(row.record, row.score) for row in rows(tmp_path / "out")] == [("a", 0.75)]
+    write(tmp_path / "out" / CONSENSUS_FILE, CONSENSUS_TEXT)
+    assert rows(tmp_path / "out", "record", "score") == [["a", 0.75]]
     header = "record\tlength\tstatus\tvirus_score\tcall\n"
-    (only,) = rows(write(tmp_path / "t_contigs.tsv", f"{header}a\t700\tscored\t-1.0\tvirus\n"))
-    assert only.score == 0
-    assert only.fdr != only.fdr
+    contigs = write(tmp_path / "t_contigs.tsv", f"{header}a\t700\tscored\t-1.0\tvirus\n")
+    assert rows(contigs, "score", "fdr") == [[0, NAN]]
 
 
 def test_a_frame_that_is_nearly_certain_keeps_its_margin(tmp_path: Path) -> None:
     text = PREDICTIONS.header + frame("a_chunk_1", "3e-09", "1.0")
-    (only,) = rows(write(tmp_path / "p.txt", text))
-    assert 1 - only.score == pytest.approx(3e-9)
+    ((score,),) = rows(write(tmp_path / "p.txt", text), "score")
+    assert 1 - score == pytest.approx(3e-9)
 
 
 @pytest.mark.parametrize(
@@ -131,15 +133,15 @@ def test_a_frame_that_is_nearly_certain_keeps_its_margin(tmp_path: Path) -> None
 def test_mistakes_in_predictions(tmp_path: Path, text: str) -> None:
     path = write(tmp_path / "p.tsv", text)
     with pytest.raises(InputError, match=str(path)):
-        rows(path)
+        find_predictions(path, None)
 
 
 def test_nothing_or_too_much_to_evaluate(run: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (run / "s_contigs.tsv").unlink()
-    for path, level in ((tmp_path / "nothing", None), (tmp_path / "empty", None), (run, "contig")):
+    for path, level in (("nothing", None), ("empty", None), ("out", "contig")):
         with pytest.raises(UsageError):
-            find_predictions(path, level)
+            find_predictions(tmp_path / path, level)
     (run / "t_merged").mkdir()
     with pytest.raises(UsageError, match=r"several runs \(s, t\)"):
         find_predictions(run, None)
@@ -185,8 +187,8 @@ def joined(run, tmp_path):
 
 
 def test_what_cannot_be_used_is_counted(joined) -> None:
-    sample = joined(LABELS + "z\tvirus\t\t\n")
-    assert sample.counts == {
+    used, missed, counts = joined(LABELS + "z\tvirus\t\t\n")
+    assert counts == {
         "rows": 4,
         "used": 2,
         "unlabelled": 1,
@@ -194,18 +196,18 @@ def test_what_cannot_be_used_is_counted(joined) -> None:
         "labelled_records_without_a_row": {"virus": 1},
         "rows_of_the_training_part": 0,
     }
-    assert sample.rows[["label", "group", "length"]].to_numpy().tolist() == [
+    assert used[["label", "group", "length"]].to_numpy().tolist() == [
         ["virus", "Phages", "300 to 500"],
         ["others", "Bacteria", "up to 150"],
     ]
-    contigs = joined(LABELS, level="contig").counts  # a record that is only unscored is not absent
-    assert joined(LABELS, level="contig").rows.length.tolist() == [
-        "500 to 1,000"
-    ]  # the other one has 0
-    assert [row["label"] for row in contigs["unscored"]] == ["others"]
-    assert contigs["labelled_records_without_a_row"] == {}
-    assert joined(LABELS, FRAMES).rows.length.isna().all()
-    trained = joined("record\tlabel\tpart\na\tvirus\ttrain\nb\tothers\ttest\n").counts
-    assert trained["rows_of_the_training_part"] == 1
+    assert missed.group.tolist() == ["Phages"]
+    used, missed, counts = joined(LABELS, level="contig")
+    assert used.length.tolist() == ["500 to 1,000"]  # the other one has 0
+    # A record that is only unscored is not absent.
+    assert [row["label"] for row in counts["unscored"]] == ["others"]
+    assert (len(missed), counts["labelled_records_without_a_row"]) == (0, {})
+    assert joined(LABELS, FRAMES)[0].length.isna().all()
+    counts = joined("record\tlabel\tpart\na\tvirus\ttrain\nb\tothers\ttest\n")[2]
+    assert counts["rows_of_the_training_part"] == 1
     with pytest.raises(InputError, match="no row with a label"):
         joined("record\tlabel\nq\tvirus\n")

@@ -12,7 +12,6 @@ from virnucpro.metrics.classification import (
     calibration_error,
     call_metrics,
     fit_temperature,
-    log_loss,
     percentile_interval,
     score_bins,
     score_metrics,
@@ -62,24 +61,6 @@ def test_over_and_under_confidence_cancel_only_within_a_bin() -> None:
     virus = np.array([True, False] * 50)
     assert calibration_error(virus, np.full(100, 0.5)) == pytest.approx(0)
     assert calibration_error(virus, np.full(100, 0.9)) == pytest.approx(0.4)
-
-
-def drawn(temperature, count=200_000, seed=3):
-    """Margins whose labels are drawn at ``temperature``."""
-    random = np.random.default_rng(seed)
-    margins = random.normal(0, 4, count)
-    labels = random.random(count) < 1 / (1 + np.exp(-margins / temperature))
-    return margins, labels.astype(np.int64)
-
-
-def test_the_likeliest_is_found():
-    margins, labels = drawn(1.7, 500)
-    found = fit_temperature(margins, labels)
-
-    def loss(temperature):
-        return log_loss(labels == 1, margins / temperature)
-
-    assert loss(found) < min(loss(found * 1.001), loss(found / 1.001))
 
 
 def test_without_a_maximum():

@@ -1,15 +1,14 @@
-"""The training loop: reproducible, resumable, equal on one process and on two."""
+"""The network of a classifier and its training; ``tests/cli`` has whole trainings."""
 
 from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.unit.training.loops import plan_of, run, same
+from tests.unit.training.loops import CPU, plan_of, run
 from virnucpro.errors import InputError
 from virnucpro.training.classifier import (
     ClassifierLoop,
@@ -18,7 +17,6 @@ from virnucpro.training.classifier import (
     dropout_mask,
 )
 from virnucpro.training.features import find_features
-from virnucpro.training.loop import load_savepoint
 
 SMALL = TrainingSettings(hidden=16, epochs=3, batch_size=4)
 
@@ -36,35 +34,10 @@ def plan(parts, tmp_path):
     return _plan
 
 
-def test_stopped_and_gone_on_with(plan):
-    """It is stopped in its second epoch and in its third, as by a signal."""
-    whole, pieces = plan(SMALL, "whole"), plan(SMALL, "pieces")
-    run(whole)
-    for _ in range(3):
-        run(pieces, epochs=1)
-    expected, found = load_savepoint(whole.savepoint), load_savepoint(pieces.savepoint)
-    assert found.finished
-    same(expected.network, found.network)
-    same(expected.best, found.best)
-    assert {row["rate"] for row in expected.history} == {SMALL.learning_rate}
-    times = {"seconds": 0}
-    assert [r | times for r in found.history] == [r | times for r in expected.history]
-
-
-def test_early_stopping_keeps_the_best(plan):
-    """A rate far too high: the loss soon rises, and the weights before that are kept."""
-    settings = dataclasses.replace(SMALL, learning_rate=0.5, epochs=60, patience=2)
-    made = plan(settings)
-    epochs = run(made)
-    point = load_savepoint(made.savepoint)
-    assert point.finished
-    losses = [event.row["validation_loss"] for event in epochs]
-    best = int(np.argmin(losses)) + 1
-    assert point.best_epoch == best == epochs[-1].best
-    assert len(epochs) == min(best + 2, 60) < 60
-    again = plan(dataclasses.replace(settings, epochs=best), "again")
-    run(again)
-    same(load_savepoint(again.savepoint).network, point.best)
+def test_the_rate_falls_every_ten_epochs(plan):
+    rate = plan(SMALL).loop(CPU).rate
+    found = [rate(epochs) / SMALL.learning_rate for epochs in (0, 9.9, 10, 25)]
+    assert found == pytest.approx([1, 1, 0.85, 0.85**2])
 
 
 def test_bf16_is_near(plan):

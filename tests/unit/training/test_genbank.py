@@ -54,32 +54,36 @@ SEQUENCE = coding(1, 3000)
 def test_records_with_header_and_sequence(read):
     text = genbank(sequence=SEQUENCE) + genbank(sequence="ACGTRN", name="NC_000002.1")
     first, second = read(text)
-    assert first[0] == "NC_000001.1"
-    assert first[1] == "NC_000001.1 made-up phage, complete genome [Madeupvirus one]"
-    assert first[2] == SEQUENCE
+    header = "NC_000001.1 made-up phage, complete genome [Madeupvirus one]"
+    assert first[:3] == ("NC_000001.1", header, SEQUENCE)
     assert (second[0], second[2]) == ("NC_000002.1", "ACGTRN")
 
 
-def test_a_frame_must_lie_in_an_annotated_protein(read):
-    protein = str(Seq(SEQUENCE[:1500]).translate())
-    (record,) = read(genbank(cds(0, 1500, translation=protein), sequence=SEQUENCE))
-    assert record.may_code(protein[100:266], 300, 800)
-    assert not record.may_code(protein[100:266], 1500, 2000)  # nothing is annotated there
-    assert not record.may_code("W" + protein[100:266], 300, 800)
+PROTEIN = str(Seq(SEQUENCE[:1500]).translate())
+GENE = SeqFeature(FeatureLocation(0, 1500, 1), type="gene")
 
 
-def test_without_a_translation_the_bases_are_translated(read):
+@pytest.mark.parametrize(
+    ("features", "codes"),
+    [
+        ([cds(0, 1500, translation=PROTEIN)], True),
+        ([cds(0, 1500)], True),  # without a translation, the bases are translated
+        ([cds(0, 200), cds(1500, 3000, translation=PROTEIN)], False),  # not there
+        ([GENE, cds(0, 1500, pseudo="")], False),
+    ],
+)
+def test_a_frame_must_lie_in_an_annotated_protein(read, features, codes):
+    (record,) = read(genbank(*features, sequence=SEQUENCE))
+    assert record.may_code(PROTEIN[100:266], 300, 800) == codes
+    assert not record.may_code("W" + PROTEIN[100:266], 300, 800)
+
+
+def test_a_gene_on_the_other_strand_that_begins_within_a_codon(read):
     reverse = str(Seq(SEQUENCE[601:1500]).reverse_complement())
     expected = str(Seq(reverse[1:][: (len(reverse) - 1) // 3 * 3]).translate())
     (record,) = read(genbank(cds(601, 1500, -1, codon_start="2"), sequence=SEQUENCE))
     assert record.may_code(expected, 601, 1500)
     assert len(expected) == 299
-
-
-def test_pseudogenes_and_other_features_code_for_nothing(read):
-    gene = SeqFeature(FeatureLocation(0, 1500, 1), type="gene")
-    (record,) = read(genbank(gene, cds(0, 1500, pseudo=""), sequence=SEQUENCE))
-    assert not record.may_code(str(Seq(SEQUENCE[:1500]).translate())[5:50], 0, 500)
 
 
 def test_a_record_that_only_refers_to_others_has_no_sequence(read):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -67,12 +66,12 @@ def settings(tmp_path, monkeypatch):
 def prepare(settings, tmp_path):
     """Make a data set in a folder of the test; the table and settings may be others."""
 
-    def _prepare(name="data", rows=None, progress=None, disk=None, force=False, **changed):
+    def _prepare(name="data", rows=None, progress=None, force=False, **changed):
         if rows is not None:
             changed["table"] = write_table(tmp_path / f"{name}.tsv", rows)
         dataset = Dataset(tmp_path / name)
         progress = progress or RecordedProgress()
-        options = {**settings, **changed, "force": force, "disk": disk, "command": (name,)}
+        options = {**settings, **changed, "force": force, "command": (name,)}
         made, _ = prepare_dataset(dataset=dataset, progress=progress, **options)
         return made, dataset
 
@@ -189,29 +188,25 @@ def test_another_recipe_is_refused_and_forced(made, prepare, tmp_path):
     assert feature.read_bytes() == b"took a day"  # the program did not write it
 
 
-class Stopping(Disk):
-    """Ends the run at the n-th new file."""
+@pytest.mark.parametrize("after", [0, 1, 3, None])
+def test_an_interrupted_run_is_no_data_set_and_the_next_one_starts_over(
+    made, prepare, monkeypatch, after
+):
+    """It ends at a new file; the last one says what the data set is."""
+    whole = digests(made[1].root)
+    left, open_new = iter(range(len(whole) if after is None else after)), Disk.open_new
 
-    def __init__(self, root: Path, after: int) -> None:
-        super().__init__(root)
-        self.left = after
-
-    def open_new(self, path):
-        self.left -= 1
-        if self.left < 0:
+    def stopping(disk, path):
+        if next(left, None) is None:
             raise KeyboardInterrupt
-        return super().open_new(path)
+        return open_new(disk, path)
 
-
-def test_an_interrupted_run_is_no_data_set_and_the_next_one_starts_over(made, prepare, tmp_path):
-    _, whole = made
-    files = len(digests(whole.root))
-    for after in (0, 1, 3, files):
-        with pytest.raises(KeyboardInterrupt):
-            prepare(f"stopped{after}", disk=Stopping(tmp_path / f"stopped{after}", after))
-        assert not (tmp_path / f"stopped{after}" / "dataset.json").exists()
-        _, dataset = prepare(f"stopped{after}")
-        assert digests(dataset.root) == digests(whole.root)
+    monkeypatch.setattr(Disk, "open_new", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        prepare("stopped")
+    monkeypatch.setattr(Disk, "open_new", open_new)
+    assert not (made[1].root.parent / "stopped/dataset.json").exists()
+    assert digests(prepare("stopped")[1].root) == whole
 
 
 @pytest.mark.parametrize(
@@ -267,7 +262,7 @@ def test_a_source_that_changes_meanwhile(prepare, tmp_path):
     class Meddling(RecordedProgress):
         def begin(self, title: str, total: float) -> None:
             super().begin(title, total)
-            if title.startswith("cutting"):
+            if title.startswith("reading"):
                 names = [("H1", coding(5, 2600)), ("H2", mutated(coding(5, 2600), 0.5))]
                 write_fasta(tmp_path / "in" / "held.fa", names)
 

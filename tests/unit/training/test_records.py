@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.training.made_genomes import RecordedProgress, coding, write_fasta, write_table
-from virnucpro.errors import InputError, ResumeRefusedError
+from virnucpro.errors import InputError
 from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.training.data.prepare import prepare_dataset
 
@@ -86,15 +86,12 @@ def test_every_record_of_a_part_is_read_back_and_counted(dataset: Dataset) -> No
         assert count["bases"] == sum(int(row["bases"]) for row in members)
 
 
-def test_records_and_frames_do_not_take_each_other_for_their_own(
-    dataset: Dataset, settings: partial, tmp_path: Path
+def test_files_of_the_other_content_are_removed_unless_they_are_of_a_user(
+    dataset: Dataset, settings: partial
 ) -> None:
     frames = partial(settings, content="frames", lengths=(150,))
-    with pytest.raises(ResumeRefusedError, match="content: was records, is frames"):
-        frames(dataset, RecordedProgress())
     frames(dataset, RecordedProgress(), force=True)
     assert not list(dataset.root.glob("*_records.fa"))
-    # A file of the user under a name that only the other content has.
     fresh = Dataset(dataset.root)
     fresh.records_file("train").write_text("mine")
     assert "is finished" in frames(fresh, RecordedProgress())[1]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import NamedTuple
-
 import pytest
 import torch
 
@@ -22,66 +19,55 @@ from virnucpro.training.loop import (
 IDENTITY = {"data set": "a", "seed": 1}
 
 
-class Files(NamedTuple):
-    savepoint: Path
-    results: tuple[Path, ...]
+@pytest.fixture
+def savepoint(tmp_path):
+    return tmp_path / CHECKPOINTS / "it.pt"
 
 
 @pytest.fixture
-def files(tmp_path):
-    results = (tmp_path / "report.json", tmp_path / "model")
-    return Files(tmp_path / CHECKPOINTS / "it.pt", results)
+def results(tmp_path):
+    return tmp_path / "report.json", tmp_path / "model"
 
 
 @pytest.fixture
-def begin(files):
-    def _begin(identity=IDENTITY, finished=None, **options):
+def begin(savepoint, results):
+    def _begin(identity=IDENTITY, finished=(), **options):
         notices = []
-        work = (WorkIdentity("it", identity), *files, finished, Disk(), notices.append)
-        point = begin_training(*work, option="--output", **options)
+        work = (WorkIdentity("it", identity), savepoint, results, dict(finished), Disk())
+        point = begin_training(*work, notices.append, **options)
         return point, [notice.message for notice in notices]
 
     return _begin
 
 
-def save(files, *, write_results=False, **state):
-    save_savepoint(files.savepoint, Savepoint(dict(IDENTITY), **state), Disk())
-    if write_results:
-        write(files)
+def save(path, **state):
+    save_savepoint(path, Savepoint(dict(IDENTITY), **state), Disk())
 
 
-def write(files, text="mine"):
-    for path in files.results:
-        path.write_text(text)
-
-
-def test_an_unfinished_training_goes_on_and_another_one_does_not(files, begin):
-    save(files, epoch=3)
+def test_an_unfinished_training_goes_on_and_another_one_does_not(savepoint, begin):
+    save(savepoint, epoch=3)
     point, notices = begin()
     assert (point.epoch, notices) == (3, ["going on with it"])
     with pytest.raises(ResumeRefusedError, match="seed: was 1, is 2"):
         begin(IDENTITY | {"seed": 2})
-    assert load_savepoint(files.savepoint).epoch == 3
+    assert load_savepoint(savepoint).epoch == 3
     point, _ = begin(IDENTITY | {"seed": 2}, force=True)
     assert (point.identity["seed"], point.epoch) == (2, 0)
 
 
-def test_results_belong_to_a_training_that_is_over_only(files, begin):
-    save(files, finished=True, write_results=True)  # it was killed while it wrote them
-    assert begin()[0].finished
-    save(files, epoch=1)
-    assert begin()[0].epoch == 1
-    begin(force=True)
-    assert [path.read_text() for path in files.results] == ["mine", "mine"]  # not ours to remove
-
-
-def test_a_finished_training(files, begin):
-    write(files)
+def test_a_finished_training(savepoint, results, begin):
+    for path in results:
+        path.write_text("mine")
     point, notices = begin(finished=IDENTITY)
     assert (point, notices) == (None, ["it is finished: its results are checked"])
     with pytest.raises(ResumeRefusedError, match="data set: was b, is a"):
         begin(finished=IDENTITY | {"data set": "b"})
-    files.results[-1].unlink()  # the one that shows that it is finished
+    save(savepoint, finished=True)  # it was killed while it wrote them
+    assert begin(finished=IDENTITY)[0].finished
+    assert begin(finished=IDENTITY, force=True)[0].epoch == 0
+    assert [path.read_text() for path in results] == ["mine", "mine"]  # not ours to remove
+    savepoint.unlink()
+    results[-1].unlink()  # the one that shows that it is finished
     assert begin(finished=IDENTITY)[0] is not None
 
 
@@ -89,12 +75,12 @@ def test_a_finished_training(files, begin):
     ("document", "error"),
     [(b"not this", InputError), *(({"schema": n}, ResumeRefusedError) for n in (1, 99))],
 )
-def test_savepoints_that_cannot_be_read(files, begin, document, error):
-    files.savepoint.parent.mkdir()
+def test_savepoints_that_cannot_be_read(savepoint, begin, document, error):
+    savepoint.parent.mkdir()
     if isinstance(document, bytes):
-        files.savepoint.write_bytes(document)
+        savepoint.write_bytes(document)
     else:
-        torch.save(document, files.savepoint)
+        torch.save(document, savepoint)
     with pytest.raises(error, match="start over with --force"):
         begin()
     assert not begin(force=True)[0].epoch > 0

@@ -1,16 +1,16 @@
-"""The two passes over the genome files.
+"""The genome files, each read once: the table row of every record, and the letters to keep.
 
-The first pass (:func:`survey_genomes`) finds all records and the table row of each. The parts are
-assigned between the passes. The second pass (:func:`records_of_parts`) reads the records that go
-to a part: :func:`cut_genomes` cuts them into chunks of every length, and keeps their open frames.
+:func:`survey_genomes` yields the records that a row takes, whose letters go to a temporary file,
+because parts are assigned when all records are known: :func:`cut_genomes` cuts them into chunks of
+every length and keeps the open frames, :func:`whole_genomes` keeps all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from virnucpro.errors import InputError
 from virnucpro.events import StepProgress
@@ -18,7 +18,6 @@ from virnucpro.io.frames import FRAME_LABELS, chunk_spans, open_frames
 from virnucpro.io.records import Records
 from virnucpro.io.text import shortened
 from virnucpro.store.hashed import HashedFile, refuse_changed_input
-from virnucpro.training.data.dataset import PARTS
 from virnucpro.training.data.genbank import GenomeRecord, is_genbank, read_genbank
 from virnucpro.training.data.splits import sketch
 from virnucpro.training.data.table import SourceRow
@@ -32,6 +31,10 @@ TRANSLATED_CHUNKS = 4096  # chunks that are translated together
 # where they begin in the file of sequences.
 FRAME = ("number", "chunk", "length", "label", "bases", "residues", "offset")
 
+_LETTERS = bytearray(b"N" * 256)  # what is written for each letter of a genome file
+for _base in b"ACGT":
+    _LETTERS[_base] = _LETTERS[_base + 32] = _base  # upper and lower case
+
 
 def read_genome_file(path: Path) -> Iterator[GenomeRecord]:
     """Yield the records of a FASTA, FASTQ or GenBank file; the content decides about the format."""
@@ -43,21 +46,22 @@ def read_genome_file(path: Path) -> Iterator[GenomeRecord]:
 
 
 def survey_genomes(
-    table: Path, files: Mapping[Path, Sequence[SourceRow]], progress: StepProgress
-) -> pd.DataFrame:
-    """Return all records in the order of the files, with the names and the part of their rows.
+    table: Path,
+    files: Sequence[tuple[HashedFile, Sequence[SourceRow]]],
+    found: list[dict[str, Any]],
+    progress: StepProgress,
+) -> Iterator[tuple[int, GenomeRecord]]:
+    """Yield the records that a row takes, each with its place in ``found``.
 
+    What is known of each record is appended there, with the names and the part of its row.
     ``record`` is the id, with ``.2``, ``.3``, ... if an earlier record has the same one; ``sketch``
-    takes half a byte of memory per base.
+    takes half a byte of memory per base. A file that has changed since it was hashed is an error.
     """
-    import pandas as pd
-
     progress.begin("reading genomes", len(files))
-    found = []
     copies: dict[str, int] = {}  # of every name in use: the last number appended to it
-    for path, rows in files.items():
+    for file, rows in files:
         unused = {row.line for row in rows}
-        for record in read_genome_file(path):
+        for record in read_genome_file(file.path):
             header = record.header
             row = next((r for r in rows if not r.match or r.match.search(header)), None)
             name = record.id
@@ -69,7 +73,7 @@ def survey_genomes(
             if row and not taxon:
                 raise InputError(
                     f"{table}: line {row.line}: {'taxon' if genome else 'genome'} finds no name in "
-                    f"the header '{shortened(header)}' of {path}"
+                    f"the header '{shortened(header)}' of {file.path}"
                 )
             if row:
                 unused.discard(row.line)
@@ -90,33 +94,28 @@ def survey_genomes(
                     "sketch": sketch(record.sequence),
                 }
             )
+            if row:
+                yield len(found) - 1, record
+        refuse_changed_input([file])
         if unused:
             raise InputError(f"{table}: line {min(unused)}: no record is left for this row")
         progress.advance(1)
-    return pd.DataFrame(found)
 
 
-def records_of_parts(
-    records: pd.DataFrame, files: Sequence[HashedFile]
-) -> Iterator[tuple[int, GenomeRecord]]:
-    """Yield the records that go to a part, each with its number in the survey.
+def whole_genomes(sources: Iterable[tuple[int, GenomeRecord]], out: IO[bytes]) -> dict[int, int]:
+    """Write the letters of records to ``out``; return where those of each number begin.
 
-    A file that has changed since it was hashed is an error, after its records.
+    They are in upper case, with ``N`` for every letter other than ``A``, ``C``, ``G`` and ``T``.
     """
-    chosen = records["part"].isin(PARTS).to_numpy()
-    numbers = iter(range(len(records)))
-    for file in files:
-        for record, number in zip(read_genome_file(file.path), numbers, strict=False):
-            if chosen[number]:
-                yield number, record
-        refuse_changed_input([file])
+    places = {}
+    for number, record in sources:
+        places[number] = out.tell()
+        out.write(record.sequence.encode("ascii").translate(_LETTERS))
+    return places
 
 
 def cut_genomes(
-    sources: Iterator[tuple[int, GenomeRecord]],
-    lengths: Sequence[int],
-    out: IO[bytes],
-    progress: StepProgress,
+    sources: Iterable[tuple[int, GenomeRecord]], lengths: Sequence[int], out: IO[bytes]
 ) -> pd.DataFrame:
     """Return the open frames of records, with the columns ``FRAME``.
 
@@ -133,7 +132,6 @@ def cut_genomes(
             for length in lengths:
                 for chunk, span in enumerate(chunk_spans(len(record.sequence), length), 1):
                     yield number, length, chunk, record, slice(*span)
-            progress.advance(len(record.sequence))
 
     remaining = chunks()
     while batch := list(islice(remaining, TRANSLATED_CHUNKS)):

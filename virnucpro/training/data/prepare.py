@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,8 +25,7 @@ from virnucpro.store.lock import locked
 from virnucpro.store.work import WorkIdentity, check_same, checked_again
 from virnucpro.tables import GENOMES, LABELLED_FRAMES
 from virnucpro.training.data.dataset import PARTS, Content, Dataset
-from virnucpro.training.data.genbank import GenomeRecord
-from virnucpro.training.data.genomes import cut_genomes, records_of_parts, survey_genomes
+from virnucpro.training.data.genomes import cut_genomes, survey_genomes, whole_genomes
 from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
 from virnucpro.training.data.table import SourceRow, read_genome_table
 from virnucpro.version import __version__
@@ -50,7 +48,6 @@ def prepare_dataset(
     seed: int = 0,
     command: Sequence[str] = (),
     force: bool = False,
-    disk: Disk | None = None,
 ) -> tuple[dict[str, Json], str | None]:
     """Make the data set, unless the same one exists already.
 
@@ -65,7 +62,7 @@ def prepare_dataset(
     Returns:
         The content of ``dataset.json``, and what users are told of what was there.
     """
-    disk = disk or Disk(dataset.root)
+    disk = Disk(dataset.root)
     if test + validation > 1:
         raise UsageError("--test and --validation are together more than all genomes")
     if dataset.root.exists() and not dataset.root.is_dir():
@@ -78,8 +75,8 @@ def prepare_dataset(
             files.setdefault(row.path, []).append(row)
         sources = []
         progress.begin("checksums of the genomes", len(files))
-        for path in files:
-            sources.append(hashed_input(path))
+        for path, of_file in files.items():
+            sources.append((hashed_input(path), of_file))
             progress.advance(1)
         row_text = json.dumps([row.identity() for row in rows])
         identity: dict[str, Json] = {
@@ -90,9 +87,7 @@ def prepare_dataset(
             "seed": seed,
             "lengths": list(lengths),
             "table": hashlib.sha256(row_text.encode()).hexdigest(),
-            "sources": [
-                {"file": files[source.path][0].file, "sha256": source.sha256} for source in sources
-            ],
+            "sources": [{"file": of[0].file, "sha256": file.sha256} for file, of in sources],
         }
         wanted = _work_identity(dataset, identity)
         if dataset.description_file.exists() and not force:
@@ -100,71 +95,62 @@ def prepare_dataset(
             values = {name: earlier.get(name) for name in identity}
             check_same(wanted, _work_identity(dataset, values), dataset.root)
             return earlier, checked_again(wanted.label)
-        records = _assigned(table, files, identity, progress)
-        # What an earlier start left is made anew in minutes.
-        for path in _files_of(dataset):
-            disk.clear(path)
-        disk.sweep(dataset.root)
         description = {
             "schema": SCHEMAS["data set"],
             "version": __version__,
             "command": list(command),
             **identity,
-            **_written(identity, records, sources, dataset, disk, progress),
+            **_written(table, identity, sources, dataset, disk, progress),
         }
         # This file is written last: a folder without it holds no data set.
         disk.save(dataset.description_file, (json.dumps(description, indent=1) + "\n").encode())
     return description, said[0].message if said else None
 
 
-def _assigned(
-    table: Path,
-    files: Mapping[Path, Sequence[SourceRow]],
-    identity: Mapping[str, Json],
-    progress: StepProgress,
-) -> pd.DataFrame:
-    """Return all records of the genome files, each with its part."""
-    records = survey_genomes(table, files, progress)
-    check_genomes(table, records)
-    shares = {name: identity[name] for name in ("test", "validation", "seed")}
-    assign_parts(records, **shares)
-    drop_relatives(records, identity["relatives"])
-    del records["sketch"]  # they are large, and not needed any more
-    if not records.loc[records["part"].isin(PARTS), "bases"].any():
-        raise InputError(f"{table}: no record of the genome files has any bases")
-    return records
-
-
 def _written(
+    table: Path,
     identity: Mapping[str, Json],
-    records: pd.DataFrame,
-    sources: Sequence[HashedFile],
+    sources: Sequence[tuple[HashedFile, Sequence[SourceRow]]],
     dataset: Dataset,
     disk: Disk,
     progress: StepProgress,
 ) -> dict[str, Json]:
     """Write all files except ``dataset.json``, and return what that file says about them."""
-    chosen = records_of_parts(records, sources)
-    if identity["content"] == "records":
-        sizes = write_records(dataset, records, chosen, disk, progress)
-    else:
-        with explain_write_errors(dataset.root), tempfile.TemporaryFile(dir=dataset.root) as spool:
-            bases = int(records.loc[records["part"].isin(PARTS), "bases"].sum())
-            progress.begin("cutting chunks, finding open frames", bases)
-            frames = cut_genomes(chosen, identity["lengths"], spool, progress)
-            if frames.empty:
-                raise InputError("no genome of the table has an open frame in a chunk")
+    import pandas as pd
+
+    seed, found = identity["seed"], list[dict[str, Any]]()
+    with explain_write_errors(dataset.root), tempfile.TemporaryFile(dir=dataset.root) as spool:
+        chosen = survey_genomes(table, sources, found, progress)
+        if identity["content"] == "records":
+            places = whole_genomes(chosen, spool)
+        else:
+            frames = cut_genomes(chosen, identity["lengths"], spool)
+        records = pd.DataFrame(found)
+        check_genomes(table, records)
+        assign_parts(records, test=identity["test"], validation=identity["validation"], seed=seed)
+        drop_relatives(records, identity["relatives"])
+        if not records.loc[records["part"].isin(PARTS), "bases"].any():
+            raise InputError(f"{table}: no record of the genome files has any bases")
+        # What an earlier start left is made anew in minutes.
+        for path in _files_of(dataset):
+            disk.clear(path)
+        disk.sweep(dataset.root)
+        if identity["content"] == "records":
+            sizes = write_records(dataset, records, places, spool, disk, progress)
+        else:
             owners = records.loc[frames["number"], ["part", "group", "label"]]
             frames[["part", "group"]] = owners[["part", "group"]].to_numpy()
             frames["virus"] = owners["label"].to_numpy() == "virus"
-            frames = frames[balanced(frames, identity["seed"])]
+            frames = frames[frames["part"].isin(PARTS)]
+            if frames.empty:
+                raise InputError("no genome of the table has an open frame in a chunk")
+            frames = frames[balanced(frames, seed)]
             counts = frames["number"].value_counts()
             records["frames"] = counts.reindex(records.index, fill_value=0)
-            sizes = write_frames(dataset, records, frames, spool, identity["seed"], disk, progress)
-    with disk.create(dataset.genomes_table) as table:
-        table.write(GENOMES.header.encode())
-        for row in records[list(GENOMES.row._fields)].to_dict("records"):
-            table.write(GENOMES.line(**row).encode(), 1)
+            sizes = write_frames(dataset, records, frames, spool, seed, disk, progress)
+    columns = records[list(GENOMES.row._fields)]
+    text = GENOMES.header + GENOMES.lines(**columns)
+    disk.save(dataset.genomes_table, text.encode(), len(records))
     groups = records.groupby(["part", "label"])
     counts = groups[["bases", "frames"]].sum()
     counts.insert(0, "genomes", groups["genome"].nunique())
@@ -242,61 +228,50 @@ def write_frames(
             continue
         members = members.iloc[np.argsort(random_numbers(len(members), seed, part_number))]
         size = frames_per_file(len(members), proteins=True)
-        starts = range(0, len(members), size)
-        layout = dataset.layout(part)
+        starts, layout = range(0, len(members), size), dataset.layout(part)
         with disk.create(dataset.frames_table(part)) as table:
             table.write(LABELLED_FRAMES.header.encode())
             for shard, start in enumerate(starts, 1):
-                lines, nucleotides, proteins = [], [], []
                 rows = members.iloc[start : start + size]
                 owners = records.loc[rows["number"], ["record", "genome", "group", "label"]]
-                for frame, (record, *names) in zip(
-                    rows.itertuples(), owners.itertuples(index=False), strict=True
-                ):
-                    chunk = chunk_id(f"{record}_{frame.length}bp", frame.chunk)
-                    name = chunk + FRAME_LABELS[frame.label]
-                    lines.append((name, chunk, record, *names, frame.length))
-                    middle = frame.offset + frame.bases
-                    text = content[frame.offset : middle + frame.residues].tobytes().decode()
-                    nucleotides.append((name, text[: frame.bases]))
-                    proteins.append((name, text[frame.bases :]))
-                columns = dict(
-                    zip(LABELLED_FRAMES.row._fields, zip(*lines, strict=True), strict=True)
-                )
-                table.write(LABELLED_FRAMES.lines(**columns).encode(), len(lines))
-                for molecule, pairs in zip(MOLECULES, (nucleotides, proteins), strict=True):
-                    disk.save(layout.split(molecule, shard), fasta_bytes(pairs), len(pairs))
+                places = zip(owners["record"], rows["length"], rows["chunk"], strict=True)
+                chunks = [chunk_id(f"{name}_{length}bp", number) for name, length, number in places]
+                numbered = zip(chunks, rows["label"], strict=True)
+                names = [chunk + FRAME_LABELS[label] for chunk, label in numbered]
+                columns = {"frame": names, "chunk": chunks, **owners, "length": rows["length"]}
+                table.write(LABELLED_FRAMES.lines(**columns).encode(), len(rows))
+                first = rows["offset"]
+                for molecule, letters in zip(MOLECULES, ("bases", "residues"), strict=True):
+                    ends = zip(first, first + rows[letters], strict=True)
+                    texts = (content[start:end].tobytes().decode() for start, end in ends)
+                    fasta = fasta_bytes(zip(names, texts, strict=True))
+                    disk.save(layout.split(molecule, shard), fasta, len(rows))
+                    first = first + rows[letters]  # residues stand behind the bases
                 progress.advance(len(rows))
         sizes[part] = {"shards": len(starts), "frames": len(members)}
     return sizes
 
 
-_LETTERS = bytearray(b"N" * 256)  # what is written for each letter of a genome file
-for _base in b"ACGT":
-    _LETTERS[_base] = _LETTERS[_base + 32] = _base  # upper and lower case
-
-
 def write_records(
     dataset: Dataset,
     records: pd.DataFrame,
-    sources: Iterator[tuple[int, GenomeRecord]],
+    places: Mapping[int, int],
+    sequences: IO[bytes],
     disk: Disk,
     progress: StepProgress,
 ) -> dict[str, Json]:
     """Write the FASTA file of each part that has records, and return ``parts``.
 
-    A record has two lines: its unique name, and its sequence in upper case, with ``N`` for every
-    letter other than ``A``, ``C``, ``G`` and ``T``.
+    A record has two lines: its unique name, and its sequence.
     """
-    members = records[records["part"].isin(PARTS)].groupby("part")["bases"]
-    sizes = {p: {"records": len(b), "bases": int(b.sum())} for p, b in members}
-    progress.begin("writing records", sum(size["bases"] for size in sizes.values()))
-    with ExitStack() as stack:
-        files = {p: stack.enter_context(disk.create(dataset.records_file(p))) for p in sizes}
-        for number, record in sources:
-            out = files[records.at[number, "part"]]
-            out.write(f">{records.at[number, 'record']}\n".encode())
-            out.write(record.sequence.encode("ascii").translate(_LETTERS))
-            out.write(b"\n", 1)
-            progress.advance(len(record.sequence))
+    content, sizes = np.memmap(sequences, np.uint8, "r"), dict[str, Json]()
+    members = records[records["part"].isin(PARTS)]
+    progress.begin("writing records", len(members))
+    for part, rows in members.groupby("part"):
+        with disk.create(dataset.records_file(part)) as out:
+            for number, name, bases in zip(rows.index, rows["record"], rows["bases"], strict=True):
+                letters = content[places[number] : places[number] + bases]
+                out.write(f">{name}\n".encode() + letters.tobytes() + b"\n", 1)
+                progress.advance(1)
+        sizes[part] = {"records": len(rows), "bases": int(rows["bases"].sum())}
     return sizes
