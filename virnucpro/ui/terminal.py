@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,7 +88,6 @@ class Screen:
         # FORCE_COLOR makes rich take any stream for a terminal, so the stream is asked as well.
         terminal = self.console.is_interactive and self.console.file.isatty()
         self.draws = terminal and display.progress and not self.quiet
-        self._live: Live | None = None
         self._stopped = threading.Event()
         self._ticker = threading.Thread(target=self._tick_on, name="virnucpro-ticker", daemon=True)
         self.last_line = clock()
@@ -117,7 +116,6 @@ class Screen:
                     f"{best}; at most {left} to the end"
                 )
                 return
-        self._draw()
         text = self.log.event(event)
         with self.lock:
             self.board.update(event)
@@ -134,7 +132,6 @@ class Screen:
         with self.lock:
             self.board.begin(replace(NOTHING, title=printable(title), sequences=total))
             self.board.before = before
-        self._draw()
 
     def advance(self, amount: int) -> None:
         """Report that ``amount`` more units of the step are done."""
@@ -144,7 +141,6 @@ class Screen:
     def end(self) -> None:
         """End the step, and say how long it took if it took long."""
         if self.board.title and not self.board.stage.number:
-            self._erase()
             self._tell_seconds(self.clock() - self.board.began)
             self._leave()
 
@@ -182,24 +178,6 @@ class Screen:
 
     # --- the picture, and the plain line
 
-    def _draw(self) -> None:
-        """Start the live picture where one is shown."""
-        if self.draws and self._live is None:
-            self._live = Live(
-                console=self.console,
-                get_renderable=self._picture,
-                transient=True,
-                redirect_stdout=False,
-            )
-            self._live.start()
-            # A second Ctrl-C ends the program at once; the cursor must not stay hidden then.
-            self.console.show_cursor(True)
-
-    def _erase(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
     def _picture(self) -> RenderableType:
         with self.lock:
             return self.board.picture(self.console.width)
@@ -234,7 +212,16 @@ class Screen:
         Afterwards the terminal is as it was, and the log says what ended the block, if an error.
         """
         error: BaseException | None = None
-        with interruptible() as self.interruption:
+        live = Live(
+            console=self.console,
+            get_renderable=self._picture,
+            transient=True,
+            redirect_stdout=False,
+        )
+        with interruptible() as self.interruption, live if self.draws else nullcontext():
+            if self.draws:
+                # A second Ctrl-C ends the program at once; the cursor must not stay hidden then.
+                self.console.show_cursor(True)
             self._ticker.start()
             try:
                 for warning in warnings:
@@ -245,7 +232,6 @@ class Screen:
                 error = raised
                 raise
             finally:
-                self._erase()
                 self._stopped.set()
                 self._ticker.join(STOP_SECONDS)
                 self.log.close(error)
