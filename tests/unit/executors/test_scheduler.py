@@ -46,14 +46,9 @@ class Trial:
         return sorted(number for o in self.outcomes for number in sequences_of(o.task))
 
     @property
-    def failed(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Error and ids of what was given up."""
-        return [(f.error, f.ids) for o in self.outcomes for f in o.figures.failures]
-
-    @property
-    def warnings(self) -> str:
-        """What the user was told."""
-        return "\n".join(self.of(Notice, "message"))
+    def failed(self) -> list[int]:
+        """The sequences that were given up."""
+        return sorted(int(name) for o in self.outcomes for name in o.figures.failed)
 
     def of(self, kind: type, attribute: str) -> list[Any]:
         """One attribute of all events of a kind."""
@@ -95,8 +90,7 @@ def run(
     assert all(each in started for each in finished)
     if trial.error is None:
         sequences = {number for task in tasks for number in sequences_of(task)}
-        given_up = {int(name) for _, ids in trial.failed for name in ids}
-        assert set(trial.finished) | given_up == sequences
+        assert {*trial.finished, *trial.failed} == sequences
     return trial
 
 
@@ -160,7 +154,7 @@ def test_only_what_cannot_be_computed_is_given_up(
         workers,
         overlapping=True,
     )
-    assert sorted(int(name) for _, ids in trial.failed for name in ids) == list(deadly)
+    assert trial.failed == list(deadly)
     searched = {task.params["start"] for _, task in trial.pool.attempts if task.trial}
     assert searched <= {n - n % size for n in deadly}
     assert len(trial.pool.workers) == workers  # no device is given up for a file
@@ -170,11 +164,11 @@ def test_only_what_cannot_be_computed_is_given_up(
 def test_six_deadly_neighbours_are_found_before_the_run_would_end(first: int) -> None:
     deadly = range(first, first + 6)
     trial = run(lambda w, task: "exits" if holds(task, *deadly) else "ok", [STAGE.task(0, 10_000)])
-    assert [ids for _, ids in trial.failed] == [(str(n),) for n in deadly]
+    assert trial.failed == list(deadly)
 
 
-@pytest.mark.parametrize(("exits", "failed"), [(3, []), (4, [("WorkerDied", ("0",))])])
-def test_what_ends_its_worker_twice_alone_is_given_up(exits: int, failed: list[Any]) -> None:
+@pytest.mark.parametrize(("exits", "failed"), [(3, []), (4, [0])])
+def test_what_ends_its_worker_twice_alone_is_given_up(exits: int, failed: list[int]) -> None:
     """Before, it has ended two workers as a file."""
     ends = iter(["exits"] * exits)
     trial = run(
@@ -197,7 +191,7 @@ def test_a_device_that_dies_over_everything_is_given_up_while_others_are_slow(
 
     trial = run(behaviour, STAGE.tasks(12))
     assert trial.error is None
-    assert [ids for _, ids in trial.failed] == [(str(n),) for n in deadly]
+    assert trial.failed == list(deadly)
     assert set(trial.pool.workers) == {0}
     assert len([worker for worker, _ in trial.pool.attempts if worker == 1]) < 10
 
@@ -217,7 +211,7 @@ def test_a_file_that_fails_only_as_a_whole_is_tried_again_and_then_set_aside(
 
     trial = run(fails, STAGE.tasks(6), workers)
     assert trial.error is None
-    assert [ids for _, ids in trial.failed] == [("4",), ("5",), ("6",), ("7",)] * (failures == 99)
+    assert trial.failed == [4, 5, 6, 7] * (failures == 99)
     assert len(trial.pool.workers) == workers
     assert failures - len([*left]) == min(failures, 5 + (behaviour == "exits"))
 
@@ -306,7 +300,7 @@ def test_a_worker_that_is_lost_with_its_node_costs_none_of_its_tasks_an_attempt(
     assert not trial.failed
     assert len(trial.pool.attempts) == 12  # nothing was divided or tried alone
     assert set(trial.pool.workers) == {0}
-    assert "worker 1 on device 1 is lost (node 7 is gone)" in trial.warnings
+    assert "worker 1 on device 1 is lost (node 7 is gone)" in "".join(trial.of(Notice, "message"))
     assert trial.of(WorkerDied, "worker") == [1] * len(lost)
 
 
