@@ -5,7 +5,7 @@ What goes wrong is the word an id begins with:
     poison   raises                     exit     ends the process
     killed   ends it by SIGKILL         segfault ends it by SIGSEGV
     full     reports a full disk        hang     never comes back
-    cuda     a sticky device error      flaky    ends the process, the first time only
+    cuda     a sticky device error
     report   is killed while it reports, before the task is finished
     unwritable  raises when the task is computed and about to be written
     fat      takes all memory unless it is alone in its batch; ``obese`` even then
@@ -132,7 +132,7 @@ class CountingSession(Session):
             _fill_memory([name for name, _ in batch])
             time.sleep(self._stage.seconds_per_base * sum(len(text) for _, text in batch))
             for name, sequence in batch:
-                _misbehave(name, self._stage.folder)
+                _misbehave(name)
                 lines.append(f"{name} {len(sequence)}\n")
                 report(1, len(sequence))
 
@@ -167,7 +167,7 @@ def _fill_memory(names: list[str]) -> None:
         raise MemoryError("tried to allocate too much")
 
 
-def _misbehave(name: str, folder: Path) -> None:
+def _misbehave(name: str) -> None:
     match name.rstrip("0123456789"):
         case "poison":
             raise ValueError(f"cannot digest {name}")
@@ -183,6 +183,3 @@ def _misbehave(name: str, folder: Path) -> None:
             time.sleep(3600)
         case "cuda":
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
-        case "flaky":
-            if _first_time(folder / f"{name}.seen"):
-                os._exit(5)

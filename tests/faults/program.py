@@ -1,6 +1,6 @@
 """A program that runs the counting stage on two workers: to be interrupted and killed.
 
-python -m tests.faults.program FOLDER SECONDS_PER_BASE GRACE
+python -m tests.faults.program FOLDER SECONDS_PER_BASE
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from virnucpro.executors.processes import ProcessPool
 from virnucpro.executors.signals import interruptible
 
 
-def main(folder: Path, seconds_per_base: float, grace: float) -> int:
+def main(folder: Path, seconds_per_base: float) -> int:
     files = tuple(sorted(folder.glob("f*.fa")))
     stage = Counting(files, folder, seconds_per_base=seconds_per_base)
-    scheduler.GRACE = grace
+    scheduler.GRACE = 250.0  # longer than any of its tasks
     with interruptible() as interruption:
         pool = ProcessPool([Device("cpu")] * 2, tokenizer_threads=1)
         executor = Executor(pool, 1, interruption)
@@ -35,4 +35,4 @@ def main(folder: Path, seconds_per_base: float, grace: float) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])))
+    sys.exit(main(Path(sys.argv[1]), float(sys.argv[2])))

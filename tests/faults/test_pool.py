@@ -88,14 +88,6 @@ def test_a_sequence_that_never_ends_is_found(pool: Make, tmp_path: Path) -> None
     _check(ids, ["hang3"], outcomes, tmp_path)
 
 
-def test_a_death_that_does_not_come_again_costs_nothing(pool: Make, tmp_path: Path) -> None:
-    ids = ["a0", "flaky1", "a2", "a3"]
-    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
-    outcomes, events = run_stage(stage, pool(1), tmp_path)
-    _check(ids, [], outcomes, tmp_path)
-    assert len(_of(events, WorkerDied)) == 1
-
-
 @pytest.mark.parametrize(("word", "failed", "batch"), [("fat5", [], 1), ("obese5", ["obese5"], 8)])
 def test_batches_stay_smaller_where_everything_fits_then(
     pool: Make, tmp_path: Path, word: str, failed: list[str], batch: int

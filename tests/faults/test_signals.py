@@ -41,10 +41,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.wait()
 
 
-def _counting(start: Start, folder: Path, slow: float, grace: float) -> subprocess.Popen[bytes]:
+def _counting(start: Start, folder: Path, slow: float) -> subprocess.Popen[bytes]:
     if not (folder / "f0000.fa").exists():
         fastas(folder, IDS, 4)
-    return start("tests.faults.program", folder, slow, grace)
+    return start("tests.faults.program", folder, slow)
 
 
 def _proved(folder: Path) -> set[Path]:
@@ -61,7 +61,7 @@ def _complete(folder: Path) -> bool:
 def test_tasks_in_flight_are_kept_and_the_next_run_does_the_rest(
     start: Start, tmp_path: Path, number: int, code: int
 ) -> None:
-    process = _counting(start, tmp_path, 0.005, 20)
+    process = _counting(start, tmp_path, 0.005)
     until(lambda: _proved(tmp_path))
     workers = family(process.pid)
     before = len(_proved(tmp_path))
@@ -71,26 +71,14 @@ def test_tasks_in_flight_are_kept_and_the_next_run_does_the_rest(
     assert before + 1 <= len(_proved(tmp_path)) <= before + 3  # two at work, one perhaps in between
     assert len(workers) == 3
     until(lambda: not any(map(running, workers)))
-    again = _counting(start, tmp_path, 0.0, 20)
+    again = _counting(start, tmp_path, 0.0)
     assert again.wait(200) == 0
     assert all(path.stat().st_mtime_ns == at for path, at in kept.items())
     assert _complete(tmp_path)
 
 
-def test_a_task_longer_than_the_grace_is_not_waited_for(start: Start, tmp_path: Path) -> None:
-    process = _counting(start, tmp_path, 10.0, 0.5)
-    until(lambda: len(family(process.pid)) == 3)
-    workers = family(process.pid)
-    time.sleep(1)
-    asked = time.monotonic()
-    process.terminate()
-    assert process.wait(200) == 143
-    assert time.monotonic() - asked < 30  # the task would take four minutes
-    until(lambda: not any(map(running, workers)))
-
-
 def test_a_second_signal_ends_at_once(start: Start, tmp_path: Path) -> None:
-    process = _counting(start, tmp_path, 0.1, 250)
+    process = _counting(start, tmp_path, 0.1)
     until(lambda: _proved(tmp_path))
     workers = family(process.pid)
     time.sleep(0.5)  # the worker that has finished a file gets the next one
@@ -120,11 +108,11 @@ def test_a_signal_in_a_destructor_is_not_lost() -> None:
 
 @pytest.mark.parametrize("moment", ["loading", "working"])
 def test_nobody_outlives_a_parent_that_is_killed(start: Start, tmp_path: Path, moment: str) -> None:
-    process = _counting(start, tmp_path, 0.01, 60)
+    process = _counting(start, tmp_path, 0.01)
     until(lambda: len(family(process.pid)) == 3 if moment == "loading" else _proved(tmp_path))
     workers = family(process.pid)
     process.kill()
     process.wait()
     until(lambda: not any(map(running, workers)), 60)
-    assert _counting(start, tmp_path, 0.0, 60).wait(200) == 0
+    assert _counting(start, tmp_path, 0.0).wait(200) == 0
     assert _complete(tmp_path)
