@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -212,14 +212,16 @@ class Screen:
         Afterwards the terminal is as it was, and the log says what ended the block, if an error.
         """
         error: BaseException | None = None
-        live = Live(
-            console=self.console,
-            get_renderable=self._picture,
-            transient=True,
-            redirect_stdout=False,
-        )
-        with interruptible() as self.interruption, live if self.draws else nullcontext():
+        with ExitStack() as stack:
+            self.interruption = stack.enter_context(interruptible())
             if self.draws:
+                live = Live(
+                    console=self.console,
+                    get_renderable=self._picture,
+                    transient=True,
+                    redirect_stdout=False,
+                )
+                stack.enter_context(live)
                 # A second Ctrl-C ends the program at once; the cursor must not stay hidden then.
                 self.console.show_cursor(True)
             self._ticker.start()
