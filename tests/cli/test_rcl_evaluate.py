@@ -7,7 +7,7 @@ import torch
 
 from tests.unit.rcl.made_proteins import write_tables
 from virnucpro.rcl.finders import DEFAULT_MODEL, SHIPPED
-from virnucpro.rcl.models import RclModel, read_rcl_model, write_rcl_model
+from virnucpro.rcl.models import read_rcl_model, write_rcl_model
 from virnucpro.rcl.networks import RclCnn, RclUnet
 from virnucpro.rcl.settings import CnnSettings
 from virnucpro.store.disk import Disk
@@ -21,9 +21,8 @@ def models(tmp_path):
     paths = []
     for number in range(2):
         torch.manual_seed(number)
-        network = RclCnn(21, settings).eval()
         paths.append(tmp_path / f"m{number}.safetensors")
-        write_rcl_model(paths[-1], RclModel(network, "onehot"), Disk())
+        write_rcl_model(paths[-1], RclCnn(21, settings).state_dict(), Disk(), encoding="onehot")
     return paths
 
 

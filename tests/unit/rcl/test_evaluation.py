@@ -9,9 +9,8 @@ from sklearn.metrics import matthews_corrcoef, roc_auc_score
 from tests.unit.rcl.made_proteins import proteins
 from tests.unit.training.made_genomes import RecordedProgress
 from virnucpro.rcl.evaluation import evaluate_finder
-from virnucpro.rcl.rule import RclResult, RegionRule, find_region
+from virnucpro.rcl.rule import RclResult, find_region
 
-RULE = RegionRule(0.5, 1, 7)
 PROTEINS = proteins(20)
 
 
@@ -21,7 +20,7 @@ QUIET = RecordedProgress()
 class Known:
     """A model that knows the answers, but for an error of some residues, and of some proteins."""
 
-    label, encoding, sha256, rule = "known", "onehot", "", RULE
+    label, encoding, threshold = "known", "onehot", 0.5
 
     def __init__(self, shift=0, noise=0.0, blind=()):
         self.shift, self.noise, self.blind, self.model = shift, noise, blind, self
@@ -35,7 +34,7 @@ class Known:
             values = np.roll(labels, self.shift) * 0.8 + 0.1
             values = np.clip(values + self.noise * random.normal(size=len(values)), 0.001, 0.999)
             probabilities = values.astype(np.float32)
-            region = find_region(probabilities, RULE)
+            region = find_region(probabilities, self.threshold, 1, 7)
             results.append(
                 RclResult("found" if region else "below_threshold", region, probabilities)
             )

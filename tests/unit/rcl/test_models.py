@@ -4,7 +4,6 @@ import json
 import random
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,12 @@ from virnucpro.rcl.features import AMINO_ACIDS
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.models import WINDOW, RclModel, read_rcl_model, windows_of, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS, RCL
-from virnucpro.rcl.rule import RegionRule, find_region
+from virnucpro.rcl.rule import find_region
 from virnucpro.store.disk import Disk
 from virnucpro.training.group import MaskedBatchNorm
 
 Make = Callable[..., RclModel]
-KINDS = tuple(NETWORKS)
+KINDS, ENCODINGS = tuple(NETWORKS), ("onehot", "blosum", "onehot")
 
 
 def protein(length: int, seed: int = 0) -> str:
@@ -79,28 +78,30 @@ def test_long_and_empty_proteins(small_model, padded):
     assert empty.shape == (0,)
     middle = model.probabilities([sequence[512:1536]])[0]
     np.testing.assert_allclose(long[800:1000], middle[288:488], atol=1e-6)
-    finder = RclFinder("m", model, RegionRule(), "", ())
+    finder = RclFinder("m", model, 0.5, 12, 7, "", ())
     letters, small = (finder.find([text])[0] for text in (sequence[:99], sequence[:99].lower()))
     assert np.array_equal(letters.probabilities, small.probabilities) is not padded
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("encoding", ["onehot", "blosum"])
+def write(path: Path, model: RclModel, **more: Any) -> None:
+    weights = model.network.state_dict()
+    write_rcl_model(path, weights, Disk(), encoding=model.encoding, **more)
+
+
+@pytest.mark.parametrize(("kind", "encoding"), list(zip(KINDS, ENCODINGS, strict=True)))
 def test_a_model_is_read_as_it_was_written(small_model, tmp_path, kind, encoding):
-    model = replace(small_model(kind, encoding), threshold=0.4)
-    path = tmp_path / "model.safetensors"
-    write_rcl_model(path, model, Disk())
-    content = path.read_bytes()
+    model = small_model(kind, encoding)
+    path, copy = tmp_path / "model.safetensors", tmp_path / "copy.safetensors"
+    write(path, model, threshold=0.4)
     again = read_rcl_model(path)
     assert (type(again.network), again.encoding, again.padded) == (NETWORKS[kind], encoding, False)
     assert again.threshold == 0.4
     for one, two in zip(model.probabilities(PROTEINS), again.probabilities(PROTEINS), strict=True):
         np.testing.assert_allclose(one, two, atol=5e-3)  # float16 weights
-    write_rcl_model(path, again, Disk())
-    rewritten = read_rcl_model(path)
-    write_rcl_model(tmp_path / "again.safetensors", rewritten, Disk())
-    assert path.read_bytes() == (tmp_path / "again.safetensors").read_bytes()
-    assert len(content) < 2.2 * sum(v.numel() for v in model.network.state_dict().values()) + 9000
+    write(copy, again, threshold=0.4)
+    assert path.read_bytes() == copy.read_bytes()
+    numbers = sum(value.numel() for value in model.network.state_dict().values())
+    assert path.stat().st_size < 2.2 * numbers + 9000
 
 
 REFERENCE = ("blosum_cnn", "blosum_unet", "onehot_cnn", "onehot_lstm", "onehot_unet")
@@ -127,15 +128,15 @@ def test_checkpoints_of_the_original(rcl_reference, name):
     assert tables
     for table in tables:
         threshold, minimum = re.findall(r"thr(0\.\d+)\.min(\d+)", table.name)[0]
-        rule = RegionRule(float(threshold), int(minimum), 7)
+        rule = (float(threshold), int(minimum), 7)
         rows = []
         for (accession, sequence), row in zip(proteins.items(), expected, strict=True):
-            region = find_region(row[: len(sequence)], rule)
+            region = find_region(row[: len(sequence)], *rule)
             if region is not None:
                 rows.append([accession, *map(str, region[:2])])
         lines = table.read_text().splitlines()[1:]
         assert rows == [line.split("\t")[:3] for line in lines], table.name
-    assert find_region(np.full(20, 0.5, np.float32), RegionRule(0.5)) is None  # none is above
+    assert find_region(np.full(20, 0.5, np.float32), 0.5, 12, 7) is None  # none is above
 
 
 # --- hostile files ---------------------------------------------------------------------------
@@ -177,16 +178,11 @@ def test_hostile_checkpoints_are_refused(small_model, tmp_path, monkeypatch, cas
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("schema", 2),
-        ("content", "classifier"),
-        ("encoding", "blosum"),
-        ("threshold", 1.5),
-    ],
+    [("schema", 2), ("content", "classifier"), ("encoding", "blosum"), ("threshold", 1.5)],
 )
 def test_hostile_metadata_is_refused(small_model, tmp_path, name, value):
     path = tmp_path / "model.safetensors"
-    write_rcl_model(path, small_model("cnn"), Disk())
+    write(path, small_model("cnn"))
     with safe_open(path, "pt") as file:
         metadata = json.loads(file.metadata()["virnucpro"])
     save_file(load_file(path), path, {"virnucpro": json.dumps(metadata | {name: value})})
@@ -196,7 +192,7 @@ def test_hostile_metadata_is_refused(small_model, tmp_path, name, value):
 
 def test_damaged_missing_and_other_files(small_model, tmp_path):
     path = tmp_path / "model.safetensors"
-    write_rcl_model(path, small_model("unet"), Disk())
+    write(path, small_model("unet"))
     content = path.read_bytes()
     (tmp_path / "empty").mkdir()
     for damaged in (b"", content[:100], content[:-7], b"\xff" * 99):
@@ -207,5 +203,5 @@ def test_damaged_missing_and_other_files(small_model, tmp_path):
     model = small_model("cnn")
     model.network.state_dict()["output.0.bias"].fill_(1e30)
     with pytest.raises(ModelError, match="NaN or infinite"):
-        write_rcl_model(tmp_path / "large.safetensors", model, Disk())
+        write(tmp_path / "large.safetensors", model)
     assert not (tmp_path / "large.safetensors").exists()
