@@ -90,7 +90,11 @@ def hostile(path):
         (CLASSIFIER, lambda path: path.write_bytes(POINTER)),
         (PROTEIN, lambda path: path.write_bytes(b"<!DOCTYPE html>")),
         ("dnabert/config.json", lambda path: path.write_bytes(b"[" * 200_000)),
-        *((file, damage) for file in (NUCLEOTIDE, PROTEIN, CLASSIFIER) for damage in (cut, hostile)),
+        *(
+            (file, damage)
+            for file in (NUCLEOTIDE, PROTEIN, CLASSIFIER)
+            for damage in (cut, hostile)
+        ),
     ],
 )
 def test_damaged(run, models, file, damage):

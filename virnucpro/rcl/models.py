@@ -72,7 +72,6 @@ ENCODING_OF_WIDTH = {encoding.width: encoding.name for encoding in RESIDUE_ENCOD
 KEY = "virnucpro"
 BEST = ("best_model.safetensors", "best_model.pt")  # in the folder of a training
 AGAIN = "it is damaged, or not a model of the RCL predictor"
-MOST_LAYERS = 64  # no network has more
 
 
 class Metadata(Struct):
@@ -232,7 +231,7 @@ def _inferred(tensors: Mapping[str, torch.Tensor]) -> tuple[nn.Module, int]:
 
     def layers(pattern: str) -> list[tuple[int, ...]]:
         """Return the shapes of the weights of all layers."""
-        names = itertools.takewhile(shapes.__contains__, map(pattern.format, range(MOST_LAYERS)))
+        names = itertools.takewhile(shapes.__contains__, map(pattern.format, itertools.count()))
         return [shapes[name] for name in names]
 
     if sizes := layers("conv_layers.{}.conv.weight"):
