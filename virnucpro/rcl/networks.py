@@ -50,8 +50,8 @@ class RclCnn(nn.Module):
         residues = mask[:, None].to(x.dtype)
         x = x.transpose(1, 2) * residues  # [B, E, L]
         for layer in self.conv_layers:
-            x = layer["bn"](layer["conv"](x), residues)
-            x = self.dropout(F.relu(x))  # which leave zeros as they are
+            conv, norm = layer.children()
+            x = self.dropout(F.relu(norm(conv(x), residues)))  # zeros behind the end stay zeros
         logits: torch.Tensor = self.output(x)  # [B, 2, L]
         return logits.transpose(1, 2)
 
