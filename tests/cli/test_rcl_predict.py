@@ -129,7 +129,9 @@ def test_a_second_start_and_another_threshold(predict, tmp_path):
     (run,) = statuses(out)
     assert (run["state"], run["stages"][1]["sequences_done"]) == ("finished", len(PROTEINS))
     assert run["stages"][1]["files"] == 1  # few proteins are one block
-    assert predict("--threshold", 0.6).code == 3
+    for option in ("--threshold", "--min-consecutive", "--min-rcl-length"):
+        value = 0.501 if option == "--threshold" else 9  # 0.501 has the same file names as 0.5
+        assert predict(option, value).code == 3
     assert predict("--threshold", 0.6, "--force").code == 0
     assert (out / f"{STEM}_onehot_RCL_predictions_thr0p60.tsv").exists()
     assert not (out / f"{STEM}_onehot_RCL_predictions_thr0p50.tsv").exists()

@@ -186,7 +186,7 @@ def _embedded(
     option("--precomputed", FILE, "Folder of rcl embed, for ESM-2 encodings."),
     ESM_OPTION,
     option("--serpins", FILE, "Table of proteins with an RCL (CSV)."),
-    option("--others", FILE, "Table of proteins without an RCL (CSV)."),
+    OTHERS,
     option("--output-dir", FOLDER, "Folder of the runs.  [default: runs]"),
     option("--split HOW", str, "Split by clusters, random, or a table.  [default: clusters]"),
     option("--epochs N", int, "Largest number of epochs."),
