@@ -61,20 +61,19 @@ def test_training_on_features(call, esm, tables, tmp_path):
     train = ("rcl", "train", "--encoding", "esm2_650m", "--model", "cnn", "--config", config, *tables,
              "--split", "random", "--no-tensorboard", "--device", "cpu", "-t", 1)  # fmt: skip
     runs = tmp_path / "runs"
+    fasta = tmp_path / "p.fa"
+    fasta.write_text(">a\nMKLMKLMKL\n>b\nMKLV\n")
     done = call(*train, "--output-dir", runs, "--esm-model", esm[1])  # computed on the way
     assert done.code == 0, done.err
     assert read_rcl_model(runs / "run_001").encoding == "esm2_8m"
     assert len(list((runs / "features_tiny.pt").glob("features_*"))) == 1
-    measure = ("rcl", "evaluate", *tables, "-m", runs / "run_001", "-o", tmp_path / "figures")
-    assert "esm2_t6_8M_UR50D" in call(*measure, "--device", "cpu").err
-    fasta = tmp_path / "p.fa"
-    fasta.write_text(">a\nMKLMKLMKL\n>b\nMKLV\n")
-    predict = ("rcl", "predict", fasta, "-m", runs / "run_001", "-o", tmp_path / "out", "-t", 1)
-    done = call(*predict, "--device", "cpu", "--esm-model", esm[1])
-    assert done.code == 0, done.err
+    use = ("-m", runs / "run_001", "--device", "cpu", "-t", 1)
+    measure = ("rcl", "evaluate", *tables, "-o", tmp_path / "figures", *use)
+    assert call(*measure).code == 64  # the released ESM-2 of that width is not here
+    for command in (measure, ("rcl", "predict", fasta, "-o", tmp_path / "out", *use)):
+        done = call(*command, "--esm-model", esm[1])
+        assert done.code == 0, done.err
     assert len((tmp_path / "out" / "p_rcl.tsv").read_text().splitlines()) == 3
-    done = call(*measure, "--device", "cpu", "--esm-model", esm[1])
-    assert done.code == 0, done.err
     embedded = ("rcl", "embed", "--esm-model", esm[1], *tables, "-o", folder, *OPTIONS)
     assert call(*embedded).code == 0
     done = call(*train, "--output-dir", tmp_path / "stored", "--precomputed", folder)
@@ -83,12 +82,6 @@ def test_training_on_features(call, esm, tables, tmp_path):
     stored = ("--precomputed", folder, "--output-dir", tmp_path / "x")
     assert call(*train, "--serpins", other, *stored).code == 65  # without features
     assert call(*train, "--encoding", "onehot", "--precomputed", folder).code == 64
-
-
-def test_archives_of_the_original_are_refused(call, tables, tmp_path):
-    """What they hold is pickled; the message has the command that makes features again."""
-    archive = tmp_path / "features.npz"
+    archive = tmp_path / "features.npz"  # of RCL-identifier: it holds pickled objects
     np.savez(archive, sequences=np.array(["MKLV"], object))
-    train = ("rcl", "train", "--encoding", "esm2", "--model", "cnn", *tables, "--device", "cpu")
-    for path in (archive, tmp_path):
-        assert call(*train, "--precomputed", path, "--output-dir", tmp_path / "runs").code == 64
+    assert call(*train, "--precomputed", archive, "--output-dir", tmp_path / "x").code == 64

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from tests.unit.rcl.made_proteins import write_tables
+from virnucpro.rcl.evaluation import EVALUATION_FILES
 from virnucpro.rcl.finders import DEFAULT_MODEL, SHIPPED
-from virnucpro.rcl.models import RclModel, read_rcl_model, write_rcl_model
+from virnucpro.rcl.models import read_rcl_model, write_rcl_model
 from virnucpro.rcl.networks import RclCnn, RclUnet
 from virnucpro.rcl.settings import CnnSettings
 from virnucpro.store.disk import Disk
 
-FILES = {"rcl_evaluation.tsv", "rcl_evaluation_proteins.tsv", "rcl_evaluation.json"}  # fmt: skip
-
 
 @pytest.fixture
 def models(tmp_path):
-    settings = CnnSettings(channels=(4,), kernel_sizes=(3,))
-    paths = []
-    for number in range(2):
-        torch.manual_seed(number)
-        network = RclCnn(21, settings).eval()
-        paths.append(tmp_path / f"m{number}.safetensors")
-        write_rcl_model(paths[-1], RclModel(network, "onehot"), Disk())
+    paths = [tmp_path / "m0.safetensors", tmp_path / "m1.safetensors"]
+    for path in paths:
+        weights = RclCnn(21, CnnSettings(channels=(4,), kernel_sizes=(3,))).state_dict()
+        write_rcl_model(path, weights, Disk(), encoding="onehot")
     return paths
 
 
@@ -34,7 +29,7 @@ def test_models_side_by_side(call, models, tmp_path):
     start += ("--device", "cpu", "--threshold", 0.4, "-m", models[0])
     done = call(*start, "-m", models[1], "--aa")
     assert done.code == 0, done.err
-    assert {path.name for path in out.iterdir()} == FILES | {".checkpoints"}
+    assert {path.name for path in out.iterdir()} == {*EVALUATION_FILES, ".checkpoints"}
     for text in ("mean iou", "residue mcc", "m0.safetensors", "m1.safetensors"):
         assert text in done.out
     assert len((out / "rcl_evaluation_proteins.tsv").read_text().splitlines()) == 1 + 2 * 9

@@ -70,7 +70,7 @@ def results(tmp_path):
             residues.append(f"{name}\t{place}\t{letter}\t{0.9 if inside else 0.01:.6f}\n")
     (folder / "p_rcl.tsv").write_text("".join(rows))
     (folder / "p_rcl_residues.tsv.gz").write_bytes(gzip.compress("".join(residues).encode()))
-    record = {"settings": {"threshold": 0.5}, "proteins": 3, "statuses": {}, "notices": []}
+    record = {"settings": {"threshold": 0.5}, "proteins": 3, "statuses": {}}
     (folder / "p_rcl_run.json").write_text(json.dumps(record))
     return folder
 

@@ -77,7 +77,6 @@ def test_the_configuration_of_the_original_is_accepted_whole(call, tmp_path, mon
     assert config["training"]["epochs"] == 1  # the option wins
     assert config["hardware"]["mixed_precision"]
     history = json.loads((folder / "training_history.json").read_text())
-    assert set(history["val_metrics"]) >= {"accuracy", "precision", "recall", "f1", "mcc", "auc"}
     model = read_rcl_model(folder)
     assert (model.encoding, model.threshold) == ("blosum", 0.4)
     assert [layer.conv.out_channels for layer in model.network.conv_layers] == [8, 4]
@@ -128,7 +127,4 @@ def test_what_cannot_be_trained(call, train, tmp_path):
     assert train(tmp_path / "a", "--split", "nowhere").code == 64
     few = tmp_path / "few.csv"
     few.write_text("id,rcl_start,rcl_end,Sequence\nA,2,4,MKLVMKLV\n")
-    assert (
-        call("rcl", "train", "--serpins", few, "--device", "cpu", "--output-dir", tmp_path).code
-        == 65
-    )
+    assert train(tmp_path / "a", "--serpins", few).code == 65

@@ -25,7 +25,7 @@ def list_models(as_json: bool) -> None:
 
     rows: list[dict[str, Any]] = []
     for model in KNOWN:
-        row: dict[str, Any] = {"name": model.name, "what": model.what, "bytes": model.bytes}
+        row: dict[str, Any] = {"name": model.name, "what": model.what, "bytes": None}
         row |= {"state": "missing", "path": None, "recorded": recorded(model.name) is not None}
         located = resolve_model(model)
         if located and located[0] == model:  # not its twin, which has a row of its own

@@ -13,7 +13,7 @@ import virnucpro.cli.shared as shared
 from virnucpro.cli.shared import FILE, FOLDER, command, option
 from virnucpro.cli.train import TRAINING_DEVICES, training_machine
 from virnucpro.errors import EXIT_OK, InputError, UsageError
-from virnucpro.formatting import counted
+from virnucpro.formatting import counted, percent
 from virnucpro.settings import Count, Share
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def predict(proteins: str, model: str, **options: Any) -> None:
     settings = shared.configuration(options)
     from virnucpro.layout import Layout
     from virnucpro.rcl.finders import open_finder
-    from virnucpro.rcl.predict import RclRequest, describe_record, run_rcl_prediction
+    from virnucpro.rcl.predict import RclRequest, run_rcl_prediction
 
     rule = ("threshold", "min_consecutive", "min_rcl_length", "batch_size", "esm_model")
     written = ("sequences", "loops", "residues", "proteins_at_a_time", "force")
@@ -79,7 +79,13 @@ def predict(proteins: str, model: str, **options: Any) -> None:
     settings = replace(settings, display=replace(settings.display, auto_log=False))
     with shared.dashboard(settings, Layout(request.root, request.stem)) as screen:
         record = run_rcl_prediction(request, screen.show, screen.interruption)
-    shared.tell(*describe_record(record, request.root))
+    count, found = record["proteins"], record["statuses"].get("found", 0)
+    share, whole = percent(found / max(count, 1), 1), counted(count, "protein")
+    shared.tell(
+        f"{record['model']['name']} found an RCL in {found:,} of {whole} ({share}).",
+        f"Results in {request.root}:",
+        *(f"  {name}" for name in record["files"]),
+    )
 
 
 @command(
@@ -180,7 +186,7 @@ def _embedded(
     option("--precomputed", FILE, "Folder of rcl embed, for ESM-2 encodings."),
     ESM_OPTION,
     option("--serpins", FILE, "Table of proteins with an RCL (CSV)."),
-    option("--others", FILE, "Table of proteins without an RCL (CSV)."),
+    OTHERS,
     option("--output-dir", FOLDER, "Folder of the runs.  [default: runs]"),
     option("--split HOW", str, "Split by clusters, random, or a table.  [default: clusters]"),
     option("--epochs N", int, "Largest number of epochs."),

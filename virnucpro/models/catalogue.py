@@ -40,7 +40,6 @@ class Model:
         name: what users call it; of a repository ``owner/name``.
         what: a few words for the list.
         url: https address of a file; its last part is the name on disk. Empty for a repository.
-        bytes: exact size of a file, where it is known.
         twin: of a file that fair-esm knows, the repository with the same weights, which is used
             where the file is not there.
         needs: files of a repository that must be there beside the weights.
@@ -49,7 +48,6 @@ class Model:
     name: str
     what: str
     url: str = ""
-    bytes: int | None = None
     twin: str = ""
     needs: tuple[str, ...] = ("config.json",)
 
@@ -65,14 +63,14 @@ class Model:
 
 
 _ESM = tuple(
-    Model(name, f"ESM-2 {name.split('_')[2]}", f"{FAIR_ESM}/{name}.pt", size, f"facebook/{name}")
-    for name, size in (
-        ("esm2_t6_8M_UR50D", None),
-        ("esm2_t12_35M_UR50D", None),
-        ("esm2_t30_150M_UR50D", None),
-        ("esm2_t33_650M_UR50D", None),
-        ("esm2_t36_3B_UR50D", 5_678_116_398),  # Content-Length of the released file
-        ("esm2_t48_15B_UR50D", None),
+    Model(name, f"ESM-2 {name.split('_')[2]}", f"{FAIR_ESM}/{name}.pt", f"facebook/{name}")
+    for name in (
+        "esm2_t6_8M_UR50D",
+        "esm2_t12_35M_UR50D",
+        "esm2_t30_150M_UR50D",
+        "esm2_t33_650M_UR50D",
+        "esm2_t36_3B_UR50D",
+        "esm2_t48_15B_UR50D",
     )
 )
 KNOWN = (

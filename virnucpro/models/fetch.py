@@ -93,7 +93,7 @@ def _fetch_file(model: Model, record: store.Recorded | None) -> Path:
     disk.sweep(target.parent, {target.name})
     with disk.create(target) as out:
         with _download_errors(model):
-            http_get(model.url, cast("BinaryIO", out), expected_size=model.bytes)
+            http_get(model.url, cast("BinaryIO", out))
         out.flush()
         store.check_file(Path(out.stream.name))
         if record and record.files.get(model.file) != out.sha.hexdigest():

@@ -95,7 +95,7 @@ def evaluate_finder(
     count, owner = len(proteins), np.repeat(np.arange(len(proteins)), table.length)
     truth = np.concatenate([protein.labels() for protein in proteins]) == 1
     scores = np.concatenate([result.probabilities for result in results]).astype(np.float64)
-    called = scores > (0 if finder.model.encoding == "hmm" else finder.rule.threshold)
+    called = scores > (0 if finder.model.encoding == "hmm" else finder.threshold)
     cells = (called & truth, called & ~truth, ~called & ~truth, ~called & truth)
     counts = np.stack([np.bincount(owner, cell, count) for cell in cells], axis=1).astype(float)
     place, size = owner * LEVELS + score_levels(scores), count * LEVELS

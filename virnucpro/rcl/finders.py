@@ -25,7 +25,7 @@ from virnucpro.rcl.models import (
     read_rcl_model,
 )
 from virnucpro.rcl.profile import PROFILE_SUFFIX, RclProfile, read_profile
-from virnucpro.rcl.rule import RclResult, RegionRule, find_region
+from virnucpro.rcl.rule import RclResult, find_region
 
 SHIPPED = Path(__file__).parents[1] / "data"
 PREFIX = "rcl_"  # of the files of shipped models
@@ -36,13 +36,16 @@ DEFAULT_MODEL = "hmm"
 class RclFinder:
     """A model with its settings, ready to be used. Picklable until it is settled on a device.
 
-    A profile has no threshold: of ``rule`` only the shortest RCL counts. ``esm2`` computes the
-    features for a network that needs them. It is on the CPU until it is settled.
+    ``threshold``, ``min_consecutive`` and ``min_rcl_length`` are the rule of
+    :func:`~virnucpro.rcl.rule.find_region`; for a profile only the last one counts. ``esm2``
+    computes the features for a network that needs them.
     """
 
     label: str  # what the tables call the model
     model: RclModel | RclProfile
-    rule: RegionRule
+    threshold: float
+    min_consecutive: int
+    min_rcl_length: int
     sha256: str
     files: tuple[Path, ...]  # that it was read from
     batch_size: int | None = None
@@ -75,7 +78,7 @@ class RclFinder:
         the amino acid.
         """
         if isinstance(self.model, RclProfile):
-            return self.model.find(sequences, self.rule.min_rcl_length)
+            return self.model.find(sequences, self.min_rcl_length)
         if not self.model.padded:
             sequences = [sequence.upper() for sequence in sequences]
         try:
@@ -86,8 +89,9 @@ class RclFinder:
             raise DeviceError("out of GPU memory: use a smaller --batch-size") from error
         results = []
         for probabilities in rows:
-            region = find_region(probabilities, self.rule)
-            above = bool((probabilities > self.rule.threshold).any())
+            rule = (self.threshold, self.min_consecutive, self.min_rcl_length)
+            region = find_region(probabilities, *rule)
+            above = bool((probabilities > self.threshold).any())
             status = "found" if region else "too_short" if above else "below_threshold"
             results.append(RclResult(status, region, probabilities))
         return results
@@ -97,13 +101,14 @@ def open_finder(
     name: str,
     *,
     threshold: float | None = None,
-    min_consecutive: int = RegionRule.min_consecutive,
-    min_rcl_length: int = RegionRule.min_rcl_length,
+    min_consecutive: int = 12,
+    min_rcl_length: int = 7,
     batch_size: int | None = None,
     esm_model: str | None = None,
 ) -> RclFinder:
     """Open a model, by a shipped name or a path. It computes on the CPU until it is settled.
 
+    The rule is that of RCL-identifier, with the threshold of the model, where nothing else is said.
     A network with an ESM-2 encoding needs an ESM-2 model that computes the features:
     ``esm_model``, or the released one of that size if None. Others do without.
     """
@@ -115,9 +120,9 @@ def open_finder(
     model: RclProfile | RclModel = read(path)
     file_name = f"{re.sub(r'[^!-~]', '_', path.name)}:{model.sha256[:8]}"
     threshold = model.threshold if threshold is None else threshold
-    rule = RegionRule(threshold, min_consecutive, min_rcl_length)
+    rule = (threshold, min_consecutive, min_rcl_length)
     label = name if name in shipped else file_name
-    finder = RclFinder(label, model, rule, model.sha256, (path,), batch_size)
+    finder = RclFinder(label, model, *rule, model.sha256, (path,), batch_size)
     if model.encoding in RELEASED_ESM2:
         source = locate_esm2(esm_model or RELEASED_ESM2[model.encoding][0])
         if ENCODING_OF_WIDTH.get(source.dim) != model.encoding:

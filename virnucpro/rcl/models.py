@@ -72,7 +72,6 @@ ENCODING_OF_WIDTH = {encoding.width: encoding.name for encoding in RESIDUE_ENCOD
 KEY = "virnucpro"
 BEST = ("best_model.safetensors", "best_model.pt")  # in the folder of a training
 AGAIN = "it is damaged, or not a model of the RCL predictor"
-MOST_LAYERS = 64  # no network has more
 
 
 class Metadata(Struct):
@@ -160,21 +159,27 @@ def windows_of(length: int) -> list[tuple[int, slice]]:
 
 
 def write_rcl_model(
-    path: Path, model: RclModel, disk: Disk, training: Mapping[str, Json] | None = None
+    path: Path,
+    weights: Mapping[str, torch.Tensor],
+    disk: Disk,
+    *,
+    encoding: str,
+    threshold: float = 0.5,
+    training: Mapping[str, Json] | None = None,
 ) -> None:
     """Write a model in the project's own format, atomically; equal models give equal bytes.
 
-    ``training`` says how it was made. Weights are stored as float16. The statistics of batch norm,
-    which may be larger than float16 allows, are stored as float32.
+    ``training`` says how it was made. ``weights`` are stored as float16. The statistics of batch
+    norm, which may be larger than float16 allows, are stored as float32.
     """
     tensors = {}
-    for name, value in model.network.state_dict().items():
+    for name, value in weights.items():
         if name.endswith("num_batches_tracked"):
             continue
         dtype = torch.float32 if ".running_" in name else torch.float16
         tensors[name] = value.detach().cpu().to(dtype).contiguous()
-    facts = {"encoding": model.encoding, "threshold": model.threshold, "training": training}
-    facts |= {"schema": 1, "content": "rcl"}
+    facts = {"schema": 1, "content": "rcl", "encoding": encoding, "threshold": threshold}
+    facts["training"] = training
     _network(tensors, path, padded=False)
     disk.save(path, save(tensors, {KEY: json.dumps(facts, sort_keys=True)}))
 
@@ -226,7 +231,7 @@ def _inferred(tensors: Mapping[str, torch.Tensor]) -> tuple[nn.Module, int]:
 
     def layers(pattern: str) -> list[tuple[int, ...]]:
         """Return the shapes of the weights of all layers."""
-        names = itertools.takewhile(shapes.__contains__, map(pattern.format, range(MOST_LAYERS)))
+        names = itertools.takewhile(shapes.__contains__, map(pattern.format, itertools.count()))
         return [shapes[name] for name in names]
 
     if sizes := layers("conv_layers.{}.conv.weight"):

@@ -32,31 +32,17 @@ RCL = 1
 """Index of the class "residue of the RCL" in the logits."""
 
 
-class ConvLayer(nn.Module):
-    """Convolution over residues, batch norm, ReLU and dropout; ``[B, C, L]`` to ``[B, C', L]``."""
-
-    def __init__(self, inputs: int, outputs: int, kernel: int, dropout: float) -> None:
-        super().__init__()
-        self.conv = nn.Conv1d(inputs, outputs, kernel, padding=kernel // 2)
-        self.bn = MaskedBatchNorm(outputs)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Return the activations; ReLU and dropout leave zeros as they are."""
-        activations: torch.Tensor = self.dropout(F.relu(self.bn(self.conv(x), mask)))
-        return activations
-
-
 class RclCnn(nn.Module):
-    """A stack of convolutions."""
+    """A stack of convolutions, each with batch norm, ReLU and dropout."""
 
     def __init__(self, width: int, settings: CnnSettings) -> None:
         super().__init__()
         ends = pairwise((width, *settings.channels))
-        self.conv_layers = nn.ModuleList(
-            ConvLayer(before, after, kernel, settings.dropout)
-            for (before, after), kernel in zip(ends, settings.kernel_sizes, strict=True)
-        )
+        self.conv_layers = nn.ModuleList()
+        for (before, after), kernel in zip(ends, settings.kernel_sizes, strict=True):
+            conv = nn.Conv1d(before, after, kernel, padding=kernel // 2)
+            self.conv_layers.append(nn.ModuleDict({"conv": conv, "bn": MaskedBatchNorm(after)}))
+        self.dropout = nn.Dropout(settings.dropout)
         self.output = nn.Sequential(nn.Conv1d(settings.channels[-1], 2, 1))
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -64,7 +50,8 @@ class RclCnn(nn.Module):
         residues = mask[:, None].to(x.dtype)
         x = x.transpose(1, 2) * residues  # [B, E, L]
         for layer in self.conv_layers:
-            x = layer(x, residues)
+            conv, norm = layer.children()
+            x = self.dropout(F.relu(norm(conv(x), residues)))  # zeros behind the end stay zeros
         logits: torch.Tensor = self.output(x)  # [B, 2, L]
         return logits.transpose(1, 2)
 

@@ -38,7 +38,6 @@ from virnucpro.devices import choose_devices
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
-from virnucpro.formatting import counted, percent
 from virnucpro.io.fasta import read_fasta
 from virnucpro.io.input_summary import RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
@@ -47,7 +46,6 @@ from virnucpro.layout import COMPRESSION, STDIN
 from virnucpro.precision import choose_precision
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, ProteinBlock, ReadingStage
 from virnucpro.rcl.finders import RclFinder
-from virnucpro.rcl.models import WINDOW
 from virnucpro.rcl.rule import RclResult
 from virnucpro.run.engine import execute
 from virnucpro.run.request import check_readable, check_writable, refuse_own_files
@@ -67,7 +65,6 @@ RESIDUES_AT_A_TIME = 1 << 20
 """Residues from which a block is full, so that long proteins take no more memory."""
 FASTA_LINE = 80
 EMPTY = RclResult("empty", None, np.zeros(0, np.float32))
-WINDOWS = f"with more than {WINDOW:,} residues: computed in overlapping windows"
 Record = Mapping[str, Json]
 """The content of ``STEM_rcl_run.json``."""
 
@@ -105,7 +102,7 @@ class RclRequest:
     def layout(self) -> BlockLayout:
         """The files; RCL-identifier has the same names for three of the results."""
         named = f"{self.stem}_{self.finder.model.encoding}"
-        threshold = f"thr{self.finder.rule.threshold:.2f}".replace(".", "p")
+        threshold = f"thr{self.finder.threshold:.2f}".replace(".", "p")
         names = {
             "positions": f"{named}_RCL_predictions_{threshold}.tsv",
             "sequences": f"{named}_with_RCL_{threshold}.fasta",
@@ -120,13 +117,12 @@ class RclRequest:
 
 @dataclass(frozen=True)
 class FindingStage(BlockStage):
-    """Finds the RCLs of proteins, a block of proteins per task. ``kinds`` are the result files.
+    """Finds the RCLs of proteins, a block of proteins per task.
 
-    What is stored of a block are proteins by status, long ones, and its part of each result file.
+    What is stored of a block are proteins by status, and its part of each result file.
     """
 
     finder: RclFinder
-    kinds: Sequence[str]
 
     name, title = "finding_RCLs", "Finding RCLs"
     suffix = "msgpack"
@@ -141,19 +137,18 @@ class FindingStage(BlockStage):
         """Find the RCLs of the proteins of a block."""
         proteins = list(read_fasta(task.inputs[0]))
         found = iter(self.finder.find([sequence for _, sequence in proteins if sequence]))
-        statuses, long = Counter[str](), 0
-        texts: dict[str, list[str]] = {kind: [] for kind in self.kinds}
+        statuses = Counter[str]()
+        texts: dict[str, list[str]] = {kind: [] for kind in self.layout.results}
         for accession, sequence in proteins:
             result = next(found) if sequence else EMPTY
             statuses[result.status] += 1
-            long += self.finder.model.encoding != "hmm" and len(sequence) > WINDOW
             for kind, text in self._rows(accession, sequence, result):
                 if kind in texts:
                     texts[kind].append(text)
         files = {kind: "".join(rows).encode() for kind, rows in texts.items()}
         if "residues" in files:
             files["residues"] = gzip.compress(files["residues"], GZIP_LEVEL, mtime=0)
-        content = msgspec.msgpack.encode({"statuses": statuses, "long": long, "files": files})
+        content = msgspec.msgpack.encode({"statuses": statuses, "files": files})
         output = self.disk.save(task.outputs[0], content, len(proteins))
         report(len(proteins), 0)
         return TaskResult(task, (output,))
@@ -162,7 +157,7 @@ class FindingStage(BlockStage):
         """Yield what the result files say of a protein."""
         label, length = self.finder.label, len(sequence)
         start, end, confidence = result.region or (None, None, None)
-        if "residues" in self.kinds:
+        if "residues" in self.layout.results:
             rows = RCL_RESIDUES.lines(
                 accession=[accession] * length,
                 position=range(1, length + 1),
@@ -221,7 +216,7 @@ class RclResultsStage(HostStage):
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write all results."""
-        statuses, long = Counter[str](), 0
+        statuses = Counter[str]()
         headers = {
             "regions": RCL_REGIONS.header.encode(),
             "positions": RCL_POSITIONS.header.encode(),
@@ -238,7 +233,6 @@ class RclResultsStage(HostStage):
             for path in task.inputs:
                 block = msgspec.msgpack.decode(path.read_bytes())
                 statuses.update(block["statuses"])
-                long += block["long"]
                 for kind, file in files.items():
                     file.write(block["files"][kind])
         outputs = [file.output for file in files.values()]
@@ -249,7 +243,6 @@ class RclResultsStage(HostStage):
             "devices": self.devices[: len(task.inputs)],
             "proteins": statuses.total(),
             "statuses": dict(statuses),
-            "notices": [f"{counted(long, 'protein')} {WINDOWS}"] if long else [],
             "files": {output.path.name: output.sha256 for output in outputs},
             "seconds": round(time.monotonic() - self.began, 3),
         }
@@ -280,7 +273,9 @@ def run_rcl_prediction(
         settings: dict[str, Json] = {
             "input": seen.sha256,
             "model": finder.sha256,
-            **vars(finder.rule),
+            "threshold": finder.threshold,
+            "min_consecutive": finder.min_consecutive,
+            "min_rcl_length": finder.min_rcl_length,
             "duplicate ids": request.duplicate_ids,
             "files": sorted(path.name for path in layout.results.values()),
         }
@@ -299,7 +294,7 @@ def run_rcl_prediction(
         }
         stages: list[Stage] = [
             ReadingStage(layout, disk, (source,), size, partial(_blocks, request, source)),
-            FindingStage(layout, disk, params, finder, list(layout.results)),
+            FindingStage(layout, disk, params, finder),
             RclResultsStage(layout, disk, facts, [device.name for device in devices]),
         ]
         run = Run(layout, disk, stages, state, [seen])
@@ -331,13 +326,3 @@ def _blocks(request: RclRequest, source: Path) -> Iterator[ProteinBlock]:
             block, residues = [], 0
     if block:
         yield block
-
-
-def describe_record(record: Record, root: Path) -> list[str]:
-    """Return the result in sentences."""
-    proteins, found = record["proteins"], record["statuses"].get("found", 0)
-    share = percent(found / max(proteins, 1), 1)
-    name, whole = record["model"]["name"], counted(proteins, "protein")
-    lines = [f"{name} found an RCL in {found:,} of {whole} ({share})."]
-    lines += [f"Note: {notice}." for notice in record["notices"]]
-    return [*lines, f"Results in {root}:", *(f"  {name}" for name in record["files"])]

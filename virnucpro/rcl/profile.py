@@ -51,7 +51,6 @@ class Description(msgspec.Struct):
     schema: Literal[1]
     content: Literal["rcl"]
     rcl_columns: tuple[int, int]
-    training: dict[str, Json]
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,6 @@ class RclProfile:
 
     hmm: Any
     columns: tuple[int, int]
-    training: Mapping[str, Json]
     sha256: str = ""
     encoding: ClassVar[str] = "hmm"
     threshold: ClassVar[float] = 0.5
@@ -166,8 +164,6 @@ class RclProfile:
 
     def to_bytes(self) -> bytes:
         """Return the profile as a file; the same profile gives the same bytes."""
-        about = Description(1, "rcl", self.columns, dict(self.training))
-        self.hmm.description = json.dumps(msgspec.to_builtins(about), sort_keys=True)
         out = io.BytesIO()
         self.hmm.write(out)
         # HMMER writes down when and with which command it was made.
@@ -190,7 +186,7 @@ def read_profile(path: Path) -> RclProfile:
     except (OSError, ValueError, EOFError, RuntimeError, pyhmmer.errors.EaselError) as error:
         raise ModelError(f"{path} is not a profile with RCL columns ({error})") from error
     sha256 = hashlib.sha256(content).hexdigest()
-    return RclProfile(hmm, about.rcl_columns, about.training, sha256)
+    return RclProfile(hmm, about.rcl_columns, sha256)
 
 
 def build_profile(
@@ -222,14 +218,17 @@ def build_profile(
         # gaps do not count: the profile would have a column for each insertion.
         builder = pyhmmer.plan7.Builder(alphabet, fragthresh=0.0)
         hmm, _, _ = builder.build_msa(alignment, background)
-    placed = RclProfile(hmm, (1, 1), {}).place([sequence for sequence, _, _ in chosen])
+    placed = RclProfile(hmm, (1, 1)).place([sequence for sequence, _, _ in chosen])
     starts, ends = Counter[int](), Counter[int]()
     for (_, start, end), (columns, _) in zip(chosen, placed, strict=True):
         starts[int(columns[start - 1])] += 1
         ends[int(columns[end - 1])] += 1
     del starts[0], ends[0]
     region = (starts.most_common(1)[0][0], ends.most_common(1)[0][0])
-    return RclProfile(hmm, region, {**training, "serpins_aligned": len(chosen)})
+    facts = {**training, "serpins_aligned": len(chosen)}
+    about = {"schema": 1, "content": "rcl", "rcl_columns": region, "training": facts}
+    hmm.description = json.dumps(about, sort_keys=True)
+    return RclProfile(hmm, region)
 
 
 @cache

@@ -7,20 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-
-@dataclass(frozen=True)
-class RegionRule:
-    """When residues above ``threshold`` are the RCL; the defaults are those of RCL-identifier.
-
-    Runs of less than ``min_consecutive`` residues are passed over, and the longest run must have
-    ``min_rcl_length``.
-    """
-
-    threshold: float = 0.5
-    min_consecutive: int = 12
-    min_rcl_length: int = 7
-
-
 Region = tuple[int, int, float]
 """First and last residue of an RCL, counted from 1, and their mean probability."""
 
@@ -38,17 +24,23 @@ class RclResult:
     probabilities: npt.NDArray[np.float32]
 
 
-def find_region(probabilities: npt.NDArray[np.float32], rule: RegionRule) -> Region | None:
-    """Return the RCL of a protein; None if no run of residues satisfies the rule.
+def find_region(
+    probabilities: npt.NDArray[np.float32],
+    threshold: float,
+    min_consecutive: int,
+    min_rcl_length: int,
+) -> Region | None:
+    """Return the RCL of a protein by the rule of RCL-identifier; None where there is none.
 
-    ``probabilities`` are float32 ``[L]``, one per residue. The longest run is the RCL, and of
-    runs of equal length the first one.
+    ``probabilities`` are float32 ``[L]``, one per residue. Of the runs of ``min_consecutive``
+    residues or more above ``threshold``, the longest is the RCL, and of equal ones the first, if it
+    has ``min_rcl_length`` residues.
     """
-    above = np.concatenate(([False], probabilities > rule.threshold, [False]))
+    above = np.concatenate(([False], probabilities > threshold, [False]))
     starts, stops = np.flatnonzero(above[1:] != above[:-1]).reshape(-1, 2).T
     lengths = stops - starts
-    lengths[lengths < rule.min_consecutive] = 0
-    if not lengths.size or lengths.max() < max(rule.min_rcl_length, 1):
+    lengths[lengths < min_consecutive] = 0
+    if not lengths.size or lengths.max() < max(min_rcl_length, 1):
         return None
     longest = int(lengths.argmax())
     start, stop = int(starts[longest]), int(stops[longest])

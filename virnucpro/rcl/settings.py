@@ -11,10 +11,9 @@ from msgspec.structs import fields
 
 from virnucpro.configuration import parse_yaml
 from virnucpro.errors import UsageError
+from virnucpro.settings import Count, Share
 
-Count = Annotated[int, Meta(ge=1, le=1 << 30)]
 Size = Annotated[int, Meta(ge=1, le=1 << 16)]
-Share = Annotated[float, Meta(ge=0, le=1)]
 Dropout = Annotated[float, Meta(ge=0, lt=1)]
 Weight = Annotated[float, Meta(ge=0, le=1e6)]
 Residues = Annotated[int, Meta(ge=16, le=1 << 20)]

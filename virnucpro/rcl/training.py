@@ -22,7 +22,7 @@ from virnucpro.events import Emit, Notice, StepProgress
 from virnucpro.layout import CHECKPOINTS, lock_file
 from virnucpro.metrics.classification import auroc, call_metrics
 from virnucpro.rcl.features import ProteinFeatures, StoredFeatures
-from virnucpro.rcl.models import RclModel, write_rcl_model
+from virnucpro.rcl.models import write_rcl_model
 from virnucpro.rcl.networks import NETWORKS, RCL
 from virnucpro.rcl.plots import keep_scalars
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
@@ -304,7 +304,7 @@ def fit_rcl(
         loop = partial(RclLoop, savepoint, settings, used["train"], used["validation"], features)
         train_on(loop, devices, report)
         point = load_savepoint(savepoint)
-        _write_results(folder, settings, features.width, len(used["train"]), point, disk)
+        _write_results(folder, settings, len(used["train"]), point, disk)
         disk.remove(savepoint)  # which proves what is unfinished
     return folder, point
 
@@ -376,24 +376,14 @@ def _identity(settings: RclTrainingSettings, features: ProteinFeatures) -> dict[
 
 
 def _write_results(
-    folder: Path,
-    settings: RclTrainingSettings,
-    width: int,
-    proteins: int,
-    point: Savepoint,
-    disk: Disk,
+    folder: Path, settings: RclTrainingSettings, proteins: int, point: Savepoint, disk: Disk
 ) -> None:
-    """Write models and history, under the names of RCL-identifier.
-
-    ``width`` is that of the features, and ``proteins`` the number of those that were trained on.
-    """
+    """Write models and history, under the names of RCL-identifier; ``proteins`` trained them."""
     history = point.history
-    for name, state, epoch in (
+    for name, weights, epoch in (
         ("best_model.safetensors", point.best, point.best_epoch),
         ("final_model.safetensors", point.last_network(), point.epoch),
     ):
-        network = NETWORKS[settings.model](width, settings.network)
-        network.load_state_dict(state)
         training = {
             "epoch": epoch,
             "val_f1": history[epoch - 1]["f1"],
@@ -401,8 +391,14 @@ def _write_results(
             "identity": dict(point.identity),
             "made_by": f"virnucpro {__version__}",
         }
-        model = RclModel(network.eval(), settings.encoding, settings.threshold)
-        write_rcl_model(folder / name, model, disk, training)
+        write_rcl_model(
+            folder / name,
+            weights,
+            disk,
+            encoding=settings.encoding,
+            threshold=settings.threshold,
+            training=training,
+        )
     document = {
         "train_losses": [row["loss"] for row in history],
         "val_losses": [row["validation_loss"] for row in history],

@@ -25,6 +25,7 @@ from virnucpro.models.store import (
 ESM = "esm2_t6_8M_UR50D"
 DNABERT = "zhihan1996/DNABERT-S"
 OLD, NEW = "a" * 40, "b" * 40
+FILES = {"config.json": b"{}", "tokenizer.json": b"{}", "pytorch_model.bin": checkpoint()}
 
 
 def put(path: Path, data: bytes = b"") -> Path:
@@ -33,32 +34,23 @@ def put(path: Path, data: bytes = b"") -> Path:
     return path
 
 
-def hub_snapshot(hub: Path, name: str, commit: str, files: dict[str, bytes], *, main: bool) -> Path:
-    """A snapshot in the layout of the Hugging Face cache: links to blobs."""
+@pytest.fixture
+def hub(cache):
+    return cache / "huggingface/hub"
+
+
+def snapshot_in(
+    hub: Path, name: str = DNABERT, files: dict[str, bytes] = FILES, commit: str = OLD
+) -> Path:
+    """A snapshot in the layout of the Hugging Face cache, links to blobs, which becomes main."""
     folder = hub / f"models--{name.replace('/', '--')}"
     snapshot = folder / "snapshots" / commit
     snapshot.mkdir(parents=True)
     for file, data in files.items():
         blob = put(folder / "blobs" / hashlib.sha256(data).hexdigest(), data)
         (snapshot / file).symlink_to(Path("../../blobs") / blob.name)
-    if main:
-        put(folder / "refs" / "main", commit.encode())
+    put(folder / "refs" / "main", commit.encode())
     return snapshot
-
-
-def dnabert_files(text: str = "weights") -> dict[str, bytes]:
-    return {"config.json": b"{}", "tokenizer.json": b"{}", "pytorch_model.bin": checkpoint(text)}
-
-
-def is_recorded(file: Path, digest: str = "") -> bool:
-    """Whether another digest is refused; ``digest`` is accepted then."""
-    try:
-        check_digest(file, "0" * 64)
-    except ModelError:
-        if digest:
-            check_digest(file, digest)
-        return True
-    return False
 
 
 # --- finding
@@ -79,18 +71,15 @@ def test_a_model_is_found_where_users_have_it(tmp_path, monkeypatch, variable, f
     monkeypatch.setenv(variable, str(tmp_path / "here"))
     place = tmp_path / "here" / folder
     if "HF" in variable or "hugging" in folder:
-        expected = hub_snapshot(place, DNABERT, OLD, dnabert_files(), main=True)
-        assert find_model(DNABERT) == expected
+        assert snapshot_in(place) == find_model(DNABERT)
     else:
-        put(place / f"{ESM}.pt")
-        assert find_model(ESM) == place / f"{ESM}.pt"
+        assert put(place / f"{ESM}.pt") == find_model(ESM)
 
 
-def test_a_recorded_revision_then_main_then_the_first_by_name_is_taken(cache):
-    hub = cache / "huggingface/hub"
-    old = hub_snapshot(hub, DNABERT, OLD, dnabert_files("old"), main=True)
+def test_a_recorded_revision_then_main_then_the_first_by_name_is_taken(cache, hub):
+    old = snapshot_in(hub)
     record_model(model_named(DNABERT), old)
-    new = hub_snapshot(hub, DNABERT, NEW, dnabert_files("new"), main=True)
+    new = snapshot_in(hub, files=FILES | {"pytorch_model.bin": checkpoint("new")}, commit=NEW)
     assert find_model(DNABERT) == old
     (cache / f"virnucpro/models/checksums/{DNABERT}.sha256").unlink()
     assert find_model(DNABERT) == new
@@ -99,36 +88,31 @@ def test_a_recorded_revision_then_main_then_the_first_by_name_is_taken(cache):
     assert find_model(DNABERT) == old
 
 
-def test_an_incomplete_snapshot_does_not_count(cache):
-    files = dnabert_files()
-    snapshot = hub_snapshot(cache / "huggingface/hub", DNABERT, OLD, files, main=True)
-    blob = (snapshot / "tokenizer.json").resolve()
-    blob.unlink()  # a link to nothing stays, as after an interruption
+def test_an_incomplete_snapshot_does_not_count(hub):
+    (snapshot_in(hub) / "tokenizer.json").resolve().unlink()  # the link stays, to nothing
     with pytest.raises(ModelError, match="not on this machine"):
         find_model(DNABERT)
 
 
 @pytest.mark.parametrize(("shards", "found"), [((1, 2), True), ((1,), False)])
-def test_every_shard_of_the_index_must_be_there(cache, shards, found):
+def test_every_shard_of_the_index_must_be_there(hub, shards, found):
     names = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
     index = json.dumps({"weight_map": dict(zip("ab", names, strict=True))}).encode()
     files = {"config.json": b"{}", "model.safetensors.index.json": index}
     files |= {names[n - 1]: b"x" for n in shards}
-    hub_snapshot(cache / "huggingface/hub", f"facebook/{ESM}", OLD, files, main=True)
+    snapshot_in(hub, f"facebook/{ESM}", files)
     assert (resolve_model(model_named(f"facebook/{ESM}")) is not None) == found
 
 
-def test_a_released_name_falls_back_to_its_twin_on_the_hub(cache):
+def test_a_released_name_falls_back_to_its_twin_on_the_hub(cache, hub):
     files = {"config.json": b"{}", "model.safetensors": b"x"}
-    snapshot = hub_snapshot(cache / "huggingface/hub", f"facebook/{ESM}", OLD, files, main=True)
-    assert find_model(ESM) == snapshot
-    file = put(cache / f"torch/hub/checkpoints/{ESM}.pt")
-    assert find_model(ESM) == file
+    assert snapshot_in(hub, f"facebook/{ESM}", files) == find_model(ESM)
+    assert put(cache / f"torch/hub/checkpoints/{ESM}.pt") == find_model(ESM)
 
 
 def test_a_hub_model_may_be_put_into_the_own_folder(cache):
     folder = cache / "virnucpro/models" / DNABERT
-    for name, data in dnabert_files().items():
+    for name, data in FILES.items():
         put(folder / name, data)
     assert find_model(DNABERT) == folder
 
@@ -136,17 +120,19 @@ def test_a_hub_model_may_be_put_into_the_own_folder(cache):
 # --- records
 
 
-def test_files_of_a_snapshot_are_known_by_their_links(cache):
-    snapshot = hub_snapshot(cache / "huggingface/hub", DNABERT, OLD, dnabert_files(), main=True)
+def test_files_of_a_snapshot_are_known_by_their_links(cache, hub):
+    snapshot = snapshot_in(hub)
     verify_model(model_named(DNABERT))
     assert recorded(DNABERT).revision == OLD
-    assert is_recorded(snapshot / "config.json", hashlib.sha256(b"{}").hexdigest())
-    assert not is_recorded(snapshot / "other.json")
-    assert not is_recorded(put(cache / "elsewhere/config.json"))
+    check_digest(snapshot / "config.json", hashlib.sha256(b"{}").hexdigest())
+    for unknown in (snapshot / "other.json", put(cache / "elsewhere/config.json")):
+        check_digest(unknown, "0" * 64)
+    with pytest.raises(ModelError, match="checksum differs"):
+        check_digest(snapshot / "config.json", "0" * 64)
 
 
-def test_a_tokenizer_file_added_later_is_no_damage_but_other_weights_are(cache):
-    snapshot = hub_snapshot(cache / "huggingface/hub", DNABERT, OLD, dnabert_files(), main=True)
+def test_a_tokenizer_file_added_later_is_no_damage_but_other_weights_are(hub):
+    snapshot = snapshot_in(hub)
     verify_model(model_named(DNABERT))
     put(snapshot / "tokenizer_config.json", b"{}")
     assert verify_model(model_named(DNABERT)) == "verified"

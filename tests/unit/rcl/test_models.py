@@ -3,8 +3,6 @@
 import json
 import random
 import re
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +18,11 @@ from virnucpro.rcl.features import AMINO_ACIDS
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.models import WINDOW, RclModel, read_rcl_model, windows_of, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS, RCL
-from virnucpro.rcl.rule import RegionRule, find_region
+from virnucpro.rcl.rule import find_region
 from virnucpro.store.disk import Disk
 from virnucpro.training.group import MaskedBatchNorm
 
-Make = Callable[..., RclModel]
-KINDS = tuple(NETWORKS)
+KINDS, ENCODINGS = tuple(NETWORKS), ("onehot", "blosum", "onehot")
 
 
 def protein(length: int, seed: int = 0) -> str:
@@ -79,28 +76,30 @@ def test_long_and_empty_proteins(small_model, padded):
     assert empty.shape == (0,)
     middle = model.probabilities([sequence[512:1536]])[0]
     np.testing.assert_allclose(long[800:1000], middle[288:488], atol=1e-6)
-    finder = RclFinder("m", model, RegionRule(), "", ())
+    finder = RclFinder("m", model, 0.5, 12, 7, "", ())
     letters, small = (finder.find([text])[0] for text in (sequence[:99], sequence[:99].lower()))
     assert np.array_equal(letters.probabilities, small.probabilities) is not padded
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("encoding", ["onehot", "blosum"])
+def write(path: Path, model: RclModel, **more: Any) -> None:
+    weights = model.network.state_dict()
+    write_rcl_model(path, weights, Disk(), encoding=model.encoding, **more)
+
+
+@pytest.mark.parametrize(("kind", "encoding"), list(zip(KINDS, ENCODINGS, strict=True)))
 def test_a_model_is_read_as_it_was_written(small_model, tmp_path, kind, encoding):
-    model = replace(small_model(kind, encoding), threshold=0.4)
-    path = tmp_path / "model.safetensors"
-    write_rcl_model(path, model, Disk())
-    content = path.read_bytes()
+    model = small_model(kind, encoding)
+    path, copy = tmp_path / "model.safetensors", tmp_path / "copy.safetensors"
+    write(path, model, threshold=0.4)
     again = read_rcl_model(path)
     assert (type(again.network), again.encoding, again.padded) == (NETWORKS[kind], encoding, False)
     assert again.threshold == 0.4
     for one, two in zip(model.probabilities(PROTEINS), again.probabilities(PROTEINS), strict=True):
         np.testing.assert_allclose(one, two, atol=5e-3)  # float16 weights
-    write_rcl_model(path, again, Disk())
-    rewritten = read_rcl_model(path)
-    write_rcl_model(tmp_path / "again.safetensors", rewritten, Disk())
-    assert path.read_bytes() == (tmp_path / "again.safetensors").read_bytes()
-    assert len(content) < 2.2 * sum(v.numel() for v in model.network.state_dict().values()) + 9000
+    write(copy, again, threshold=0.4)
+    assert path.read_bytes() == copy.read_bytes()
+    numbers = sum(value.numel() for value in model.network.state_dict().values())
+    assert path.stat().st_size < 2.2 * numbers + 9000
 
 
 REFERENCE = ("blosum_cnn", "blosum_unet", "onehot_cnn", "onehot_lstm", "onehot_unet")
@@ -127,49 +126,43 @@ def test_checkpoints_of_the_original(rcl_reference, name):
     assert tables
     for table in tables:
         threshold, minimum = re.findall(r"thr(0\.\d+)\.min(\d+)", table.name)[0]
-        rule = RegionRule(float(threshold), int(minimum), 7)
+        rule = (float(threshold), int(minimum), 7)
         rows = []
         for (accession, sequence), row in zip(proteins.items(), expected, strict=True):
-            region = find_region(row[: len(sequence)], rule)
+            region = find_region(row[: len(sequence)], *rule)
             if region is not None:
                 rows.append([accession, *map(str, region[:2])])
         lines = table.read_text().splitlines()[1:]
         assert rows == [line.split("\t")[:3] for line in lines], table.name
-    assert find_region(np.full(20, 0.5, np.float32), RegionRule(0.5)) is None  # none is above
+    assert find_region(np.full(20, 0.5, np.float32), 0.5, 12, 7) is None  # none is above
 
 
 # --- hostile files ---------------------------------------------------------------------------
 
 
-def checkpoint(model: RclModel, **changes: Any) -> dict[str, Any]:
-    state = {f"module.{k}": v.clone() for k, v in model.network.state_dict().items()}
-    return {"epoch": 1, "model_state_dict": state, "val_f1": 0.5, "config": {}} | changes
+FIRST = "conv_layers.0.conv.weight"
 
 
-def changed(model: RclModel, value: torch.Tensor) -> dict[str, Any]:
-    """Its first convolution has other weights."""
-    content = checkpoint(model)
-    content["model_state_dict"]["module.conv_layers.0.conv.weight"] = value
-    return content
-
-
-HOSTILE: dict[str, Callable[[RclModel], Any]] = {
-    "a pickle that runs code": lambda m: checkpoint(m, config=Evil("ran")),
-    "no weights": lambda m: {"epoch": 1},
-    "weights that are a list": lambda m: checkpoint(m, model_state_dict=[1]),
-    "a name that is a number": lambda m: checkpoint(m, model_state_dict={1: 2}),
-    "another network": lambda m: checkpoint(m, model_state_dict={"a": torch.ones(3)}),
-    "no such width": lambda m: changed(m, torch.ones(8, 77, 7)),
-    "4 TB in 4 bytes": lambda m: changed(m, torch.ones(1).expand(10**6, 21, 49_999)),
-    "no dimensions": lambda m: changed(m, torch.tensor(1.0)),
-}
-
-
-@pytest.mark.parametrize("case", HOSTILE)
-def test_hostile_checkpoints_are_refused(small_model, tmp_path, monkeypatch, case):
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"config": Evil("ran")},
+        {"model_state_dict": None},
+        {"model_state_dict": [1]},
+        {"model_state_dict": {1: 2}},
+        {"model_state_dict": {"a": torch.ones(3)}},  # another network
+        {FIRST: torch.ones(8, 77, 7)},  # no encoding has this width
+        {FIRST: torch.ones(1).expand(10**6, 21, 49_999)},  # 4 TB in 4 bytes
+        {FIRST: torch.tensor(1.0)},
+    ],
+)
+def test_hostile_checkpoints_are_refused(small_model, tmp_path, monkeypatch, changes):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "best_model.pt"
-    torch.save(HOSTILE[case](small_model("cnn")), path)
+    weights = small_model("cnn").network.state_dict()
+    weights |= {name: value for name, value in changes.items() if name == FIRST}
+    state = {f"module.{name}": value for name, value in weights.items()}
+    torch.save({"model_state_dict": state, "config": {}} | changes, path)
     with pytest.raises(ModelError, match=str(path)):
         read_rcl_model(tmp_path)
     assert not Path("ran").exists()
@@ -177,16 +170,11 @@ def test_hostile_checkpoints_are_refused(small_model, tmp_path, monkeypatch, cas
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("schema", 2),
-        ("content", "classifier"),
-        ("encoding", "blosum"),
-        ("threshold", 1.5),
-    ],
+    [("schema", 2), ("content", "classifier"), ("encoding", "blosum"), ("threshold", 1.5)],
 )
 def test_hostile_metadata_is_refused(small_model, tmp_path, name, value):
     path = tmp_path / "model.safetensors"
-    write_rcl_model(path, small_model("cnn"), Disk())
+    write(path, small_model("cnn"))
     with safe_open(path, "pt") as file:
         metadata = json.loads(file.metadata()["virnucpro"])
     save_file(load_file(path), path, {"virnucpro": json.dumps(metadata | {name: value})})
@@ -194,18 +182,18 @@ def test_hostile_metadata_is_refused(small_model, tmp_path, name, value):
         read_rcl_model(path)
 
 
-def test_damaged_missing_and_other_files(small_model, tmp_path):
-    path = tmp_path / "model.safetensors"
-    write_rcl_model(path, small_model("unet"), Disk())
+def test_damaged_and_missing_files_and_numbers_that_are_too_large(small_model, tmp_path):
+    path, model = tmp_path / "model.safetensors", small_model("cnn")
+    write(path, model)
     content = path.read_bytes()
-    (tmp_path / "empty").mkdir()
     for damaged in (b"", content[:100], content[:-7], b"\xff" * 99):
         path.write_bytes(damaged)
-        for place in (path, tmp_path / "none.pt", tmp_path / "empty"):
-            with pytest.raises(ModelError, match=str(place)):
-                read_rcl_model(place)
-    model = small_model("cnn")
+        with pytest.raises(ModelError, match=str(path)):
+            read_rcl_model(path)
+    for missing in (tmp_path, tmp_path / "none.pt"):
+        with pytest.raises(ModelError, match=str(missing)):
+            read_rcl_model(missing)
     model.network.state_dict()["output.0.bias"].fill_(1e30)
     with pytest.raises(ModelError, match="NaN or infinite"):
-        write_rcl_model(tmp_path / "large.safetensors", model, Disk())
+        write(tmp_path / "large.safetensors", model)
     assert not (tmp_path / "large.safetensors").exists()

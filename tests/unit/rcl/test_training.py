@@ -59,14 +59,11 @@ def test_the_loss_is_that_of_the_original(plan):
     logits = torch.randn(3, 10, 2)
     labels = torch.randint(0, 2, (3, 10))
     labels[1, 6:] = labels[2, 2:] = IGNORED
-    expected = []
-    for row in range(3):
-        for place in range(10):
-            if labels[row, place] != IGNORED:
-                chance = torch.softmax(logits[row, place], 0)[labels[row, place]]
-                expected.append(-[1, 5][labels[row, place]] * torch.log(chance + 1e-8))
-    found = loop._loss_sum(logits, labels)
-    assert found.item() == pytest.approx(sum(expected).item(), rel=1e-6)
+    expected = 0.0
+    for row, label in zip(logits.flatten(0, 1), labels.flatten(), strict=True):
+        if label != IGNORED:
+            expected -= [1, 5][label] * torch.log(torch.softmax(row, 0)[label] + 1e-8).item()
+    assert loop._loss_sum(logits, labels).item() == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, made(averaged=0)], ids=["mean", "last"])
@@ -142,9 +139,9 @@ def test_the_mean_of_the_weights_is_kept(plan, averaged):
 
 
 def test_batches():
-    lengths = np.random.default_rng(0).integers(50, 900, 500)
+    lengths = np.random.default_rng(0).integers(50, 900, 499)
     batches = epoch_batches(lengths, 8, 42, 0)
-    assert sorted(np.concatenate(batches).tolist()) == list(range(500))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(499))
     padded = sum(len(batch) * lengths[batch].max() for batch in batches)
     assert padded < 1.1 * lengths.sum()
     assert min(map(len, batches)) >= 4
