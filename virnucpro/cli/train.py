@@ -152,9 +152,10 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     from virnucpro.training.data.prepare import prepare_dataset
 
     with shared.steps(shared.configuration()) as screen:
-        description, notice = prepare_dataset(
+        description = prepare_dataset(
             table,
             Dataset(output_dir),
+            screen.show,
             screen,
             genomes=genomes or table.parent,
             command=shared.command_line(),
@@ -168,7 +169,6 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     )
     shared.tell(
         counts.to_string(index=False, formatters=formatters),
-        *([notice] if notice else []),
         f"The data set is in {output_dir}; genomes.tsv says which record is in which part, and why",
         f"Next: virnucpro train {following}",
     )
