@@ -87,7 +87,7 @@ def prepare(twice: Callable, home: Path, *, content: str = "frames") -> None:
 
 def measured(twice: Callable, home: Path, level: str) -> dict:
     """What ``evaluate`` finds for the whole of the held-out genomes."""
-    twice(f"evaluate held_out --labels data/genomes.tsv --level {level} -o {level}", "AUROC")
+    twice(f"evaluate held_out --labels data/genomes.tsv --level {level} -o {level}", "auroc")
     found = json.loads((home / level / "evaluation.json").read_text())
     assert found["counts"]["rows_of_the_training_part"] == 0
     return found["slices"][0]

@@ -50,7 +50,7 @@ def make_records(
     table = source.with_suffix(".tsv")
     table.write_text("\n".join(rows) + "\n")
     options = {"genomes": root.parent, "lengths": (LENGTH,), "content": "records", **options}
-    prepare_dataset(table, Dataset(root), RecordedProgress(), **options)
+    prepare_dataset(table, Dataset(root), print, RecordedProgress(), **options)
     return Dataset(root)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.unit.models.serving import Site, serving
-from virnucpro.training.data.refseq import table_of
 from virnucpro.training.data.table import read_genome_table
 
 FILES = {f"viral/viral.{n}.genomic.gbff.gz": bytes([n]) * 5000 for n in (1, 2, 3, 4, 10)}
@@ -61,10 +60,10 @@ def test_files_and_table(download: Callable, site: Site, tmp_path: Path) -> None
     folder = tmp_path / "refseq"
     assert came(folder) == {n: data for n, data in FILES.items() if ".10." not in n}
     rows = read_genome_table(folder / "refseq.tsv", folder)
-    assert [(row.label, row.group) for row in rows[3:]] == [
-        ("virus", "RefSeq viral"),
-        ("others", "RefSeq archaea"),
-    ]
+    labels = [("virus", "RefSeq viral"), ("others", "RefSeq archaea")]
+    assert [(row.label, row.group) for row in rows[3:]] == labels
+    header = "NZ_ABCD01000007.1 Vibrio x, contig 7 [Vibrio x]"
+    assert rows[0].names("NZ_ABCD01000007.1", header) == ("Vibrio x", "Vibrio x")
     for name in came(folder):
         del site.files[f"/{name}"]  # what is here is not asked for again
     again = download("--max-files", "0")  # in the order of their numbers: 10 is the last one
@@ -108,12 +107,3 @@ def test_what_cannot_be_had_is_named_and_the_rest_comes(
 def test_refusals(download: Callable, tmp_path: Path, arguments: tuple[str, str]) -> None:
     assert download(*arguments).code == 64
     assert not (tmp_path / "refseq").exists()
-
-
-def test_the_pattern_of_genomes(tmp_path: Path) -> None:
-    (tmp_path / "fungi").mkdir()
-    (tmp_path / "fungi/f.gz").write_bytes(b"")
-    (tmp_path / "t.tsv").write_text(table_of(["fungi/f.gz"]))
-    (row,) = read_genome_table(tmp_path / "t.tsv", tmp_path)
-    header = "NZ_ABCD01000007.1 Vibrio x, contig 7 [Vibrio x]"
-    assert row.names("NZ_ABCD01000007.1", header) == ("Vibrio x", "Vibrio x")

@@ -152,9 +152,10 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     from virnucpro.training.data.prepare import prepare_dataset
 
     with shared.steps(shared.configuration()) as screen:
-        description, notice = prepare_dataset(
+        description = prepare_dataset(
             table,
             Dataset(output_dir),
+            screen.show,
             screen,
             genomes=genomes or table.parent,
             command=shared.command_line(),
@@ -168,7 +169,6 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     )
     shared.tell(
         counts.to_string(index=False, formatters=formatters),
-        *([notice] if notice else []),
         f"The data set is in {output_dir}; genomes.tsv says which record is in which part, and why",
         f"Next: virnucpro train {following}",
     )
@@ -248,11 +248,10 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     settings = shared.configuration(options)
     from virnucpro.devices import choose_devices
     from virnucpro.precision import choose_precision
-    from virnucpro.training.classifier import TrainingSettings, fit_classifier
+    from virnucpro.training.classifier import OPTIONS, TrainingSettings, fit_classifier
 
     devices = choose_devices(training_machine(settings.machine.threads, options))
-    names = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
-    training = TrainingSettings(**{name: options[name] for name in names})
+    training = TrainingSettings(**{name: options[name] for name in OPTIONS})
     choose_precision(training.precision, devices)
     if len(devices) > training.batch_size:
         raise UsageError("--batch-size is less than the number of processes: use fewer")
@@ -300,12 +299,12 @@ def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
 
     if options["threads"]:
         torch.set_num_threads(options["threads"])
-    names = ("seed", "steps", "learning_rate", "more_of", "start_from", "mask")
+    names = ("seed", "steps", "learning_rate", "more_of")
     given = {name: options[name] for name in names if options[name] is not None}
     work = (Dataset(dataset), output_dir, LiteTrainingSettings(**given))
+    others = {name: options[name] for name in ("start_from", "mask", "force")}
     with shared.steps(shared.configuration()) as screen:
-        shown = (screen.show, screen)
-        report = fit_lite(*work, *shown, force=options["force"])
+        report = fit_lite(*work, screen.show, screen, **others)
         if report is not None and report["temperature"] is None:
             screen.warn("no validation records of both labels: the scores are not calibrated")
     if report is None:

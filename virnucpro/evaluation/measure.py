@@ -93,33 +93,31 @@ def evaluate(
 
 def _slices(
     rows: DataFrame, missed: DataFrame
-) -> Iterator[tuple[SliceKind, str, str, Bools, Bools, DataFrame]]:
-    """Yield kind, label, name, measured rows, own rows and missed viruses of each known slice.
+) -> Iterator[tuple[tuple[SliceKind, str, str], Bools, Bools, DataFrame]]:
+    """Yield (slice, label, name), measured rows, own rows and missed viruses of what is known.
 
     A group has one label. Its rows are measured against all rows of the other label.
     """
     from pandas import MultiIndex, factorize
 
     whole = np.ones(len(rows), np.bool_)
-    yield "overall", "", "all", whole, whole, missed
+    yield ("overall", "", "all"), whole, whole, missed
     if rows.length.notna().any():
         for length in rows.length.cat.categories:
             own = (rows.length == length).to_numpy()
-            yield "length", "", length, own, own, missed[missed.length == length]
+            yield ("length", "", length), own, own, missed[missed.length == length]
     if rows.group.any():
         virus = rows.virus.to_numpy()
         codes, pairs = factorize(MultiIndex.from_frame(rows[["label", "group"]]))
         for (label, name), number in sorted(zip(pairs, range(len(pairs)), strict=True)):
             own, other = codes == number, ~virus if label == "virus" else virus
             of_group = missed[missed.group == name] if label == "virus" else missed
-            yield "group", label, name or NO_GROUP, own | other, own, of_group
+            yield ("group", label, name or NO_GROUP), own | other, own, of_group
 
 
 def _measure(
     every: DataFrame,
-    kind: SliceKind,
-    label: str,
-    name: str,
+    title: tuple[SliceKind, str, str],
     chosen: Bools,
     own: Bools,
     missed: DataFrame,
@@ -127,6 +125,7 @@ def _measure(
     whole: Floats,
 ) -> SliceRow:
     """Measure a slice; ``draws``: those of each genome, and ``whole``: the counts of all rows."""
+    kind, label, _ = title
     # Without the columns of text, which take long to copy for every slice.
     rows, alone = every.loc[chosen, MEASURED], every.loc[own, MEASURED]
     virus = rows.virus.to_numpy()
@@ -154,8 +153,9 @@ def _measure(
             counts[other] = whole[other]
         areas = auroc_of_counts(counts[LEVELS:].T, counts[:LEVELS].T)
         intervals["auroc"] = percentile_interval(areas)
-    facts = {"slice": kind, "label": label, "name": name, "genomes": len(by_genome)}
-    return {**facts, **metrics, "note": note, "intervals": intervals}
+    facts: SliceRow = dict(zip(("slice", "label", "name"), title, strict=True))
+    facts |= {"genomes": len(by_genome), **metrics, "note": note, "intervals": intervals}
+    return facts
 
 
 def _level_counts(rows: DataFrame, draws: Floats) -> Any:

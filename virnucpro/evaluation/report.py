@@ -14,20 +14,9 @@ from virnucpro.metrics.classification import RESAMPLES, metric_text
 from virnucpro.tables import EVALUATION
 
 SHOWN = 40  # rows printed on the terminal
-_TITLES = {
-    "auroc": "AUROC",
-    "auprc": "AUPRC",
-    "accuracy": "accuracy",
-    "correct": "correct",
-    "precision": "precision",
-    "recall": "recall",
-    "recall_all": "recall of all",
-    "f1": "F1",
-    "mcc": "MCC",
-    "brier": "Brier score",
-    "ece": "ECE",
-}
-_TERMINAL = ("slice", "genomes", "virus", "others", "AUROC", "AUPRC", "correct", "F1")
+COUNTS = ("genomes", "virus", "others")
+ENDS = ("_low", "_high")  # of the names of the columns of an interval
+METRICS = [c.name for c in EVALUATION.columns if c.format and not c.name.endswith(ENDS)]
 
 
 def as_tsv(slices: Iterable[SliceRow]) -> str:
@@ -36,7 +25,7 @@ def as_tsv(slices: Iterable[SliceRow]) -> str:
     for row in slices:
         facts: dict[str, Any] = {n: None if fact == "" else fact for n, fact in row.items()}
         for name, interval in facts.pop("intervals").items():
-            facts[f"{name}_low"], facts[f"{name}_high"] = interval or (None, None)
+            facts |= zip((name + end for end in ENDS), interval or (None, None), strict=True)
         lines.append(EVALUATION.line(**facts))
     return "".join(lines)
 
@@ -46,19 +35,20 @@ def as_terminal(document: Mapping[str, Json], folder: Path) -> str:
     import pandas
 
     rows = pandas.DataFrame(map(_cells, document["slices"]))
-    table = rows.to_string(index=False, columns=_TERMINAL, max_rows=SHOWN)
+    columns = ["slice", *COUNTS, "auroc", "auprc", "correct", "f1"]
+    table = rows.to_string(index=False, columns=columns, max_rows=SHOWN)
     place = f"The report is {folder / 'evaluation.md'}. Tables and plots are in the same folder."
     return "\n".join([*_sentences(document), table, place])
 
 
 def _cells(row: SliceRow) -> dict[str, str]:
-    """Return what people read of a slice, by the headings of the columns."""
+    """Return what people read of a slice, by the names of the columns in ``evaluation.tsv``."""
     cells = {"slice": slice_title(row)}
-    cells |= {name: f"{row[name]:,}" for name in ("genomes", "virus", "others")}
-    for name, title in _TITLES.items():
+    cells |= {name: f"{row[name]:,}" for name in COUNTS}
+    for name in METRICS:
         ends = row["intervals"].get(name)
         middle = f" ({ends[0]:.3f}-{ends[1]:.3f})" if ends else ""
-        cells[title] = f"{metric_text(row[name])}{middle}"
+        cells[name] = f"{metric_text(row[name])}{middle}"
     return cells
 
 

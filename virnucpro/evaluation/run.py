@@ -16,13 +16,7 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.evaluation.measure import evaluate
 from virnucpro.evaluation.plots import PLOTS, draw_plots
 from virnucpro.evaluation.report import as_markdown, as_terminal, as_tsv
-from virnucpro.evaluation.tables import (
-    SCORE_FORMULAS,
-    Level,
-    find_predictions,
-    join,
-    read_labels,
-)
+from virnucpro.evaluation.tables import SCORE_FORMULAS, Level, find_predictions, join, read_labels
 from virnucpro.formatting import counted
 from virnucpro.layout import lock_file
 from virnucpro.metrics.classification import (

@@ -74,6 +74,10 @@ class TrainingSettings:
     precision: str = "fp32"  # of the matrix products; all else is fp32
 
 
+OPTIONS = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
+"""The settings that have an option on the command line."""
+
+
 class ClassifierNetwork(nn.Module):
     """Linear layer, batch normalisation, ReLU, dropout, linear layer."""
 
@@ -314,8 +318,7 @@ def _write_results(
         counts = {"frames": f"{found['rows']:,}", "virus": f"{found['virus']:,}"}
         metrics[part] = counts | {name: metric_text(rate) for name, rate in rates.items()}
     # Without a path: files made from the same data in the same way are the same to the byte.
-    options = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
-    words = [f"--{name.replace('_', '-')} {getattr(settings, name)}" for name in options]
+    words = [f"--{name.replace('_', '-')} {getattr(settings, name)}" for name in OPTIONS]
     command = f"virnucpro train classifier DATASET --output FILE.safetensors {' '.join(words)}"
     encoders, models = {}, [record["models"][molecule] for molecule in MOLECULES]
     usual = (AnalysisSettings.nucleotide_model, AnalysisSettings.protein_model)

@@ -77,12 +77,7 @@ BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d
 
 @dataclass(frozen=True)
 class LiteTrainingSettings:
-    """The settings of a lite training.
-
-    ``start_from`` is the encoder of an earlier training, to go on from with the classifier beside
-    it and a learning rate that does not fall. ``mask`` is a table of regions that are not trained
-    on (:func:`virnucpro.training.windows.read_mask`).
-    """
+    """The settings of a lite training."""
 
     steps: int = 18_000  # batches
     seed: int = 0
@@ -94,8 +89,6 @@ class LiteTrainingSettings:
     label_smoothing: float = 0.02  # some genes of a phage are bacterial, and the reverse
     mutation_rate: float = 0.05  # mean fraction of bases that are replaced in half of the windows
     more_of: tuple[str, ...] = ()  # groups that are drawn ``OFTENER`` times as often
-    start_from: Path | None = None
-    mask: Path | None = None
 
 
 class LiteModel(nn.Module):
@@ -290,12 +283,20 @@ def fit_lite(
     show: Emit,
     progress: StepProgress,
     *,
+    start_from: Path | None = None,
+    mask: Path | None = None,
     force: bool = False,
 ) -> Mapping[str, Any] | None:
     """Train the model, or continue an interrupted training with the same settings and data.
 
     A data set without validation records of both labels leaves the calibration of an earlier
-    training as it was. ``force`` removes the earlier results and starts over.
+    training as it was.
+
+    Args:
+        start_from: the encoder of an earlier training, to go on from with the classifier beside it
+            and a learning rate that does not fall.
+        mask: a table of regions that are not trained on (:func:`~.windows.read_mask`).
+        force: remove the earlier results, and start over.
 
     Returns:
         The content of ``lite.json``; None if the same training was finished before.
@@ -303,26 +304,24 @@ def fit_lite(
     root = root.absolute()
     disk, savepoint = Disk(root), root / "lite.savepoint.pt"
     dataset.require_content("records")
-    first, started, masked, start, mask = None, None, None, settings.start_from, settings.mask
-    if start is not None:
-        head = start.with_name(CLASSIFIER)
-        started = inspect_classifier(head)
-        encoder = read_lite(start)
+    first, started, masked = None, None, None
+    if start_from is not None:
+        head = start_from.with_name(CLASSIFIER)
+        started, encoder = inspect_classifier(head), read_lite(start_from)
         settings = replace(settings, hidden=started.model.hidden, shape=encoder.shape)
         first = LiteModel(settings)
         first.load_state_dict(read_safetensors(head), strict=False)
         first.encoder = encoder
     facts = asdict(settings) | {"chunk lengths": list(dataset.lengths())}
-    del facts["start_from"], facts["mask"]  # these are paths
     if settings.shape.groups == 1:  # as in trainings that were begun before there were groups
         del facts["shape"]["groups"]
-    if start is not None:
-        facts["started from"], facts["started with"] = hashed(start).sha256, hashed(head).sha256
+    if start_from is not None:
+        facts["started from"] = hashed(start_from).sha256
+        facts["started with"] = hashed(head).sha256
     if mask is not None:
         masked, facts["mask"] = read_mask(mask, dataset), hashed(mask).sha256
     digest, threads = hashed(dataset.description_file).sha256, torch.get_num_threads()
-    # As it is read again: lists, not tuples.
-    identity = json.loads(json.dumps({"settings": facts, "data_set": digest, "threads": threads}))
+    identity = {"settings": facts, "data_set": digest, "threads": threads}
     wanted = WorkIdentity(f"the training of the encoder in {root.name}", _named(identity))
     with locked(lock_file(root, REPORT), "this encoder"), telling(disk, show):
         earlier: dict[str, Any] = {}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from virnucpro.training.data.dataset import Dataset
 
 SENSE = [
     a + b + c
@@ -43,6 +46,38 @@ def write_table(path: Path, rows: Iterable[Mapping[str, str]]) -> Path:
     lines += ["\t".join(row.get(column, "") for column in columns) for row in rows]
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+# Genomes with each oddity that ``train prepare`` looks for, and rows of a table for them.
+FILES = {
+    "phages.fa.gz": [
+        (f"P{n}_frag{k} phage", coding(10 * n + k, 1700)) for n in range(12) for k in (1, 2)
+    ],
+    "held.fa": [("H1 held-out virus", coding(901, 2600)), ("H2 held-out virus", coding(902, 2600))],
+    "bacteria.fa": [
+        *((f"B{n} Bacterium", coding(500 + n, 9000)) for n in range(14)),
+        ("B98 Bacterium with a virus in it", coding(901, 2600) + coding(600, 2000)),
+        ("plasmid Bacterium", coding(601, 3000)),
+        ("short", "AC"),
+    ],
+    "more.fa": [
+        ("B1 of another file", coding(700, 3000)),
+        ("N many N", "N" * 400 + coding(701, 600)),
+    ],
+}
+ROWS = [
+    {"file": "phages.fa.gz", "label": "virus", "group": "phages", "genome": r"^(\w+)_frag"},
+    {"file": "held.fa", "label": "1", "group": "held", "split": "test"},
+    {"file": "bacteria.fa", "label": "others", "group": "bacteria", "match": "Bacterium|short"},
+    {"file": "more.fa", "label": "0", "group": "more", "split": "test=0.5", "match": "another"},
+    {"file": "more.fa", "label": "0", "group": "many N", "split": "train", "match": "N$"},
+]
+
+
+def genome_rows(dataset: Dataset) -> list[dict[str, str]]:
+    """The rows of ``genomes.tsv``."""
+    with dataset.genomes_table.open(newline="") as stream:
+        return list(csv.DictReader(stream, delimiter="\t"))
 
 
 class RecordedProgress:

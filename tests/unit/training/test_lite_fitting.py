@@ -64,9 +64,9 @@ def dataset(tmp_path_factory):
     return make_records(tmp_path_factory.mktemp("data") / "set", codons=500)
 
 
-def fit(dataset, root, stops=None, **changed):
-    stops, settings = stops or Stops(), replace(SETTINGS, **changed)
-    return fit_lite(dataset, root, settings, stops.show, stops)
+def fit(dataset, root, stops=None, settings=SETTINGS, **options):
+    stops = stops or Stops()
+    return fit_lite(dataset, root, settings, stops.show, stops, **options)
 
 
 def contents(root):
@@ -112,7 +112,7 @@ def test_the_same_again_is_the_same_to_the_byte(dataset, done, tmp_path):
     fit(dataset, tmp_path / "deep" / "folder")
     assert contents(tmp_path / "deep" / "folder") == contents(done)
     assert str(done).encode() not in b"".join(contents(done).values())
-    fit(dataset, tmp_path / "other", seed=1)
+    fit(dataset, tmp_path / "other", settings=replace(SETTINGS, seed=1))
     other = contents(tmp_path / "other")
     assert all(other[name] != data for name, data in contents(done).items())
 

@@ -30,14 +30,19 @@ LENGTHS = (300, 150)
 JOIN = Path(__file__).parents[3] / "examples/lite/join.py"
 
 
+def genomes_of(*groups):
+    """Four genomes of each group, which is written with the letters of a label."""
+    names = [(f"{group} {n}", group, label, letters, n) for group, label, letters in groups
+             for n in range(4)]  # fmt: skip
+    return genome_set(
+        LabelledRecord(name, name, name, group, label, genome(letters, 400, n))
+        for name, group, label, letters, n in names
+    )
+
+
 @pytest.fixture(scope="module")
 def genomes():
-    return genome_set(
-        LabelledRecord(f"{label} {n}", f"{label} {n}", f"{label} {n}", label, label,
-                       genome(label, 400, n))
-        for label in ("virus", "others")
-        for n in range(4)
-    )  # fmt: skip
+    return genomes_of(*((label, label, label) for label in ("virus", "others")))
 
 
 @pytest.fixture(autouse=True)
@@ -131,26 +136,20 @@ def test_the_norms_use_running_means_of_all_lengths_at_the_end(plan):
 
 def test_a_group_that_is_told_apart_worse_is_drawn_more_often(plan):
     """Half of the viruses are written as the others are."""
-    rows = [
-        LabelledRecord(f"{group} {n}", f"{group} {n}", f"{group} {n}", group, label,
-                       genome(letters, 400, n))
-        for group, label, letters in (
-            ("clear", "virus", "virus"), ("hidden", "virus", "others"), ("host", "others", "others")
-        )
-        for n in range(4)
-    ]  # fmt: skip
-    made = plan(replace(SETTINGS, steps=60), genomes=genome_set(rows))
+    names = ("clear", "hidden", "host")
+    rows = zip(names, ("virus", "virus", "others"), ("virus", "others", "others"), strict=True)
+    genomes = genomes_of(*rows)
+    made = plan(replace(SETTINGS, steps=60), genomes=genomes)
     trained(made)
     extra = load_savepoint(made.savepoint).extra
     losses, factors = (
-        dict(zip(("clear", "hidden", "host"), extra[name], strict=True))
-        for name in ("group_losses", "factors")
+        dict(zip(names, extra[name], strict=True)) for name in ("group_losses", "factors")
     )
     assert losses["hidden"] > losses["clear"]
     assert factors["hidden"] > max(1, factors["clear"], factors["host"])
-    more = plan(replace(SETTINGS, more_of=("clear",)), genomes=genome_set(rows))
+    more = plan(replace(SETTINGS, more_of=("clear",)), genomes=genomes)
     records, _ = loop_of(more)._samplers[0][1].draw(4000, 300, np.random.default_rng(0))
-    shares = np.bincount(genome_set(rows).groups[records], minlength=3) / 4000
+    shares = np.bincount(genomes.groups[records], minlength=3) / 4000
     assert shares == pytest.approx([3 / 8, 1 / 8, 1 / 2], abs=0.03)
     with pytest.raises(InputError, match="no group 'missing'"):
         loop_of(plan(replace(SETTINGS, more_of=("missing",))))

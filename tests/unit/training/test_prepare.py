@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from collections import Counter
 
@@ -11,81 +10,26 @@ import pandas as pd
 import pytest
 
 from tests.unit.training.made_genomes import (
+    FILES,
+    ROWS,
     RecordedProgress,
     coding,
+    genome_rows,
     mutated,
     write_fasta,
-    write_table,
 )
 from virnucpro.contracts import MOLECULES
 from virnucpro.errors import InputError, ResumeRefusedError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.io.frames import chunk_of, chunk_spans, open_frames, record_of
-from virnucpro.stages import splitting
 from virnucpro.store.disk import Disk
-from virnucpro.training.data.dataset import PARTS, Dataset
-from virnucpro.training.data.prepare import balanced, prepare_dataset, random_numbers
-
-FILES = {
-    "phages.fa.gz": [
-        (f"P{n}_frag{k} phage", coding(10 * n + k, 1700)) for n in range(12) for k in (1, 2)
-    ],
-    "held.fa": [("H1 held-out virus", coding(901, 2600)), ("H2 held-out virus", coding(902, 2600))],
-    "bacteria.fa": [
-        *((f"B{n} Bacterium", coding(500 + n, 9000)) for n in range(14)),
-        ("B98 Bacterium with a virus in it", coding(901, 2600) + coding(600, 2000)),
-        ("plasmid Bacterium", coding(601, 3000)),
-        ("short", "AC"),
-    ],
-    "more.fa": [
-        ("B1 of another file", coding(700, 3000)),
-        ("N many N", "N" * 400 + coding(701, 600)),
-    ],
-}
-ROWS = [
-    {"file": "phages.fa.gz", "label": "virus", "group": "phages", "genome": r"^(\w+)_frag"},
-    {"file": "held.fa", "label": "1", "group": "held", "split": "test"},
-    {"file": "bacteria.fa", "label": "others", "group": "bacteria", "match": "Bacterium|short"},
-    {"file": "more.fa", "label": "0", "group": "more", "split": "test=0.5", "match": "another"},
-    {"file": "more.fa", "label": "0", "group": "many N", "split": "train", "match": "N$"},
-]
-
-
-@pytest.fixture
-def settings(tmp_path, monkeypatch):
-    for name, records in FILES.items():
-        write_fasta(tmp_path / "in" / name, records)
-    table = write_table(tmp_path / "genomes.tsv", ROWS)
-    shares = {"validation": 0.2, "test": 0.1}
-    monkeypatch.setattr(splitting, "LEAST_FRAMES", 40)  # in a shard
-    places = {"genomes": tmp_path / "in", "lengths": (300, 150)}
-    return {"table": table, **places, **shares, "seed": 3}
-
-
-@pytest.fixture
-def prepare(settings, tmp_path):
-    """Make a data set in a folder of the test; the table and settings may be others."""
-
-    def _prepare(name="data", rows=None, progress=None, force=False, **changed):
-        if rows is not None:
-            changed["table"] = write_table(tmp_path / f"{name}.tsv", rows)
-        dataset = Dataset(tmp_path / name)
-        progress = progress or RecordedProgress()
-        options = {**settings, **changed, "force": force, "command": (name,)}
-        made, _ = prepare_dataset(dataset=dataset, progress=progress, **options)
-        return made, dataset
-
-    return _prepare
+from virnucpro.training.data.dataset import PARTS
+from virnucpro.training.data.prepare import balanced, random_numbers
 
 
 @pytest.fixture
 def made(prepare):
     return prepare()
-
-
-def genomes(dataset):
-    with dataset.genomes_table.open(newline="") as stream:
-        return list(csv.DictReader(stream, delimiter="\t"))
 
 
 def shards(dataset, part, molecule):
@@ -123,7 +67,7 @@ def test_shards_and_tables_hold_the_same_frames_as_predict_makes_of_the_records(
 
 def test_what_became_of_every_record(made):
     description, dataset = made
-    rows = {row["record"]: row for row in genomes(dataset)}
+    rows = {row["record"]: row for row in genome_rows(dataset)}
     names = ("phages.fa.gz", "held.fa", "bacteria.fa")
     assert list(rows) == [*(h.split()[0] for f in names for h, _ in FILES[f]), "B1.2", "N"]
     part_of = {}
@@ -229,7 +173,7 @@ def test_the_first_row_that_matches_takes_a_record_and_the_rest_is_unused(prepar
     one = {"file": "bacteria.fa", "label": "others", "group": "one", "match": "^B1 "}
     ten = {**one, "file": "./bacteria.fa", "group": "ten", "match": "^B1", "split": "train"}
     description, dataset = prepare(rows=[one, ten])
-    found = {row["record"]: row for row in genomes(dataset)}
+    found = {row["record"]: row for row in genome_rows(dataset)}
     assert found["B1"]["group"] == "one"
     assert {found[n]["group"] for n in ("B10", "B11", "B12", "B13")} == {"ten"}
     assert (found["B2"]["part"], found["B2"]["note"]) == ("unused", "no row of the table is for it")

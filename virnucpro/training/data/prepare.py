@@ -13,7 +13,7 @@ import numpy as np
 
 from virnucpro.contracts import MOLECULES, Json
 from virnucpro.errors import InputError, UsageError
-from virnucpro.events import Notice, StepProgress
+from virnucpro.events import Emit, Notice, StepProgress
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import FRAME_LABELS, chunk_id
 from virnucpro.metrics.classification import Floats
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 def prepare_dataset(
     table: Path,
     dataset: Dataset,
+    show: Emit,
     progress: StepProgress,
     *,
     genomes: Path,
@@ -48,8 +49,8 @@ def prepare_dataset(
     seed: int = 0,
     command: Sequence[str] = (),
     force: bool = False,
-) -> tuple[dict[str, Json], str | None]:
-    """Make the data set, unless the same one exists already.
+) -> dict[str, Json]:
+    """Make the data set, unless the same one exists already; return ``dataset.json``.
 
     Args:
         table: the table of genome files, whose relative paths start from the folder ``genomes``.
@@ -58,9 +59,6 @@ def prepare_dataset(
         validation, test: the fractions of the genomes that go to these parts.
         relatives: the largest fraction of its 31-mers that a genome may share with held-out ones.
         seed: the seed of the parts, of the choice of frames and of their order.
-
-    Returns:
-        The content of ``dataset.json``, and what users are told of what was there.
     """
     disk = Disk(dataset.root)
     if test + validation > 1:
@@ -68,8 +66,7 @@ def prepare_dataset(
     if dataset.root.exists() and not dataset.root.is_dir():
         raise UsageError(f"--output-dir {dataset.root} is a file: name a folder")
     rows = read_genome_table(table, genomes)
-    said: list[Notice] = []
-    with locked(dataset.lock, "this data set"), telling(disk, said.append):
+    with locked(dataset.lock, "this data set"), telling(disk, show):
         files: dict[Path, list[SourceRow]] = {}
         for row in rows:
             files.setdefault(row.path, []).append(row)
@@ -94,7 +91,8 @@ def prepare_dataset(
             earlier = Dataset(dataset.root).description
             values = {name: earlier.get(name) for name in identity}
             check_same(wanted, _work_identity(dataset, values), dataset.root)
-            return earlier, checked_again(wanted.label)
+            show(Notice("info", checked_again(wanted.label)))
+            return earlier
         description = {
             "schema": SCHEMAS["data set"],
             "version": __version__,
@@ -104,7 +102,7 @@ def prepare_dataset(
         }
         # This file is written last: a folder without it holds no data set.
         disk.save(dataset.description_file, (json.dumps(description, indent=1) + "\n").encode())
-    return description, said[0].message if said else None
+    return description
 
 
 def _written(

@@ -53,23 +53,22 @@ def assign_parts(records: pd.DataFrame, *, test: float, validation: float, seed:
     rank = records["wanted"].map({part: n for n, part in enumerate(_STRICTEST_FIRST)})
     by_genome = rank.groupby(records["genome"]).transform("min")
     by_taxon = rank.groupby(records["taxon"]).transform("min")
-    decided = by_genome.fillna(by_taxon)
+    decided = by_genome.fillna(by_taxon).map(dict(enumerate(_STRICTEST_FIRST)))
     fractions = records["test"].astype(float).groupby(records["taxon"]).transform("max")
-    for number in records.index[used]:
-        if decided[number] == decided[number]:  # it is no NaN
-            part = _STRICTEST_FIRST[int(decided[number])]
-        else:
-            share = fractions[number] if fractions[number] == fractions[number] else test
-            digest = hashlib.sha256(f"{seed}\t{records.at[number, 'taxon']}".encode()).digest()
-            place = int.from_bytes(digest[:8], "big") / 2**64  # evenly spread between 0 and 1
-            ends = {"test": share, "validation": share + validation, "train": np.inf}
-            part = next(part for part in _STRICTEST_FIRST if place < ends[part])
-        records.at[number, "part"] = part
+    share = fractions.fillna(test)
+    place = records["taxon"].map({t: _place(f"{seed}\t{t}") for t in records["taxon"].unique()})
+    drawn = np.select([place < share, place < share + validation], ["test", "validation"], "train")
+    records.loc[used, "part"] = decided.where(decided.notna(), drawn)
     elsewhere = used & rank.notna() & (rank != by_genome)
     records.loc[elsewhere, "note"] = (
         "another row sends its genome to " + records.loc[elsewhere, "part"]
     )
     records.loc[elsewhere, "part"] = "dropped"
+
+
+def _place(text: str) -> float:
+    """Return a number from 0 to 1 that follows from a text; those of many are evenly spread."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
 
 
 def drop_relatives(records: pd.DataFrame, limit: float) -> None:
