@@ -25,19 +25,6 @@ def test_without_ray_the_command_says_what_to_install(
     assert _predict(source, "-q") == 0  # nothing of Ray is imported
 
 
-def test_the_configuration_file_may_name_the_cluster_and_the_option_replaces_it(
-    source: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("ray")
-    configuration = source.with_name("c.yaml")
-    configuration.write_text("cluster: {address: '127.0.0.1:9', files: shared}\n")
-    assert _predict(source, "-c", str(configuration)) == 64
-    assert "--cluster 127.0.0.1:9: there is no Ray cluster" in capsys.readouterr().err
-    assert _predict(source, "-q", "-c", str(configuration), "--cluster", "none") == 0
-    record = (source.parent / "out" / "sample_run.json").read_text()
-    assert '"cluster": "none"' in record
-
-
 def test_a_second_command_leaves_what_the_first_one_proves_a_shared_folder_with(
     source: Path,
 ) -> None:

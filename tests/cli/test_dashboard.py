@@ -12,17 +12,10 @@ import termios
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.forked import ForkedCommand
 
 TOY = ("--model-type", "toy", "--device", "cpu")
 SHOW, HIDE = "\x1b[?25h", "\x1b[?25l"
-
-
-@pytest.fixture
-def reads(tmp_path: Path) -> Path:
-    return _reads(tmp_path / "in/reads.fa", 3000)
 
 
 def _reads(path: Path, count: int) -> Path:
@@ -60,7 +53,8 @@ def _words(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
-def test_a_terminal_gets_the_dashboard(reads: Path, tmp_path: Path) -> None:
+def test_a_terminal_gets_the_dashboard(tmp_path: Path) -> None:
+    reads = _reads(tmp_path / "in/reads.fa", 3000)
     code, text = _in_a_terminal("predict", reads, "-o", tmp_path / "out", *TOY)
     assert code == 0, text
     words = _words(text)

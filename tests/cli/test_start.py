@@ -52,7 +52,9 @@ def test_a_run_of_version_1_keeps_its_stem(call: Callable, tmp_path: Path) -> No
     stem = "in.fsa"
     source, layout = make_legacy(tmp_path, stem=stem)
     source = shutil.move(source, tmp_path / "in.fsa.gz")
-    arguments = ("predict", source, "-o", layout.root, *TOY, "-e", "200", "-c", _shards(tmp_path))
+    shards = tmp_path / "shards.yaml"
+    shards.write_text("prediction: {sequences_per_file: 25}\n")
+    arguments = ("predict", source, "-o", layout.root, *TOY, "-e", "200", "-c", shards)
     assert call(*arguments).code == 64
     done = call(*arguments, "--resume")
     assert done.code == 0, done.err
@@ -62,9 +64,3 @@ def test_a_run_of_version_1_keeps_its_stem(call: Callable, tmp_path: Path) -> No
     other = tmp_path / "new"
     assert call("predict", source, "-o", other, *TOY, "-e", "200", "-q").code == 0
     assert (other / "in_contigs.tsv").exists()
-
-
-def _shards(folder: Path) -> Path:
-    path = folder / "shards.yaml"
-    path.write_text("prediction: {sequences_per_file: 25}\n")
-    return path

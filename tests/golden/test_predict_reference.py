@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.inputs import RESULTS, table
 from tests.faults.processes import files_under, until
-from tests.forked import Call, ForkedCommand, run_forked
+from tests.forked import ForkedCommand, run_forked
 from tests.golden.comparison import TOLERANCE, assert_same_consensus, assert_same_predictions
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import FeatureKind as Kind
@@ -24,10 +24,6 @@ FEATURES: list[tuple[Kind, str]] = [
     ("protein", "sample_protein/output_{}_ESM.pt"),
     ("merged", "sample_merged/output_{}_merged.pt"),
 ]
-
-
-def _predict(*arguments: object) -> Call:
-    return run_forked("predict", *arguments)
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +40,7 @@ def finished_run(
 
     def _finished(*arguments: object, output: str = "-o") -> Path:
         out = tmp_path_factory.mktemp("results of a run")
-        done = _predict(*arguments, output, out, *options)
+        done = run_forked("predict", *arguments, output, out, *options)
         assert done.code == 0, done.err
         return out
 
@@ -83,10 +79,6 @@ def tables(request: pytest.FixtureRequest) -> Path:
     return folder
 
 
-def _records(path: Path) -> list[tuple[str, str]]:
-    return list(read_fasta(path))
-
-
 def test_fasta_files_are_the_originals(results: Path, reference: Path) -> None:
     original = reference / "original_500"
     pairs = [
@@ -99,7 +91,7 @@ def test_fasta_files_are_the_originals(results: Path, reference: Path) -> None:
         pairs += [(name.format(n), name.format(n)) for n in (1, 2, 3)]
         assert not (results / name.format(4)).exists()
     for ours, theirs in pairs:
-        assert _records(results / ours) == _records(original / theirs), ours
+        assert list(read_fasta(results / ours)) == list(read_fasta(original / theirs)), ours
 
 
 @pytest.mark.parametrize(("kind", "name"), FEATURES, ids=[kind for kind, _ in FEATURES])
@@ -128,7 +120,7 @@ def test_every_record_and_chunk_is_accounted_for(results: Path, source: Path) ->
     assert [row["record"] for row in contigs] == headers
     chunks = table(results / "sample_chunks.tsv")
     assert [row["chunk"] for row in chunks] == [
-        i for i, _ in _records(results / "sample_chunked500.fa")
+        i for i, _ in read_fasta(results / "sample_chunked500.fa")
     ]
     scored = [row["chunk"] for row in chunks if row["status"] == "scored"]
     assert scored == [row["Modified_ID"] for row in table(results / CONSENSUS)]
@@ -152,7 +144,7 @@ def test_workers_change_no_byte(undisturbed: Path, two_workers: Path) -> None:
 def test_threads_change_no_byte(
     undisturbed: Path, source: Path, options: list[str], tmp_path: Path, where: tuple[object, ...]
 ) -> None:
-    done = _predict(source, "-o", tmp_path, *options, "-k", *where)
+    done = run_forked("predict", source, "-o", tmp_path, *options, "-k", *where)
     assert done.code == 0, done.err
     _assert_same_bytes(undisturbed, tmp_path)
 

@@ -16,7 +16,7 @@ from msgspec import convert
 
 from virnucpro.formatting import counted
 from virnucpro.results import PredictionRun
-from virnucpro.settings import Thresholds
+from virnucpro.settings import Thresholds, recorded_thresholds
 from virnucpro.stages.calls import LITTLE
 from virnucpro.tables import ContigRow, RegionRow, VirusRow
 
@@ -86,7 +86,6 @@ class Content:
 def read_content(run: PredictionRun) -> Content:
     """Read the table of records of a run; LookupError and so on where it was changed."""
     settings = run.record["settings"]
-    thresholds = Thresholds(**settings.get("thresholds", {}))
     chunk_length = int(settings["analysis"]["chunk_length"])
     blocks = (_figures_of(columns) for columns in run.contigs().columns())
     figures = np.concatenate([np.empty(0, FIGURES), *blocks])
@@ -110,7 +109,7 @@ def read_content(run: PredictionRun) -> Content:
     rows = _rows_at(run, [*tracked.tolist(), *others])
     return Content(
         run,
-        thresholds,
+        recorded_thresholds(settings),
         chunk_length,
         figures,
         counts,

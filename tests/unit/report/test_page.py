@@ -258,6 +258,10 @@ def test_warnings_are_there_where_something_is_wrong(tmp_path: Path) -> None:
     raw = page_of(tmp_path / "f", records, models=models)
     assert ("not calibrated" in raw.text, 'id="fdr"' in raw.text) == (True, False)
     assert "own error rate" not in raw.text
+    settings = {"analysis": {"model_type": "500", "chunk_length": 500}}
+    for name in ("thresholds", "cuts"):  # which earlier development versions called them
+        named = page_of(tmp_path / name, records, settings=settings | {name: {"min_score": 0.6}})
+        assert "virus score above 0.6" in named.text
     assert page_of(tmp_path / "c", []).values("id", "section") == SECTIONS
 
 
