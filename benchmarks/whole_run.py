@@ -22,7 +22,8 @@ from unittest.mock import patch
 
 import torch
 
-from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
+from benchmarks.models import CHUNK, SENSE, classifier
+from virnucpro.classifier.files import inspect_classifier
 from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device, Molecule, ReportProgress, Session, Task, TaskResult
 from virnucpro.encoders.family import EncoderSource
@@ -39,8 +40,6 @@ from virnucpro.store.features import Features, encode_features
 # Sequences per second of one H200 through `predict` (GPU_OPTIMIZATION.md), and widths.
 RATES: dict[Molecule, float] = {"nucleotide": 9_000.0, "protein": 559.0}
 WIDTHS: dict[Molecule, int] = {"nucleotide": 768, "protein": 2560}
-HIDDEN = 512  # of the released classifiers
-CHUNK = 500
 # A device goes on with the next task while the last one is written: so long a gap is no waiting.
 WRITING_SECONDS = 0.5
 
@@ -91,9 +90,7 @@ class SleepingEncoders(EncoderSetup):
 def make_input(path: Path, frames: int, bases: int) -> None:
     """Write records of sense codons, with about as many chunks of 500 bases as ``frames``."""
     rng = random.Random(7)
-    codons = [a + b + c for a in "ACGT" for b in "ACGT" for c in "ACGT"]
-    sense = [codon for codon in codons if codon not in ("TAA", "TAG", "TGA")]
-    pool = "".join(rng.choices(sense, k=10_000_000))  # few records are the same
+    pool = "".join(rng.choices(SENSE, k=10_000_000))  # few records are the same
     with path.open("w") as out:
         for number in range(frames * CHUNK // bases):
             start = 3 * rng.randrange((len(pool) - bases) // 3)
@@ -102,14 +99,8 @@ def make_input(path: Path, frames: int, bases: int) -> None:
 
 def make_models(folder: Path) -> prepare.Models:
     """Return encoders that sleep, and a classifier of the released size with random weights."""
-    shapes = {
-        "hidden_layer.weight": (HIDDEN, sum(WIDTHS.values())), "hidden_layer.bias": (HIDDEN,),
-        "bn1.weight": (HIDDEN,), "bn1.bias": (HIDDEN,), "bn1.running_mean": (HIDDEN,),
-        "bn1.running_var": (HIDDEN,), "output_layer.weight": (2, HIDDEN), "output_layer.bias": (2,),
-    }  # fmt: skip
-    state = {name: torch.rand(shape) for name, shape in shapes.items()}
     path = folder / "classifier.safetensors"
-    path.write_bytes(classifier_to_bytes(state, encoders=(), chunk_lengths=(), extra={}))
+    path.write_bytes(classifier(sum(WIDTHS.values())))
     sources = {m: EncoderSource(f"toy-{m}", "sleeping", None, (), m, WIDTHS[m]) for m in RATES}
     return prepare.Models(SleepingEncoders(sources, "fp32", 1024), inspect_classifier(path))
 
@@ -134,9 +125,8 @@ def measure(source: Path, folder: Path, executor: Executor, models: prepare.Mode
 
     analysis = AnalysisSettings(model_type="toy", chunk_length=CHUNK, dedup=True)
     machine = MachineSettings(device="cpu")
-    thresholds = Thresholds(
-        min_score=1.0, genes=False
-    )  # what is classified as viral would take its own time
+    # What is classified as viral would take its own time.
+    thresholds = Thresholds(min_score=1.0, genes=False)
     request = PredictionRequest(str(source), folder, Configuration(analysis, thresholds, machine))
     began = since((0, 0))
     with patch.object(predict, "find_models", lambda *_: models):

@@ -56,9 +56,8 @@ def main() -> int:
 
 
 def figures(layout: Layout) -> dict[str, Any]:
-    """Return the rates of both encoder stages and other facts from the record of the run.
+    """Return the rates of both encoder stages, and the record of the run.
 
-    The time of a stage goes from its first to its last moment, with opening and compiling the model.
     The time of a worker begins with its first task and includes waiting.
     """
     run = json.loads(layout.run_json.read_bytes())
@@ -67,17 +66,10 @@ def figures(layout: Layout) -> dict[str, Any]:
     rates = {}
     for row in run["workers"]:  # one for each stage
         stage, seconds = row["stage"], row["idle"] + row["busy"]
-        waited = run["seconds_waited_for_tokens"].get(stage, 0.0)
-        rates[stage] = {
-            "sequences_per_second_of_stage": len(lengths) / run["seconds"][stage],
-            "sequences_per_second_of_worker": len(lengths) / seconds,
-            "share_idle": row["idle"] / seconds,
-            "share_waited_for_tokens": waited / seconds,
-        }
+        rates[stage] = {"sequences_per_second_of_worker": len(lengths) / seconds}
         if stage == "protein_embeddings":
             rates[stage]["tokens_per_second_of_worker"] = tokens / seconds
-    keys = ("command", "precision", "versions", "counts", "seconds", "workers")
-    return {**{key: run[key] for key in keys}, "frames": len(lengths), "rates": rates}
+    return {"run": run, "frames": len(lengths), "rates": rates}
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import torch
 from benchmarks.models import sequences_for
 from tests.gpu.reference_embeddings import ROLES, SMALL, Models, check
 from tests.unit.encoders.small import quiet
-from virnucpro.compute.budget import CudaMemory, find_budget
+from virnucpro.compute.budget import measured_budget, peak_memory
 from virnucpro.contracts import Device, Session, Task, TaskResult
 from virnucpro.devices import visible_gpus
 from virnucpro.encoders.registry import locate
@@ -29,13 +29,6 @@ pytestmark = pytest.mark.filterwarnings("default")  # those of torch are not our
 MIB = 1 << 20
 # Of these 4,096 tokens take 100 MiB or more, 32,768 tokens or 256 sequences more than a GiB.
 LARGE = {"esm2": "3x2560x40", "dnabert-s": "3x1536x24"}
-
-
-class Little(CudaMemory):
-    """A GPU that says that there is little left."""
-
-    def free(self) -> int:
-        return 512 * MIB
 
 
 @dataclass(frozen=True)
@@ -73,16 +66,16 @@ def test_a_budget_is_measured(models: Models, device, family):
         return
     possible = [bounds.least << k for k in range(9) if bounds.least << k <= bounds.most]
 
-    def probe(amount: int) -> None:
-        inputs = (tensor.to(device) for tensor in encoder.probe_batch(amount).inputs)
+    def peak(amount: int) -> int:
+        inputs = [tensor.to(device) for tensor in encoder.probe_batch(amount).inputs]
         with torch.inference_mode():
-            encoder.forward(*inputs)
+            return peak_memory(encoder.device, lambda: encoder.forward(*inputs))
 
     assert encoder.budget.found == "measured"
     assert encoder.budget.amount in possible
     if torch.cuda.mem_get_info()[0] > 32 << 30:
         assert encoder.budget.amount == bounds.most
-    little = find_budget(bounds, None, Little(encoder.device), probe)
+    little = measured_budget(bounds, 512 * MIB, peak)
     assert little.amount in possible
     assert little.amount < bounds.most
 

@@ -133,46 +133,34 @@ class Budget:
         return True
 
 
-class CudaMemory:
-    """The memory of a GPU, as torch's allocator sees it."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-
-    def free(self) -> int:
-        """Return what is free on the GPU, or held by the allocator without being used."""
-        free, _ = torch.cuda.mem_get_info(self._device)
-        reserved = torch.cuda.memory_reserved(self._device)
-        return free + reserved - torch.cuda.memory_allocated(self._device)
-
-    def peak(self, work: Callable[[], object]) -> int:
-        """Return the bytes beyond those allocated before."""
-        before = torch.cuda.memory_allocated(self._device)
-        torch.cuda.reset_peak_memory_stats(self._device)
-        work()
-        torch.cuda.synchronize(self._device)
-        return torch.cuda.max_memory_allocated(self._device) - before
+def free_memory(device: torch.device) -> int:
+    """Return the bytes that are free on a GPU, or held by torch's allocator without being used."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
-def find_budget(
-    bounds: Bounds, given: int | None, memory: CudaMemory | None, probe: Callable[[int], object]
-) -> Budget:
-    """Return the ``given`` budget, that of a CPU without ``memory``, or what fits into it.
+def peak_memory(device: torch.device, work: Callable[[], object]) -> int:
+    """Return the most bytes on a GPU during ``work``, beyond those allocated before."""
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    work()
+    torch.cuda.synchronize(device)
+    return torch.cuda.max_memory_allocated(device) - before
 
-    Two probes, batches that are sent through the model, give the bytes per unit and those that
-    every batch takes. The largest ``least * 2**k`` up to ``most`` is chosen that takes a share of
-    the free memory, or ``least`` where even that is too much: the first task then says so.
+
+def measured_budget(bounds: Bounds, free: int, peak: Callable[[int], int]) -> Budget:
+    """Return what fits into ``free`` bytes of a GPU.
+
+    ``peak`` sends a batch of a budget through the model and returns the bytes that it took. Two of
+    them give the bytes per unit and those that every batch takes. The largest ``least * 2**k`` up
+    to ``most`` is chosen that takes a share of the free memory, or ``least`` where even that is too
+    much: the first task then says so.
     """
-    if given is not None:
-        return Budget(given, "given")
-    if memory is None:
-        return Budget(bounds.cpu, "default")
-    free, least = memory.free(), bounds.least
+    least = bounds.least
     budget = Budget(least, "measured")
     try:
-        probe(least)  # the first batch also pays for workspaces that stay
-        single = memory.peak(lambda: probe(least))
-        double = memory.peak(lambda: probe(2 * least))
+        peak(least)  # the first batch also pays for workspaces that stay
+        single, double = peak(least), peak(2 * least)
     except RuntimeError:  # too little memory, in the words of many libraries
         return budget
     per_unit = max(double - single, 0) / least

@@ -46,10 +46,6 @@ OLDER_OPTIONS = {"max_complex_pointwise_cat_inputs": "max_pointwise_cat_inputs"}
 BlockFunction = Callable[..., torch.Tensor]
 
 
-class NotCompiledError(RuntimeError):
-    """The compiler works here, but what it made computes something else."""
-
-
 # What a compiler that is missing or broken ends in, or compiled code whose assertions fail.
 COMPILER_ERRORS = (
     *(RuntimeError, ImportError, OSError, AttributeError, AssertionError),
@@ -120,8 +116,8 @@ class Stack(nn.ModuleList):
         each example.
 
         Raises:
-            NotCompiledError: a compiled block computes something else.
-            One of ``COMPILER_ERRORS``: there is no compiler, or it fails; the stack is unchanged.
+            One of ``COMPILER_ERRORS``: there is no compiler, it fails, or what it made computes
+                something else; the stack is unchanged.
         """
         known_options = _known(OPTIONS) if backend == "inductor" else None
         own = FunctionType(_call.__code__.replace(), _call.__globals__)  # see below
@@ -193,8 +189,7 @@ def _check(step: BlockFunction, block: nn.Module, example: Example) -> None:
         actual = step(block, BlockCalls(), *inputs).float()
         least = float(F.cosine_similarity(actual, expected, dim=-1).min())
         if not least >= LEAST_COSINE[min(p.element_size() for p in block.parameters())]:
-            text = "a compiled block is unlike the same block as written"
-            raise NotCompiledError(f"{text}: cosine {least}")
+            raise RuntimeError(f"a compiled block is unlike the block as written: cosine {least}")
         # Whatever else comes is to be served by the same code: this raises where it is not.
         with torch.compiler.set_stance("fail_on_recompile"):
             step(block, BlockCalls(), *_smaller(example))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -59,10 +59,6 @@ def keep_freed_memory() -> None:
     torch.empty(LARGEST_KEPT_BLOCK, dtype=torch.uint8)
 
 
-class BatchAbandonedError(Exception):
-    """The result of this batch is no longer needed."""
-
-
 @dataclass
 class CoreThreads:
     """As many threads as torch may use in the thread that calls. They are kept between calls."""
@@ -75,10 +71,10 @@ class CoreThreads:
         """End the work it is called in; to be called as a forward pre-hook of a layer, for example.
 
         Raises:
-            BatchAbandonedError: a signal arrived, or another batch failed.
+            CancelledError: a signal arrived, or another batch failed.
         """
         if self._abandoned.is_set():
-            raise BatchAbandonedError
+            raise CancelledError
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R]]:
         """Yield each item and what ``work`` makes of it on one thread, in order.

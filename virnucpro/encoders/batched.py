@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from virnucpro.compute.budget import Bounds, Budget, CudaMemory, find_budget
+from virnucpro.compute.budget import Bounds, Budget, free_memory, measured_budget, peak_memory
 from virnucpro.compute.compiled import COMPILER_ERRORS, Example, Network
 from virnucpro.compute.layers import GatedLinear, Linear
 from virnucpro.compute.threads import CoreThreads, keep_freed_memory, prefetched
@@ -108,18 +108,23 @@ class BatchedEncoder(ABC):
         self._on_gpu = device.type == "cuda"
         self.ahead = AHEAD if self._on_gpu else 0
         self.host_wait_seconds = 0.0
-        memory = None
         if self._on_gpu:
-            memory = CudaMemory(device)
             # cuDNN plans anew, for tenths of a second, whenever a batch has another shape.
             torch.backends.cuda.enable_cudnn_sdp(False)
         elif device.type == "cpu":
             keep_freed_memory()
             for block in stack:
                 block.register_forward_pre_hook(self._threads.check)
-        self.budget = find_budget(
-            self.bounds, budget, memory, lambda amount: self._compute(self.probe_batch(amount))
-        )
+        if budget is not None:
+            self.budget = Budget(budget, "given")
+        elif self._on_gpu:
+            self.budget = measured_budget(
+                self.bounds,
+                free_memory(device),
+                lambda amount: peak_memory(device, lambda: self._compute(self.probe_batch(amount))),
+            )
+        else:
+            self.budget = Budget(self.bounds.cpu, "default")
         self._release_memory()
 
     # What a subclass says.

@@ -108,17 +108,11 @@ class Dnabert(Network):
 
 # --- tokens and batches ----------------------------------------------------------------------
 
-# 256 sequences are some 26,000 tokens.
-BOUNDS = Bounds("sequences", cpu=16, least=16, most=256)
 # Sequences that are tokenised together; while one slice is computed, the next one is tokenised.
 # Each ends in a partly filled batch; this many are full batches of the largest budget.
 SLICE = 1280
 PART = 64  # sequences whose encodings are freed together: the thread holds Python's lock meanwhile
 FRAME_TOKENS = 120  # of the longest frames of 500 bp chunks, with padding
-# 550,000 frames. On an H200 compiling takes 8 to 11 s, also where the kernels are in a cache, and
-# saves 18 microseconds per frame (256 sequences: 26.2 ms as written, 21.6 ms compiled).
-COMPILE_FROM_FLOPS = 1.3e16
-TYPICAL_TOKENS = 104  # of most frames of 500 bp chunks, with padding
 BIAS_ELEMENTS = 1 << 26  # of one batch's attention bias: 128 MiB in 16 bit
 
 
@@ -128,9 +122,11 @@ class DnabertEncoder(BatchedEncoder):
     A letter outside ACGT becomes ``[UNK]``, as in the original.
     """
 
-    bounds = BOUNDS
-    compile_from_flops = COMPILE_FROM_FLOPS
-    typical_tokens = TYPICAL_TOKENS
+    bounds = Bounds("sequences", cpu=16, least=16, most=256)  # 256 are some 26,000 tokens
+    # 550,000 frames. On an H200 compiling takes 8 to 11 s, also where the kernels are in a cache,
+    # and saves 18 microseconds per frame (256 sequences: 26.2 ms as written, 21.6 ms compiled).
+    compile_from_flops = 1.3e16
+    typical_tokens = 104  # of most frames of 500 bp chunks, with padding
 
     def __init__(
         self, model: Dnabert, tokenizer: Tokenizer, device: torch.device, budget: int | None
@@ -174,8 +170,8 @@ class DnabertEncoder(BatchedEncoder):
 
     def compile_examples(self) -> list[Example]:
         """Any batch: there always is a bias."""
-        t = TYPICAL_TOKENS
-        b = example_sequences(min(self.budget.amount, BOUNDS.most), t)
+        t = self.typical_tokens
+        b = example_sequences(min(self.budget.amount, self.bounds.most), t)
         bias = self._bias_of(t).repeat(b, 1, 1, 1)
         return [Example((self.random_state(b, t), bias), ((0, 1), (0, 2, 3)))]
 

@@ -140,8 +140,6 @@ class TwoPassLayerNorm(nn.LayerNorm):
 class Esm2Block(nn.Module):
     """A transformer block with layer norms before attention and feed-forward layer."""
 
-    rotate = staticmethod(rotate)  # a variant of the block replaces it
-
     def __init__(self, sizes: Esm2Sizes) -> None:
         super().__init__()
         width = sizes.width
@@ -166,7 +164,7 @@ class Esm2Block(nn.Module):
         """
         b, t, _ = x.shape
         qkv = self.qkv(self.attention_norm(x)).view(b, t, 3, self.heads, -1)  # [B, T, 3, H, d]
-        q, k = self.rotate(qkv[:, :, :2], cos, sin).unbind(2)  # [B, T, H, d]
+        q, k = rotate(qkv[:, :, :2], cos, sin).unbind(2)  # [B, T, H, d]
         v = qkv[:, :, 2]  # [B, T, H, d]
         attended = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), mask)
         x = self.out.added(merge_heads(attended), x)  # [B, T, D]
@@ -208,15 +206,7 @@ CLS, PAD, EOS, UNK = 0, 1, 2, 3
 LETTERS = "LAGVSERTIDPKQNFYMHWCXBUZO.-"  # tokens 4..30
 _TOKEN_OF_LETTER = np.full(256, UNK, np.int64)
 _TOKEN_OF_LETTER[np.frombuffer(LETTERS.encode(), np.uint8)] = np.arange(4, 4 + len(LETTERS))
-# The original's 2048 at least. At 32,768 tokens the smallest matrix product of the 3B model has
-# 0.4 TFLOP: its launch no longer shows, and twice the tokens gain 1 % on an H200. On a CPU 512 are
-# as fast per core as 2048 (35M and 650M, one thread), and 250 proteins are 84 batches for its cores
-# instead of 21.
-BOUNDS = Bounds("tokens", cpu=512, least=2048, most=32768)
 FRAME = LETTERS_PER_FRAME["protein"]
-# 21,000 frames of the 3B model. On an H200 compiling takes 4 s where the kernels are in a cache and
-# 20 s elsewhere, and saves 0.4 ms per frame (195 frames: 408 ms as written, 331 ms compiled).
-COMPILE_FROM_FLOPS = 2e16
 
 
 def tokenise(proteins: Sequence[str], step: int = 1) -> npt.NDArray[np.int64]:
@@ -237,8 +227,14 @@ def tokenise(proteins: Sequence[str], step: int = 1) -> npt.NDArray[np.int64]:
 class Esm2Encoder(BatchedEncoder):
     """ESM-2 on a device. An embedding is the mean over the first ``truncation`` residues."""
 
-    bounds = BOUNDS
-    compile_from_flops = COMPILE_FROM_FLOPS
+    # The original's 2048 at least. At 32,768 tokens the smallest matrix product of the 3B model has
+    # 0.4 TFLOP: its launch no longer shows, and twice the tokens gain 1 % on an H200. On a CPU 512
+    # are as fast per core as 2048 (35M and 650M, one thread), and 250 proteins are 84 batches for
+    # its cores instead of 21.
+    bounds = Bounds("tokens", cpu=512, least=2048, most=32768)
+    # 21,000 frames of the 3B model. On an H200 compiling takes 4 s where the kernels are in a cache
+    # and 20 s elsewhere, and saves 0.4 ms per frame (195: 408 ms as written, 331 ms compiled).
+    compile_from_flops = 2e16
     typical_tokens = FRAME + 2
 
     def __init__(
@@ -317,7 +313,7 @@ class Esm2Encoder(BatchedEncoder):
     def compile_examples(self) -> list[Example]:
         """Batches of equal lengths, and padded ones."""
         t = min(FRAME + 2, len(self._rotary[0]))
-        b = example_sequences(min(self.budget.amount, BOUNDS.most) // t, t)
+        b = example_sequences(min(self.budget.amount, self.bounds.most) // t, t)
         tables = (table[None, :t, None, None].repeat(b, 1, 1, 1, 1) for table in self._rotary)
         inputs = (self.random_state(b, t), *tables)
         mask = torch.ones(b, 1, 1, t, dtype=torch.bool, device=self.device)
@@ -362,7 +358,7 @@ HUB_NAMES = {
 
 
 class _FairSizes(Struct):
-    """The sizes as fair-esm names them."""
+    """The sizes as fair-esm names them, in a Namespace or, in newer files, a dict."""
 
     encoder_layers: Count
     encoder_embed_dim: Count
@@ -370,14 +366,11 @@ class _FairSizes(Struct):
     token_dropout: bool
 
 
-class _FairConfig(Struct):
-    model: _FairSizes
-
-
 def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Tensors]:
-    """Read a ``.pt`` of fair-esm, whose ``cfg`` is a Namespace or, in newer files, a dict."""
+    """Return the sizes and the tensors in a ``.pt`` of fair-esm."""
     content = as_type(read_pickle(path, allowed=[argparse.Namespace]), dict[str, Any], path)
-    sizes = as_type(content.get("cfg"), _FairConfig, path).model
+    config = as_type(content.get("cfg"), dict[str, Any], path)
+    sizes = as_type(config.get("model"), _FairSizes, path)
     tensors = as_type(content.get("model"), Tensors, path)
     tensors = renamed(tensors, r"encoder\.sentence_encoder\.|encoder\.")
     feed_forward = tensors.get("layers.0.fc1.bias", torch.empty(0)).numel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from tests.unit.encoders.small import (
     save_fair,
     sequences,
 )
-from virnucpro.compute.budget import Bounds, Budget, find_budget
+from virnucpro.compute.budget import Bounds, Budget, measured_budget
 from virnucpro.contracts import Device, Measurements
 from virnucpro.encoders.registry import locate
 from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
@@ -39,21 +39,13 @@ class Gpu:
     memory: int
     token: int
     fixed: int = 0
-    probed: list[int] = field(default_factory=list)
-    _peak: int = 0
 
-    def free(self) -> int:
-        return self.memory
-
-    def forward(self, tokens: int) -> None:
-        self.probed.append(tokens)
-        self._peak = self.fixed + self.token * tokens
-        if self._peak > self.memory:
+    def peak(self, tokens: int) -> int:
+        assert tokens <= 4096
+        peak = self.fixed + self.token * tokens
+        if peak > self.memory:
             raise RuntimeError("CUDA error: out of memory")
-
-    def peak(self, work) -> int:
-        work()
-        return self._peak
+        return peak
 
 
 @pytest.mark.parametrize(
@@ -71,8 +63,7 @@ class Gpu:
     ],
 )
 def test_budget_follows_from_free_memory(gpu, budget):
-    assert find_budget(TOKENS, None, gpu, gpu.forward) == Budget(budget, "measured")
-    assert max(gpu.probed) <= 4096
+    assert measured_budget(TOKENS, gpu.memory, gpu.peak) == Budget(budget, "measured")
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import CancelledError
 from contextlib import closing
 
 import pytest
 import torch
 
 from tests.unit.encoders.small import LETTERS, fair_model, open_path, quiet, save_fair, sequences
-from virnucpro.compute.threads import BatchAbandonedError, CoreThreads
+from virnucpro.compute.threads import CoreThreads
 
 
 def test_batches_are_computed_side_by_side() -> None:
@@ -29,7 +30,7 @@ def test_work_that_nobody_waits_for_ends_at_its_next_layer() -> None:
             while n:
                 cores.check()
                 time.sleep(0.001)
-        except BatchAbandonedError:
+        except CancelledError:
             ended.append(n)
             raise
         return n

@@ -90,18 +90,18 @@ def test_an_empty_protein_is_refused(tmp_path):
         open_path(path).encode(["M", ""], quiet)
 
 
-@pytest.mark.parametrize("kind", ["EsmModel", "EsmForMaskedLM"])
-@pytest.mark.parametrize("shards", ["5GB", "50kB"])
-def test_equals_transformers(tmp_path, kind, shards):
-    model = hub_model(kind)
+@pytest.mark.parametrize(
+    ("kind", "shards", "options"),
+    [
+        ("EsmModel", "5GB", {}),
+        ("EsmForMaskedLM", "50kB", {}),
+        ("EsmModel", "5GB", {"layer_norm_eps": 1e-2, "token_dropout": False}),
+    ],
+)
+def test_equals_transformers(tmp_path, kind, shards, options):
+    model = hub_model(kind, **options)
     folder = save_hub(model, tmp_path / "hub", max_shard_size=shards)
     assert (len(list(folder.glob("*.safetensors"))) > 1) == (shards == "50kB")
-    assert difference(open_path(folder), reference(of_hub(model), PROTEINS)) < 1e-5
-
-
-def test_other_layer_norm_eps_and_no_token_dropout(tmp_path):
-    model = hub_model("EsmModel", layer_norm_eps=1e-2, token_dropout=False)
-    folder = save_hub(model, tmp_path / "hub")
     assert difference(open_path(folder), reference(of_hub(model), PROTEINS)) < 1e-5
 
 
@@ -120,8 +120,7 @@ def as_older_files(state):
     return new
 
 
-@pytest.mark.parametrize("sharded", [False, True])
-@pytest.mark.parametrize("kind", ["EsmModel", "EsmForMaskedLM"])
+@pytest.mark.parametrize(("kind", "sharded"), [("EsmModel", False), ("EsmForMaskedLM", True)])
 def test_older_names_in_pickles(tmp_path, kind, sharded):
     model = hub_model(kind)
     folder = save_hub(model, tmp_path / "hub")
