@@ -60,13 +60,7 @@ def parse_model(text: str) -> tuple[str, str]:
 
 
 def random_encoder(
-    family: str,
-    size: str,
-    device: str,
-    precision: str,
-    *,
-    budget: int | None = None,
-    truncation: int = TRUNCATION,
+    family: str, size: str, device: str, precision: str, *, budget: int | None = None
 ) -> BatchedEncoder:
     """Open an encoder whose weights are the same float16 numbers at every precision.
 
@@ -85,7 +79,7 @@ def random_encoder(
     if isinstance(model, Dnabert):
         return DnabertEncoder(model, random_tokenizer(), target, budget)
     prepare_blocks(model.blocks, precision)
-    rotary = rotary_tables(rotary_frequencies(width // heads // 2), truncation + 2, target)
+    rotary = rotary_tables(rotary_frequencies(width // heads // 2), TRUNCATION + 2, target)
     return Esm2Encoder(model, rotary, target, budget)
 
 

@@ -46,7 +46,7 @@ def _alone():
 
 def opened(family, precision="fp32", budget=None):
     budget = budget or (500 if family == "esm2" else 7)
-    return random_encoder(family, SIZES[family], "cpu", precision, budget=budget, truncation=1024)
+    return random_encoder(family, SIZES[family], "cpu", precision, budget=budget)
 
 
 def difference(one, other):

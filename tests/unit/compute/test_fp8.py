@@ -91,11 +91,11 @@ def test_no_gelu_of_a_row_is_beyond_the_numbers_of_8_bits():
 
 def test_the_first_and_the_last_block_stay_in_16_bit():
     family, size = "esm2", "5x32x2"
-    encoder = random_encoder(family, size, "cpu", "fp8", budget=None, truncation=1024)
+    encoder = random_encoder(family, size, "cpu", "fp8")
     kinds = [{p.dtype for p in block.parameters()} for block in encoder.network.blocks]
     assert kinds[0] == kinds[-1] == {torch.bfloat16}
     assert all(torch.float8_e4m3fn in kind for kind in kinds[1:-1])
-    plain = random_encoder(family, size, "cpu", "fp32", budget=None, truncation=1024)
+    plain = random_encoder(family, size, "cpu", "fp32")
     sequences = sequences_for(family, [80], 6)
     one, other = (e.encode(sequences, quiet) for e in (encoder, plain))
     assert float(F.cosine_similarity(one, other).min()) > 0.99
