@@ -191,7 +191,7 @@ def _first_call(
         "precision": implementation.precision,
         "check": "reference",
         "peak_memory": torch.cuda.max_memory_allocated() - before if on_gpu else None,
-        "uncompiled_calls": encoder.block_calls.uncompiled if facts else 0,
+        "uncompiled_calls": encoder.network.blocks.calls.uncompiled if facts else 0,
         **{"compiled": False, "compile_seconds": 0.0, "compile_failed": None, **facts},
     }
 

@@ -101,8 +101,6 @@ class BatchedEncoder(ABC):
         self.network = network
         self.dim = network.embed.embedding_dim
         self.device = device
-        self._stack = stack = network.blocks
-        self.block_calls = stack.calls
         self._compile_facts: dict[str, Json] = {"compiled": False, "compile_seconds": 0.0}
         self._threads = CoreThreads()
         self._on_gpu = device.type == "cuda"
@@ -113,7 +111,7 @@ class BatchedEncoder(ABC):
             torch.backends.cuda.enable_cudnn_sdp(False)
         elif device.type == "cpu":
             keep_freed_memory()
-            for block in stack:
+            for block in network.blocks:
                 block.register_forward_pre_hook(self._threads.check)
         if budget is not None:
             self.budget = Budget(budget, "given")
@@ -230,17 +228,17 @@ class BatchedEncoder(ABC):
             self.compile()
 
     def _flops(self, tokens: int) -> float:
-        return 2.0 * sum(p.numel() for p in self._stack.parameters()) * tokens
+        return 2.0 * sum(p.numel() for p in self.network.blocks.parameters()) * tokens
 
     def compile(self) -> None:
         """Compile the blocks. Where that fails they stay as they are, and ``facts`` say why."""
         started = time.perf_counter()
         try:
-            self._stack.fuse(self.compile_examples())
+            self.network.blocks.fuse(self.compile_examples())
         except COMPILER_ERRORS as error:
             reason = next(iter(str(error).splitlines()), "")
             self._compile_facts["compile_failed"] = f"{type(error).__name__}: {reason}"
-        self._compile_facts["compiled"] = self._stack.fused
+        self._compile_facts["compiled"] = self.network.blocks.fused
         self._compile_facts["compile_seconds"] = round(time.perf_counter() - started, 3)
         self._release_memory()
 
@@ -249,7 +247,7 @@ class BatchedEncoder(ABC):
 
         Nothing else can read them then: no compiler, and no other program that shares them.
         """
-        for layer in self._stack.modules():
+        for layer in self.network.blocks.modules():
             if isinstance(layer, (Linear, GatedLinear)):
                 layer.pack()
 

@@ -309,5 +309,5 @@ class EmbeddingSession(Session):
         peak = torch.cuda.max_memory_allocated() if self._device.kind == "cuda" else 0
         if not isinstance(self._encoder, BatchedEncoder):
             return Measurements(peak)
-        calls = self._encoder.block_calls
+        calls = self._encoder.network.blocks.calls
         return Measurements(peak, calls.compiled, calls.uncompiled)

@@ -77,16 +77,16 @@ def test_calls_without_the_compiled_code_are_counted(family, setting, value):
     assert difference(plain, opened(family).encode(sequences, quiet)) < 1e-5
     batches = encoder.batches(sequences)
     per_call = sum(len(batch.indices) > 1 for batch in batches) * len(stack)
-    assert encoder.block_calls == BlockCalls(compiled=per_call)
+    assert encoder.network.blocks.calls == BlockCalls(compiled=per_call)
     assert compiler.called == checks + per_call
     with torch_setting(setting, value):
         changed = encoder.encode(sequences, quiet)
-    calls = encoder.block_calls
+    calls = encoder.network.blocks.calls
     assert (calls.compiled, calls.uncompiled) == (per_call, per_call)
     assert compiler.called == checks + per_call
     assert difference(changed, plain) < 1e-5
     encoder.encode(sequences, quiet)
-    assert encoder.block_calls.compiled == 2 * per_call
+    assert encoder.network.blocks.calls.compiled == 2 * per_call
 
 
 @pytest.mark.parametrize(
