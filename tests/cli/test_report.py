@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import Call
 from tests.report_data import Shown, mixed, write_run
-from virnucpro.report.figures import COLOURS
+from virnucpro.report.plots import COLOURS
 
 Calling = Callable[..., Call]
 TOY = ("-m", "toy", "--device", "cpu", "--threads", "1")

@@ -43,8 +43,8 @@ TableRow = tuple[str, str, int, float | None, float | None, str | None, int, flo
 # What is kept of every record: the place of its call in CALLS, whether the score rests on
 # one chunk or on less than a quarter of the bases, score and rate (NaN for none), bases, whether it
 # has enough chunks for a track, viral regions and their bases.
-FIGURES = [("call", "i1"), ("weak", "?"), ("score", "f8"), ("fdr", "f8"), ("length", "i8")]
-FIGURES += [("long", "?"), ("regions", "i4"), ("viral_bases", "i8")]
+NUMBERS = [("call", "i1"), ("weak", "?"), ("score", "f8"), ("fdr", "f8"), ("length", "i8")]
+NUMBERS += [("long", "?"), ("regions", "i4"), ("viral_bases", "i8")]
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Content:
     run: PredictionRun
     thresholds: Thresholds
     chunk_length: int
-    figures: npt.NDArray[Any]  # a row per record, with the fields of FIGURES
+    numbers: npt.NDArray[Any]  # a row per record, with the fields of NUMBERS
     counts: Counter[str]
     tracked: list[ContigRow]  # the records that get a track, in the order of the page
     others: list[ContigRow]  # not classified as viral, with a row in the table
@@ -78,8 +78,8 @@ class Content:
         return tallies
 
     def of_call(self, call: str) -> npt.NDArray[Any]:
-        """Return the rows of ``figures`` of one call."""
-        rows: npt.NDArray[Any] = self.figures[self.figures["call"] == CALLS.index(call)]
+        """Return the rows of ``numbers`` of one call."""
+        rows: npt.NDArray[Any] = self.numbers[self.numbers["call"] == CALLS.index(call)]
         return rows
 
 
@@ -87,54 +87,54 @@ def read_content(run: PredictionRun) -> Content:
     """Read the table of records of a run; LookupError and so on where it was changed."""
     settings = run.record["settings"]
     chunk_length = int(settings["analysis"]["chunk_length"])
-    blocks = (_figures_of(columns) for columns in run.contigs().columns())
-    figures = np.concatenate([np.empty(0, FIGURES), *blocks])
-    is_viral, has_regions = figures["call"] == CALLS.index("virus"), figures["regions"] > 0
-    hosts = figures[has_regions & ~is_viral]
+    blocks = (_numbers_of(columns) for columns in run.contigs().columns())
+    numbers = np.concatenate([np.empty(0, NUMBERS), *blocks])
+    is_viral, has_regions = numbers["call"] == CALLS.index("virus"), numbers["regions"] > 0
+    hosts = numbers[has_regions & ~is_viral]
     counts = Counter(
-        regions=int(figures["regions"].sum()),
-        region_bases=int(figures["viral_bases"][has_regions].sum()),
+        regions=int(numbers["regions"].sum()),
+        region_bases=int(numbers["viral_bases"][has_regions].sum()),
         hosts=len(hosts),
         host_bases=int(hosts["viral_bases"].sum()),
     )
-    order = np.lexsort((-figures["length"], ~is_viral, ~has_regions))
-    tracked = order[figures["long"][order]][:MOST_TRACKS]
+    order = np.lexsort((-numbers["length"], ~is_viral, ~has_regions))
+    tracked = order[numbers["long"][order]][:MOST_TRACKS]
     viral = int((is_viral | has_regions)[tracked].sum())
     tracked = tracked[: viral + MOST_OTHER_TRACKS]
     others = list[int]()
     for call in CALLS[1:]:
-        score = np.nan_to_num(figures["score"]) * (call == "undecided")
-        order = np.lexsort((-figures["length"], -score))
-        others += order[figures["call"][order] == CALLS.index(call)][:MOST_OTHER_ROWS].tolist()
+        score = np.nan_to_num(numbers["score"]) * (call == "undecided")
+        order = np.lexsort((-numbers["length"], -score))
+        others += order[numbers["call"][order] == CALLS.index(call)][:MOST_OTHER_ROWS].tolist()
     rows = _rows_at(run, [*tracked.tolist(), *others])
     return Content(
         run,
         recorded_thresholds(settings),
         chunk_length,
-        figures,
+        numbers,
         counts,
         rows[: len(tracked)],
         rows[len(tracked) :],
         noun="pair" if run.paired else "record",
-        records=len(figures),
-        bases=int(figures["length"].sum()),
-        scored=int((figures["call"] != CALLS.index("unscored")).sum()),
+        records=len(numbers),
+        bases=int(numbers["length"].sum()),
+        scored=int((numbers["call"] != CALLS.index("unscored")).sum()),
         calibrated=bool(run.record["models"]["classifier"]["calibrated"]),
     )
 
 
-def _figures_of(columns: Sequence[Sequence[str | None]]) -> npt.NDArray[Any]:
-    """Return the figures of some records from their columns in the table."""
+def _numbers_of(columns: Sequence[Sequence[str | None]]) -> npt.NDArray[Any]:
+    """Return the numbers of some records from their columns in the table."""
     cells: dict[str, Any] = dict(zip(ContigRow._fields, columns, strict=True))
-    figures = np.empty(len(columns[0]), FIGURES)
+    numbers = np.empty(len(columns[0]), NUMBERS)
     for name in ("length", "regions", "viral_bases"):
-        figures[name] = list(map(int, cells[name]))
+        numbers[name] = list(map(int, cells[name]))
     chunks, scored = (np.array(list(map(int, cells[n]))) for n in ("chunks", "chunks_scored"))
-    figures["score"], figures["fdr"] = (np.array(cells[n], float) for n in ("virus_score", "fdr"))
-    figures["call"] = list(map(CALLS.index, cells["call"]))
-    figures["weak"] = (scored == 1) | (np.array(cells["coverage"], float) < LITTLE)
-    figures["long"] = chunks >= FEWEST_CHUNKS
-    return figures
+    numbers["score"], numbers["fdr"] = (np.array(cells[n], float) for n in ("virus_score", "fdr"))
+    numbers["call"] = list(map(CALLS.index, cells["call"]))
+    numbers["weak"] = (scored == 1) | (np.array(cells["coverage"], float) < LITTLE)
+    numbers["long"] = chunks >= FEWEST_CHUNKS
+    return numbers
 
 
 def _rows_at(run: PredictionRun, places: Sequence[int]) -> list[ContigRow]:

@@ -26,7 +26,7 @@ from virnucpro.formatting import (
 )
 from virnucpro.layout import Layout, picture_name
 from virnucpro.report.content import HEADS, MOST_ROWS, read_content, table_rows
-from virnucpro.report.figures import FEWEST_RECORDS, draw_figures, page_style, page_svg
+from virnucpro.report.plots import FEWEST_RECORDS, draw_plots, page_style, page_svg
 from virnucpro.report.tracks import NAMED_REGIONS, Track, draw_track, read_tracks
 from virnucpro.results import PredictionRun
 from virnucpro.settings import DOUBTFUL, SHIPPED_MODELS
@@ -75,7 +75,7 @@ def _values(run: PredictionRun) -> dict[str, object]:
         "short_ids": shortened_ids(ids, LONGEST_ID),
         "most_rows": MOST_ROWS,
         "fewest_records": FEWEST_RECORDS,
-        "figures": draw_figures(content),
+        "plots": draw_plots(content),
         "tracks": drawn,
         "picture_name": picture_name,
         "named_regions": NAMED_REGIONS,

@@ -16,7 +16,7 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.formatting import counted, shortened_ids
 from virnucpro.layout import Layout
 from virnucpro.metrics.plots import image_of
-from virnucpro.report.figures import COLOURS, DOTS_PER_INCH
+from virnucpro.report.plots import COLOURS, DOTS_PER_INCH
 from virnucpro.results import PredictionRun
 from virnucpro.tables import CHUNKS, ContigRow, RegionRow
 

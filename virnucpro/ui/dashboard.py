@@ -1,7 +1,7 @@
 """How far a stage is and what each worker does: in two lines and a row per worker, or in words.
 
 All of it is told from events alone. A task that is begun again, after the death of a worker, takes
-back what had been counted of it, so the figures never exceed what there is to do.
+back what had been counted of it, so the numbers never exceed what there is to do.
 
 Column widths are fixed, so that nothing jumps when a number grows; the bars take what is left.
 Columns that a narrow terminal has no room for are left out, the least informative first.
@@ -88,7 +88,7 @@ class WorkerProgress:
 
 
 class Dashboard:
-    """The figures of the current stage; ``clock`` gives seconds and never goes back.
+    """The numbers of the current stage; ``clock`` gives seconds and never goes back.
 
     Attributes:
         workers: by number; in a stage of the host, it has the number 0.
@@ -243,14 +243,14 @@ class Dashboard:
         if not self.stage.title:
             return Group()
         share = self.share
-        figures = self.counts if share is None else f"{percent(share, 1):>7}  {self.counts}"
+        numbers = self.counts if share is None else f"{percent(share, 1):>7}  {self.counts}"
         if not self.stage.number:
             return Group(bar_line(self.title, share, f"{percent(share)}, {self.time}", width))
         heading = Text(no_wrap=True, overflow="crop")
         for number, part in enumerate(self.heading):
             style = "bold" if number == 0 else "bold red" if part.endswith(" failed") else ""
             heading.append("  " if number else "").append(part, style)
-        lines: list[RenderableType] = [heading, bar_line("", share, figures, width)]
+        lines: list[RenderableType] = [heading, bar_line("", share, numbers, width)]
         if self._is_shown:
             lines += [Text(), self._table(width)]
         return Group(*lines)
@@ -262,12 +262,12 @@ class Dashboard:
             return [f"{self.title}: {percent(self.share)}, {self.time}"] if self.title else []
         parts = [", ".join(self.heading), f"{' '.join(self.counts.split())} ({share})"]
         for label, row in self._rows().items():
-            figures = (f"{title} {row[title]}" for title in COLUMNS if row.get(title))
-            parts.append(f"{label}: {', '.join(figures)}")
+            numbers = (f"{title} {row[title]}" for title in COLUMNS if row.get(title))
+            parts.append(f"{label}: {', '.join(numbers)}")
         return parts
 
     def _rows(self) -> dict[str, dict[str, str]]:
-        """Return the figures of each worker by the titles of the columns, its state, and its bar.
+        """Return the numbers of each worker by the titles of the columns, its state, and its bar.
 
         The longest bar is as far as the whole stage.
         """
@@ -321,12 +321,12 @@ class Dashboard:
         return table
 
 
-def bar_line(title: str, share: float | None, figures: str, width: int) -> RenderableType:
-    """Return one line: a title, figures, and between them a bar where there is room for it."""
-    room = width - len(title) - len(figures) - 4
+def bar_line(title: str, share: float | None, numbers: str, width: int) -> RenderableType:
+    """Return one line: a title, numbers, and between them a bar where there is room for it."""
+    room = width - len(title) - len(numbers) - 4
     if share is None or room < SHORTEST_BAR:
-        return Text(f"{title}  {figures}".strip(), no_wrap=True, overflow="crop")
+        return Text(f"{title}  {numbers}".strip(), no_wrap=True, overflow="crop")
     table = Table.grid(padding=(0, 2, 0, 0))
     bar = ProgressBar(1.0, share, width=room, complete_style="green", finished_style="green")
-    table.add_row(*([Text(title)] if title else []), bar, Text(figures))
+    table.add_row(*([Text(title)] if title else []), bar, Text(numbers))
     return table

@@ -2,7 +2,7 @@
 
 Three threads meet here. The command's own thread reports what happened, rich redraws the picture
 four times per second, and a ticker looks at the devices and writes the plain line. They share the
-figures under one lock, which no thread holds while it prints or reads a device.
+numbers under one lock, which no thread holds while it prints or reads a device.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Screen:
     """Shows the progress of a command on standard error and writes it to a log file.
 
     On a terminal the dashboard is redrawn in place and removed at the end. Without a terminal, and
-    with ``--no-progress``, the same figures are printed as a line every ten seconds. The log file
+    with ``--no-progress``, the same numbers are printed as a line every ten seconds. The log file
     gets that line as well. Warnings are always printed. What writes to the log raises OutputError.
     """
 

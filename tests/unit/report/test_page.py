@@ -302,7 +302,7 @@ def test_what_is_shown_is_the_same_however_many_rows_are_read_at_a_time(
         whole.tracked,
         whole.others,
     )
-    assert parts.figures.tobytes() == whole.figures.tobytes()
+    assert parts.numbers.tobytes() == whole.numbers.tobytes()
 
 
 def test_a_damaged_file_is_an_error_of_the_input(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The dashboard: its figures from events, and its picture at every width of a terminal."""
+"""The dashboard: its numbers from events, and its picture at every width of a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of a report, drawn with matplotlib as SVG in the colours of the page."""
+"""The plots of a report, drawn with matplotlib as SVG in the colours of the page."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ _PLACES = re.compile(r' (?:d|x|y|transform)="[^"]*"')
 _DIGITS = re.compile(r"(\.\d)\d+")  # less than a tenth of a point cannot be seen
 
 
-def draw_figures(content: Content) -> Iterator[tuple[str, str, str]]:
+def draw_plots(content: Content) -> Iterator[tuple[str, str, str]]:
     """Yield title, drawing, and description of each figure of a run."""
     from matplotlib.figure import Figure
 
-    figures: dict[str, Callable[[Axes, Content], str]] = {
+    plots: dict[str, Callable[[Axes, Content], str]] = {
         f"Virus scores of all {content.noun}s": _histogram,
     }
-    short, long = np.quantile(content.figures["length"], EQUAL_SHARE)
+    short, long = np.quantile(content.numbers["length"], EQUAL_SHARE)
     if long > EQUAL * short:
-        figures["Virus score and length"] = _scatter
-    for title, draw in figures.items():
+        plots["Virus score and length"] = _scatter
+    for title, draw in plots.items():
         with page_style(title):
             figure = Figure(figsize=(5.6, 3.5))
             figure.subplots_adjust(left=0.13, right=0.97, top=0.91, bottom=0.15)
@@ -159,7 +159,7 @@ def _scatter(axes: Axes, content: Content) -> str:
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_formatter("")
-    lengths = np.floor(np.log10(np.maximum(content.figures["length"], 1)))
+    lengths = np.floor(np.log10(np.maximum(content.numbers["length"], 1)))
     axes.set_xlim(10 ** lengths.min(), 10 ** (lengths.max() + 1))
     axes.set(ylim=(-1.06, 1.06), yticks=_SCORES, ylabel="virus score")
     axes.set_xlabel("length in bases (log scale)")
