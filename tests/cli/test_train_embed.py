@@ -78,6 +78,8 @@ def test_the_precision_is_that_of_the_start_unless_it_starts_over(call, dataset)
 
 def test_what_cannot_be_embedded(call, dataset, tmp_path):
     assert call("train", "embed", tmp_path / "none", *TOY).code == 64
+    whole = call("train", "embed", dataset.root, *TOY, "--nucleotide-model", "lite")
+    assert (whole.code, "use virnucpro train lite" in whole.err) == (64, True)
     shard = dataset.layout("test").split("protein", 1)
     text = shard.read_text()
     shard.write_text(text.replace(">", ">x", 1))
