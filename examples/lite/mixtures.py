@@ -332,7 +332,7 @@ def main() -> None:
             own.add_argument("out", type=Path)
         else:
             own.add_argument("--records", type=int, action="append", help="repeatable")
-            own.add_argument("--draws", type=int, default=5)
+            own.add_argument("--draws", type=int, default=10)
         own.add_argument("labels", type=Path)
         own.add_argument("runs", type=Path, nargs="+", help="STEM_run.json files of predict")
         own.add_argument("--half", type=int, choices=(0, 1), help="only every second record")
