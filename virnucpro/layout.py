@@ -41,7 +41,7 @@ _SEQUENCE = (*_SEQUENCE_OF_VERSION_1, ".fas", ".ffn", ".fsa")
 
 def state_folders(path: Path) -> Sequence[Path]:
     """Return the folders above ``path`` up to the nearest checkpoint folder; none without one."""
-    if CHECKPOINTS in path.parts:  # of most paths, that is all there is to know
+    if CHECKPOINTS in path.parts:  # a quick test: most paths are in no such folder
         for depth, folder in enumerate(path.parents):
             if folder.name == CHECKPOINTS:
                 return path.parents[: depth + 1]
