@@ -182,7 +182,7 @@ def test_records_that_are_called_together_are_called_as_alone() -> None:
     records = [*kinds, *scored[:20], *kinds, [*scored[0], *kinds[1]], *scored[20:], *kinds]
     lengths = np.array([draw.randint(500, 2500) for _ in records])
     plain = ContigModel(0.1, 1.0, 0.5, -0.2, -0.1)
-    for model in (None, plain, plain._replace(virus_spread=1.0)):
+    for model in (None, plain, plain._replace(virus_variance=1.0)):
         found, chances = summarise(lengths, chunks_of(*records), model)
         calls = call_of(lengths, found, np.full(len(records), 0.05))
         alone = [

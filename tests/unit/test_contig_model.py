@@ -72,7 +72,7 @@ def test_the_call_of_a_record_follows_the_model():
 
 
 def test_bases_in_two_chunks_count_once():
-    model = ContigModel(0.1, 1.0, 0.5, -0.2, -0.1, virus_spread=1.0)
+    model = ContigModel(0.1, 1.0, 0.5, -0.2, -0.1, virus_variance=1.0)
     one = [chunk(0, "0.9", "0.1")]
     two = [*one, one[0]._replace(start=1, stop=501)]  # of a record of 501 bases
     apart = [*one, chunk(1, "0.9", "0.1")]

@@ -21,8 +21,8 @@ from virnucpro.stages.calls import running_mean
 
 MODEL = ContigModel(
     *(0.0, 1.0, 0.0, 0.0, 0.0),
-    **{"others": -1.5, "others_by_count": -0.5, "others_spread": 1.5},
-    **{"virus": 2.0, "virus_by_count": 1.0, "virus_spread": 2.0, "virus_spread_by_count": 0.2},
+    **{"others": -1.5, "others_by_count": -0.5, "others_variance": 2.25},
+    **{"virus": 2.0, "virus_by_count": 1.0, "virus_variance": 4.0, "virus_variance_by_count": 1.0},
 )
 
 
@@ -34,9 +34,9 @@ def sample(
     virus = np.arange(records) < records * share
     logs = np.log(rng.choice(COUNTS, records, p=np.arange(10, 0, -1) / 55))
     tail = rng.random(records) < TAIL_SHARE
-    others = rng.normal(MODEL.others + MODEL.others_by_count * logs + shift, MODEL.others_spread)
+    others = rng.normal(MODEL.others + MODEL.others_by_count * logs + shift, 1.5)
     others = np.where(tail, rng.normal(TAIL, TAIL_SPREAD, records), others)
-    spread = MODEL.virus_spread + MODEL.virus_spread_by_count * logs
+    spread = np.sqrt(MODEL.virus_variance + MODEL.virus_variance_by_count * logs)
     above = rng.normal(0.0, spread)
     viral = MODEL.virus + MODEL.virus_by_count * logs + above * np.where(above < 0, VIRUS_BELOW, 1)
     return virus, np.where(virus, viral, others), logs
@@ -59,8 +59,8 @@ def test_stated_rates_are_realised_whatever_the_share_of_virus(share: float, shi
 def test_a_sample_of_viruses_of_one_chunk_is_not_told_that_half_of_its_calls_are_wrong() -> None:
     model = ContigModel(
         *(0.0, 1.0, 0.0, 0.0, 0.0),  # the others are near those of lite for chunks of 150 bases
-        **{"others": -0.4, "others_by_count": -0.6, "others_spread": 1.06},
-        **{"virus": 0.8, "virus_by_count": 0.8, "virus_spread": 1.54},
+        **{"others": -0.4, "others_by_count": -0.6, "others_variance": 1.06**2},
+        **{"virus": 0.8, "virus_by_count": 0.8, "virus_variance": 1.54**2},
     )
     rng = np.random.default_rng(7)
     above = rng.normal(0.0, 1.5, 800)
@@ -118,7 +118,12 @@ def test_the_distributions_of_known_contigs_are_found_again() -> None:
     fitted = with_distributions(ContigModel(*MODEL[:5]), terms, virus, groups)
     assert fitted[:5] == MODEL[:5]
     assert fitted.has_distributions
-    assert fitted[5:] == pytest.approx(MODEL[5:], abs=0.2)
+    counts = np.log(COUNTS)
+    for place in range(5, len(MODEL), 4):
+        level, slope, *of_fitted = fitted[place : place + 4]
+        assert (level, slope) == pytest.approx(MODEL[place : place + 2], abs=0.2)
+        spreads = (np.sqrt(a + b * counts) for a, b in (of_fitted, MODEL[place + 2 : place + 4]))
+        assert next(spreads) == pytest.approx(next(spreads), rel=0.1)
 
 
 def test_a_model_of_an_earlier_version_has_none() -> None:

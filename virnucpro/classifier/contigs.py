@@ -54,10 +54,10 @@ class ContigModel(NamedTuple):
         spread: per unit of the standard deviation of the log odds of the chunks.
         by_count: per unit of that logarithm.
         others, others_by_count: the mean log odds of others, and per unit of that logarithm.
-        others_spread, others_spread_by_count: their standard deviation around it.
-        virus, virus_by_count, virus_spread, virus_spread_by_count: of viruses. They are 0 where
-            the distributions were not fitted. Four other numbers that a classifier file may have
-            instead of all of these are of an earlier development version, and are not used.
+        others_variance, others_variance_by_count: the square of their spread around it.
+        virus, virus_by_count, virus_variance, virus_variance_by_count: of viruses. They are 0
+            where the distributions were not fitted. Four other numbers that a classifier file may
+            have instead of all of these are of an earlier development version, and are not used.
     """
 
     constant: Coefficient
@@ -67,17 +67,17 @@ class ContigModel(NamedTuple):
     by_count: Coefficient
     others: Coefficient = 0.0
     others_by_count: Coefficient = 0.0
-    others_spread: Coefficient = 0.0
-    others_spread_by_count: Coefficient = 0.0
+    others_variance: Coefficient = 0.0
+    others_variance_by_count: Coefficient = 0.0
     virus: Coefficient = 0.0
     virus_by_count: Coefficient = 0.0
-    virus_spread: Coefficient = 0.0
-    virus_spread_by_count: Coefficient = 0.0
+    virus_variance: Coefficient = 0.0
+    virus_variance_by_count: Coefficient = 0.0
 
     @property
     def has_distributions(self) -> bool:
         """Whether it says how the log odds of others and of viruses are distributed."""
-        return self.virus_spread > 0
+        return self.virus_variance > 0
 
     def log_odds(self, terms: Floats) -> Floats:
         """Return ``[n]``, the log odds of contigs in a sample with as much virus as others."""

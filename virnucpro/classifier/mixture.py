@@ -71,13 +71,13 @@ def error_rates(
     np.add.at(found, (rows, columns), 1)
     means, spreads = np.full_like(counts, TAIL), np.full_like(counts, TAIL_SPREAD)
     tail = TAIL_SHARE * _chances(means, spreads, lowest)
-    spreads = model.others_spread + model.others_spread_by_count * counts
-    shifts = OTHERS_SHIFTS * model.others_spread**2
+    spreads = _spread(counts, model.others_variance, model.others_variance_by_count)
+    shifts = OTHERS_SHIFTS * model.others_variance
     usual = np.array([_chances(typical + shift, spreads, lowest) for shift in shifts])
     others = (1 - TAIL_SHARE) * usual + tail
     means = model.virus + model.virus_by_count * counts
-    spreads = model.virus_spread + model.virus_spread_by_count * counts
-    shifts = VIRUS_SHIFTS * model.virus_spread
+    spreads = _spread(counts, model.virus_variance, model.virus_variance_by_count)
+    shifts = VIRUS_SHIFTS * math.sqrt(model.virus_variance)
     virus = np.array([_chances(means + shift, spreads, lowest, VIRUS_BELOW) for shift in shifts])
     share = 1 / (1 + each(math.exp, -SHARES))
     weights = _weights(found, others, virus, share)
@@ -162,10 +162,10 @@ def with_distributions(
 ) -> ContigModel:
     """Return the model with how the log odds of others and of viruses are distributed.
 
-    Means and spreads are lines over the logarithm of the number of chunks. Of every group, the
-    mean is the median, and the spread is that of the upper half: hosts may look as little viral as
-    they like. Groups differ as the shifts of samples do, but for viruses this is part of the
-    spread: a sample has viruses of many groups.
+    Means and squares of spreads are lines over the logarithm of the number of chunks. Of every
+    group, the mean is the median, and the spread is that of the upper half: hosts may look as
+    little viral as they like. Groups differ as the shifts of samples do, but for viruses this is
+    part of the spread: a sample has viruses of many groups.
 
     Args:
         model: its first five coefficients are kept.
@@ -173,6 +173,8 @@ def with_distributions(
         virus: bool ``[n]``.
         groups: ``[n]``, numbers of the groups.
     """
+    from scipy.optimize import curve_fit
+
     odds, log_counts = model.log_odds(terms), terms[:, -1]
     lines: list[float] = []
     for label in (False, True):
@@ -186,8 +188,15 @@ def with_distributions(
         level, slope = _line(counts, means, weights)
         if label:
             spreads = np.hypot(spreads, means - level - slope * counts)
-        lines += [level, slope, *(max(0.0, value) for value in _line(counts, spreads, weights))]
+        variance, _ = curve_fit(
+            _spread, counts, spreads, (1.0, 1.0), 1 / np.sqrt(weights), bounds=(0.0, np.inf)
+        )
+        lines += [level, slope, *variance.tolist()]
     return ContigModel(*model[:5], *lines)
+
+
+def _spread(log_counts: Floats, variance: float, by_count: float) -> Floats:
+    return np.sqrt(variance + by_count * log_counts)
 
 
 def _line(places: Floats, values: Floats, weights: Floats) -> list[float]:
