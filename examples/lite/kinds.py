@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from outside import Row, table
 from safetensors.torch import save_file
@@ -25,6 +26,7 @@ from sklearn.linear_model import LogisticRegression
 
 from virnucpro.encoders.lite import LiteEncoder, read_lite
 from virnucpro.io.records import Records
+from virnucpro.metrics.classification import Bools
 from virnucpro.stages import kinds
 from virnucpro.store.hashed import hashed
 from virnucpro.training.data.dataset import Dataset, Part
@@ -40,7 +42,7 @@ FAMILIAR = 0.98  # share of the validation pieces that are not from outside
 MEASURED = {150: 4000, 300: 4000, 500: 4000, 2000: 2000, 4000: 2000}
 
 
-def embedded(encoder: LiteEncoder, windows: np.ndarray) -> torch.Tensor:
+def embedded(encoder: LiteEncoder, windows: npt.NDArray[np.uint8]) -> torch.Tensor:
     """Return the mean embedding of each row of bases, as a run computes it."""
     texts = ["".join("ACGTN"[base] for base in window) for window in windows]
     own = [kinds.windows([text]) for text in texts]
@@ -50,7 +52,7 @@ def embedded(encoder: LiteEncoder, windows: np.ndarray) -> torch.Tensor:
 
 def pieces_of(
     dataset: Path, part: Part, length: int, count: int, encoder: LiteEncoder
-) -> tuple[torch.Tensor, np.ndarray, np.ndarray]:
+) -> tuple[torch.Tensor, npt.NDArray[np.str_], Bools]:
     """Return embeddings of pieces of a part, their groups, and whether they are viruses."""
     genomes = genome_set(Dataset(dataset).records(part))
     records, offsets = measured_windows(genomes, length, count, 0)

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from outside import PHAGES
 
 from virnucpro.classifier.contigs import ContigModel, contig_terms, lite_model
@@ -79,10 +80,10 @@ class Known(NamedTuple):
 class Contigs(NamedTuple):
     """Contigs cut from records: arrays ``[contigs]``, and what `summarise` says of them."""
 
-    names: np.ndarray  # of their records
+    names: npt.NDArray[np.str_]  # of their records
     starts: Ints  # in these, in bases, 0-based
     virus: Bools
-    groups: np.ndarray
+    groups: npt.NDArray[np.str_]
     lengths: Ints
     found: Summaries
     odds: Floats  # one, or one row, for each contig

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from virnucpro.metrics.classification import auroc
+from virnucpro.metrics.classification import Bools, auroc
 
 LENGTHS = (150, 300, 500, 2100, 5000)
 PHAGES = re.compile("(?<!viro)phage|Microviridae|archaeal viruses")
@@ -38,12 +38,12 @@ def table(path: Path) -> list[Row]:
         return list(csv.DictReader(stream, delimiter="\t"))
 
 
-def percent(called: np.ndarray) -> str:
+def percent(called: Bools) -> str:
     """Return a share of records, or a dash where there are none."""
     return f"{100 * called.mean():.1f} %" if len(called) else "-"
 
 
-def worst_group(rows: list[Row], called: np.ndarray) -> str:
+def worst_group(rows: list[Row], called: Bools) -> str:
     """Return the group of others with the largest share of calls."""
     groups: dict[str, list[bool]] = defaultdict(list)
     for row, call in zip(rows, called.tolist(), strict=True):

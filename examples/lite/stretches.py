@@ -26,8 +26,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from virnucpro.encoders.lite_network import base_numbers
+from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.training.data.dataset import Dataset, LabelledRecord
 
 WORD = 7  # amino acids
@@ -53,7 +55,7 @@ _letters = sorted(set(AMINO_ACIDS) - {"*"})
 _CODES = np.array([_letters.index(a) if a != "*" else STOP for a in AMINO_ACIDS], np.uint8)
 
 
-def words(sequence: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def words(sequence: str) -> Iterator[tuple[Ints, Ints, Bools]]:
     """Yield, of either strand, the places of its words, their hashes, and the stops.
 
     A place is the first base of a word on the forward strand, from 0.
@@ -66,10 +68,11 @@ def words(sequence: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         known = (strand[:-2] < 4) & (strand[1:-1] < 4) & (strand[2:] < 4)
         acids = np.where(known, _CODES[np.minimum(codons, 63)], STOP)
         count = len(acids) - 3 * (WORD - 1)
-        hashes, open_frame = np.zeros(count, np.uint64), np.ones(count, np.bool_)
+        hashes: npt.NDArray[np.uint64] = np.zeros(count, np.uint64)
+        open_frame = np.ones(count, np.bool_)
         for i in range(WORD):
             acid = acids[3 * i : 3 * i + count]
-            hashes = hashes * np.uint64(20) + acid
+            hashes = np.uint64(20) * hashes + acid
             open_frame &= acid != STOP
         hashes = (hashes * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(36)
         places = np.flatnonzero(open_frame)
@@ -77,7 +80,7 @@ def words(sequence: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         yield forward, hashes[places].astype(np.int64), _in_long_frames(acids)[places]
 
 
-def _in_long_frames(acids: np.ndarray) -> np.ndarray:
+def _in_long_frames(acids: npt.NDArray[np.uint8]) -> Bools:
     """Return, for every place, whether the frame that begins a codon there is long and open."""
     out = np.zeros(len(acids), np.bool_)
     for frame in range(3):
@@ -88,7 +91,7 @@ def _in_long_frames(acids: np.ndarray) -> np.ndarray:
     return out
 
 
-def hits(sequence: str, table: np.ndarray) -> np.ndarray:
+def hits(sequence: str, table: Bools) -> Floats:
     """Return how many words of ``table`` begin in each block of a sequence."""
     out = np.zeros(len(sequence) // BLOCK + 1)
     for places, hashes, _ in words(sequence):
@@ -97,13 +100,13 @@ def hits(sequence: str, table: np.ndarray) -> np.ndarray:
     return out
 
 
-def learn(table: np.ndarray, sequence: str) -> None:
+def learn(table: Bools, sequence: str) -> None:
     """Add the words in long open frames of a sequence."""
     for _, hashes, inside in words(sequence):
         table[hashes[inside]] = True
 
 
-def dense(counts: np.ndarray, length: int) -> list[tuple[int, int]]:
+def dense(counts: Floats, length: int) -> list[tuple[int, int]]:
     """Return the stretches of at least three blocks where there are many words."""
     sums = np.convolve(counts, np.ones(3), "same")
     inside = np.concatenate(([False], sums >= DENSITY * 3 * BLOCK / 100, [False]))
@@ -135,7 +138,7 @@ def clusters(records: list[LabelledRecord], seed: str) -> dict[str, list[tuple[i
     learn(table, seed)
     first = {r.record: dense(hits(r.sequence, table), len(r.sequence)) for r in records}
     genera = np.zeros(TABLE, np.uint8)
-    last: dict[str, np.ndarray] = defaultdict(lambda: np.empty(0, np.int64))
+    last: dict[str, Ints] = defaultdict(lambda: np.empty(0, np.int64))
     for record in records:
         for start, stop in first[record.record]:
             for _, hashes, inside in words(record.sequence[start:stop]):

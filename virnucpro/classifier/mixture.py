@@ -81,7 +81,7 @@ def error_rates(
     virus = np.array([_chances(means + shift, spreads, lowest, VIRUS_BELOW) for shift in shifts])
     share = 1 / (1 + each(math.exp, -SHARES))
     weights = _weights(found, others, virus, share)
-    rates = np.zeros((MOST_HALLMARKS + 1, *found.shape))
+    rates: Floats = np.zeros((MOST_HALLMARKS + 1, *found.shape))
     for number, rate in enumerate(rates):
         for i, j, k in zip(*np.nonzero(weights > NEGLIGIBLE), strict=True):
             right = share[k] * virus[j] * HALLMARK_ODDS**number
@@ -92,7 +92,8 @@ def error_rates(
     each_row, places = np.arange(len(COUNTS))[:, None], np.arange(LEVELS)
     rates = rates[:, each_row, np.maximum(places, lowest[:, None])]
     rates = np.minimum.accumulate(rates, axis=-1)
-    return rates[np.minimum(hallmarks, MOST_HALLMARKS), rows, columns]
+    own: Floats = rates[np.minimum(hallmarks, MOST_HALLMARKS), rows, columns]
+    return own
 
 
 def _weights(found: Floats, others: Floats, virus: Floats, share: Floats) -> Floats:

@@ -227,7 +227,7 @@ def _are_repetitive(chunks: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Return which chunks, all with known letters enough for a k-mer, have few different ones."""
     known = [chunk.replace("N", "") for chunk in chunks]
     # Two bits of a letter: A, C, G and T have different ones.
-    digits = np.frombuffer("".join(known).encode(), np.uint8) >> 1 & 3
+    digits = np.frombuffer("".join(known).encode(), np.uint8) >> np.uint8(1) & np.uint8(3)
     kmers = np.zeros(len(digits), np.uint16)  # of the letters from here on
     for place in range(KMER):
         kmers[: 1 - KMER] <<= 2

@@ -112,4 +112,5 @@ def _holds(hashes: npt.NDArray[np.int64], name: str) -> bool:
 
 def _repeated(hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return those of sorted hashes that occur more than once."""
-    return np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+    repeated: npt.NDArray[np.int64] = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+    return repeated

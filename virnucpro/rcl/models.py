@@ -111,7 +111,7 @@ class RclModel:
         similar length, ``batch_size`` of them, or as many as ``BATCH_RESIDUES`` allows.
         ``features`` encodes the windows; it is needed for an ESM-2 encoding only.
         """
-        results = [np.zeros(len(sequence), np.float32) for sequence in sequences]
+        results: list[Floats] = [np.zeros(len(text), np.float32) for text in sequences]
         windows = [
             (sequence[start : start + WINDOW], result[kept], kept.start - start)
             for sequence, result in zip(sequences, results, strict=True)

@@ -168,7 +168,9 @@ def draw_track(track: Track, region: RegionRow | None = None) -> Figure:
         look: dict[str, Any] = {"color": COLOURS[kind], "label": label}
         dots = chosen & inside
         if smoothed and kind != "unscored":
-            axes.fill_between(middles, 0, values, where=chosen, interpolate=True, lw=0.8, **look)
+            axes.fill_between(
+                middles, 0, values, where=chosen.tolist(), interpolate=True, lw=0.8, **look
+            )
         elif dots.any():
             look |= {"markersize": size, "clip_on": False}
             axes.plot(middles[dots], np.nan_to_num(values, nan=UNSCORED)[dots], marker, **look)

@@ -110,7 +110,8 @@ def sketch(sequence: str) -> Sketch:
 
 def merge_sketches(sketches: Iterable[Sketch]) -> Sketch:
     """Return all 31-mers of several sketches: sorted, each once."""
-    return np.unique(np.concatenate([np.empty(0, np.uint64), *sketches]))
+    merged: Sketch = np.unique(np.concatenate([np.empty(0, np.uint64), *sketches]))
+    return merged
 
 
 def shared_fraction(genome: Sketch, held_out: Sketch) -> float:
@@ -146,4 +147,5 @@ def _sampled_kmers(codes: npt.NDArray[np.uint8]) -> Sketch:
     hashes ^= hashes >> np.uint64(32)
     hashes *= np.uint64(0xD6E8FEB86659FD93)
     hashes ^= hashes >> np.uint64(29)
-    return np.unique(hashes[hashes < np.uint64(2**64 // SCALED)])
+    sampled: Sketch = np.unique(hashes[hashes < np.uint64(2**64 // SCALED)])
+    return sampled
