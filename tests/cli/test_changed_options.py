@@ -17,15 +17,13 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
+from tests.cli.inputs import interrupted_at
 from tests.conftest import Call
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.cli import run
 from virnucpro.cli.predict import predict
-from virnucpro.events import Event, StageStarted
 from virnucpro.settings import SETTINGS, TOY_CLASSIFIER
-from virnucpro.ui.terminal import Screen
 
-INTERRUPTED_AT = "protein_embeddings"  # one encoder is done, the other one is not
 VOLATILE = (
     *("run.log", "in_run.json", "in_report.html", ".done", "run.json"),
     *("receipts.json", "receipts.copy.json"),
@@ -149,12 +147,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     content = classifier_to_bytes(weights, encoders=entries, chunk_lengths=(), extra={})
     (home / "other.safetensors").write_bytes(content)
 
-    def interrupted_show(screen: Screen, event: Event) -> None:
-        if isinstance(event, StageStarted) and event.stage == INTERRUPTED_AT:
-            raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Screen, "show", interrupted_show)
+    with interrupted_at("protein_embeddings"):  # one encoder is done, the other one is not
         assert run(_command(home, home / "begun", "")) == 130
     assert not (home / "begun/in_contigs.tsv").exists()
     return home

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import bases
+from tests.cli.inputs import bases, interrupted_at
 from tests.conftest import Call
 from tests.forked import run_forked
 from virnucpro.cli import run
-from virnucpro.events import Event, StageStarted
 from virnucpro.results import open_run
-from virnucpro.ui.terminal import Screen
 
 Calling = Callable[..., Call]
 LITE = ("-m", "lite", "--device", "cpu", "--threads", "1")
@@ -89,9 +87,7 @@ def test_standard_input_pairs_and_each_of_several_samples(call: Calling, tmp_pat
 
 
 @pytest.mark.parametrize("stage", ["merging", "output", ""])
-def test_a_run_that_was_begun_at_500_goes_on_so(
-    tmp_path: Path, call: Calling, monkeypatch: pytest.MonkeyPatch, stage: str
-) -> None:
+def test_a_run_that_was_begun_at_500_goes_on_so(tmp_path: Path, call: Calling, stage: str) -> None:
     """Versions that took 500 for reads, too, recorded the same as with ``-e 500``."""
     (tmp_path / "s.fa").write_text(fasta([150] * 4))
     results = ("s_contigs.tsv", "s_chunks.tsv", "s_virus.tsv", "s_merged/prediction_results.txt")
@@ -100,13 +96,7 @@ def test_a_run_that_was_begun_at_500_goes_on_so(
         words = ("predict", tmp_path / "s.fa", "-o", tmp_path / name, *LITE, *options)
         return list(map(str, words))
 
-    def show(screen: Screen, event: Event) -> None:
-        if isinstance(event, StageStarted) and event.stage == stage:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        if stage:
-            patch.setattr(Screen, "show", show)
+    with interrupted_at(stage):
         assert run(command("out", "-e", "500")) == (130 if stage else 0)
     assert call(*command("out", "-e", "150")).code == 3
     assert call(*command("out", "--resume")).code == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import Stopped, Stopping, toy_request
+from tests.cli.inputs import Stopped, Stopping, open_bases, toy_request
 from tests.contract.poisoned import PoisonedExecutor
 from virnucpro.contracts import Device
 from virnucpro.errors import OutputError
@@ -19,22 +19,19 @@ from virnucpro.executors.executor import LocalPool
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.status import statuses
-from virnucpro.store.disk import Disk
 from virnucpro.tables import FAILURES
 
 FRAMES_PER_FILE = 20
 FAILING = "r14_chunk_1F1"
-COPIES = ["r61_chunk_1F1", "r64_chunk_1F1"]  # the same frame
+COPIES = ["r64_chunk_1F1", "r74_chunk_1F1"]  # the same frame
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Reads, of which some are the same; the first frame of each is open."""
     path = tmp_path_factory.mktemp("input") / "in.fa"
-    codons = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
-    chance = random.Random(6)
-    reads = ["".join(chance.choices(codons, k=30 + n % 7)) for n in range(60)]
-    reads += chance.choices(reads, k=20)
+    reads = [open_bases(30 + n % 7, n) for n in range(60)]
+    reads += 2 * reads[10:20]
     path.write_text("".join(f">r{n}\n{read}\n" for n, read in enumerate(reads)))
     return path
 
@@ -107,27 +104,6 @@ def test_features_are_gone_when_the_last_model_has_read_them(
     }
 
 
-class StoppingDisk(Disk):
-    """Ends the run at its ``last``-th change of the disk, as a kill would."""
-
-    def __init__(self, root: Path, last: int) -> None:
-        super().__init__(root)
-        self.left = last
-
-    def _count(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise Stopped
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._count()
-        super().rename(old, new)
-
-    def unlink(self, path: Path) -> None:
-        self._count()
-        super().unlink(path)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_stopped_at_random_moments_it_goes_on(
     source: Path, kept: Path, tmp_path: Path, seed: int
@@ -139,7 +115,7 @@ def test_stopped_at_random_moments_it_goes_on(
     while True:
         try:
             request = _request(source, out, keep=chance.random() < 0.3)
-            disk = StoppingDisk(out, chance.randrange(10, 60))
+            disk = Stopping(out, after=chance.randrange(10, 60))
             run_prediction(request, lambda _: None, disk)
             break
         except Stopped:
@@ -152,18 +128,14 @@ def test_stopped_at_random_moments_it_goes_on(
     assert _results(out) == _results(kept)
 
 
-def _stopped_at(request: PredictionRequest, name: str) -> None:
-    with pytest.raises(Stopped):
-        run_prediction(request, lambda _: None, Stopping(request.layout.root, name))
-
-
 @pytest.mark.parametrize("damage", ["scores", "receipt", "receipts", "split file"])
 def test_of_a_damaged_file_only_that_is_done_again(
     source: Path, kept: Path, tmp_path: Path, damage: str
 ) -> None:
     request = _request(source, tmp_path / "out")
-    _stopped_at(request, "prediction_results.txt")
     layout = request.layout
+    with pytest.raises(Stopped):
+        run_prediction(request, lambda _: None, Stopping(layout.root, "prediction_results.txt"))
     assert not layout.features("nucleotide", 2).exists()
     scores = layout.scores(2)
     paths: dict[str, tuple[Path, ...]] = {

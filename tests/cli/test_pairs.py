@@ -13,22 +13,19 @@ from pathlib import Path
 import pytest
 
 import virnucpro
-from tests.cli.inputs import TOY, check_accepted, toy_request
+from tests.cli.inputs import CODONS, TOY, check_accepted, interrupted_at, toy_request
 from tests.conftest import Call
 from tests.contract.poisoned import PoisonedExecutor
 from virnucpro.cli import run
 from virnucpro.contracts import Device
-from virnucpro.events import Event, StageStarted
 from virnucpro.executors.executor import LocalPool
 from virnucpro.results import open_run
 from virnucpro.run.predict import run_prediction
 from virnucpro.stages import output
 from virnucpro.stages.regions import Region
 from virnucpro.tables import CHUNKS, CONTIGS, PAIRS
-from virnucpro.ui.terminal import Screen
 
 Calling = Callable[..., Call]
-CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
 PAIRS_IN_ALL = 40
 LENGTH = 66  # bases per chunk: a mate of 78 bases has two chunks, one of 60 has one
 PREDICT = (*TOY, "-e", LENGTH)
@@ -185,26 +182,16 @@ def test_pairs_of_fasta_come_out_as_fasta(call: Calling, tmp_path: Path) -> None
     assert not list(out.glob("*.fastq.gz"))
 
 
-def _interrupted_in(stage: str) -> Callable[[Screen, Event], None]:
-    def show(screen: Screen, event: Event) -> None:
-        if isinstance(event, StageStarted) and event.stage == stage:
-            raise KeyboardInterrupt
-
-    return show
-
-
 def test_an_interrupted_run_goes_on_and_another_second_file_is_refused(
     call: Calling,
     pair: tuple[Path, Path],
     finished: tuple[Path, str],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out, whole = tmp_path / "out", finished[0]
     command = ("predict", pair[0], "--input2", pair[1], *PREDICT, *CUT, "-o")
     for stage in ("translation", "protein_embeddings", "output"):
-        with monkeypatch.context() as patch:
-            patch.setattr(Screen, "show", _interrupted_in(stage))
+        with interrupted_at(stage):
             assert call(*command, out).code == 130
     content = pair[1].read_bytes()
     pair[1].write_bytes(gzip.compress("".join(_mates(3)).replace("/3 3", "/2 2").encode()))
