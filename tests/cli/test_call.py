@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.inputs import bases, open_bases
 from tests.conftest import Call
 from virnucpro.classifier.contigs import lite_model
 from virnucpro.classifier.files import inspect_classifier, with_temperature
@@ -22,7 +22,6 @@ from virnucpro.store.documents import digest, sealed, unsealed
 from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 
-CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
 ARGUMENTS = ["-m", "custom", "-e", "150", "--device", "cpu", "--threads", "1", "-q"]
 TABLES = ("contigs.tsv", "virus.tsv", "virus.fna", "chunks.tsv", "regions.tsv", "regions.gff3")
 GENES = ("virus_genes.gff3", "virus_genes.faa")  # only where something is viral
@@ -36,11 +35,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "c.yaml").write_text("features: {dnabert: {model_name: toy}, esm: {model_name: toy}}")
     (home / "calibrated.safetensors").write_bytes(with_temperature(TOY_CLASSIFIER, 1.0))
     for name in ("a", "b"):
-        shift = ord(name)
-        texts = ["".join(CODONS[(n * shift + i * i) % 8] for i in range(60 + n)) for n in range(40)]
-        (home / f"{name}.fa").write_text(
-            "".join(f">{name}{n} text\n{t}\n" for n, t in enumerate(texts))
-        )
+        records = (f">{name}{n} text\n{open_bases(60 + n, n)}\n" for n in range(40))
+        (home / f"{name}.fa").write_text("".join(records))
         assert run(_predict(home, home / "out", name)) == 0
     return home
 
@@ -53,8 +49,7 @@ def _predict(home: Path, out: Path, name: str, *more: str) -> list[str]:
 @pytest.fixture
 def home(finished: Path, tmp_path: Path) -> Path:
     """A copy that a test may change; the runs in it name the inputs of the first folder."""
-    shutil.copytree(finished, tmp_path / "home")
-    return tmp_path / "home"
+    return Path(shutil.copytree(finished, tmp_path / "home"))
 
 
 def _tables(out: Path, name: str) -> dict[str, bytes]:
@@ -67,36 +62,29 @@ def test_the_tables_are_those_of_a_run_with_these_cuts(
     call: Calling, finished: Path, home: Path, tmp_path: Path
 ) -> None:
     thresholds = ["--min-score", "-0.5", "--min-length", "240"]
-    anew = tmp_path / "anew"
+    anew, out = tmp_path / "anew", home / "out"
     assert run(_predict(finished, anew, "a", *thresholds)) == 0
-    default = _tables(home / "out", "a")
-    done = call("call", home / "out", *thresholds)
-    assert done.code == 0, done.err
-    assert _tables(home / "out", "a") == _tables(anew, "a") != default
-    record = json.loads((home / "out/a_run.json").read_bytes())
-    of_new = json.loads((anew / "a_run.json").read_bytes())
-    assert record["settings"]["thresholds"] == of_new["settings"]["thresholds"]
-    assert record["counts"] == of_new["counts"]
-    assert record["viral"] == of_new["viral"] == "virus score above -0.5, and at least 240 bases"
-    assert record["viral"] in done.out
-    assert record["viral"] in (home / "out/a_report.html").read_text()
-    status = json.loads(call("status", home / "out", "--json").out)
+    default = _tables(out, "a")
+    assert call("call", out, *thresholds).code == 0
+    assert _tables(out, "a") == _tables(anew, "a") != default
+    record, of_new = (json.loads((each / "a_run.json").read_bytes()) for each in (out, anew))
+    for name in ("settings", "counts", "viral"):
+        assert record[name] == of_new[name]
+    assert record["viral"] in (out / "a_report.html").read_text()
+    status = json.loads(call("status", out, "--json").out)
     assert [row["state"] for row in status["runs"]] == ["finished", "finished"]
-    stamp = (home / "out/a_contigs.tsv").stat().st_mtime_ns
-    again = call(*_predict(finished, home / "out", "a", "--resume", *thresholds))
-    assert again.code == 0, again.err
-    assert "(as it was)" in call("call", home / "out", *thresholds).out
-    assert (home / "out/a_contigs.tsv").stat().st_mtime_ns == stamp
-    assert call("call", home / "out").code == 0
-    assert _tables(home / "out", "a") == default
+    stamp = (out / "a_contigs.tsv").stat().st_mtime_ns
+    assert call(*_predict(finished, out, "a", "--resume", *thresholds)).code == 0
+    assert call("call", out, *thresholds).code == 0
+    assert (out / "a_contigs.tsv").stat().st_mtime_ns == stamp
+    assert call("call", out).code == 0
+    assert _tables(out, "a") == default
 
 
 def test_several_directories_and_one_stem(call: Calling, home: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    shutil.copytree(home / "out", other)
+    other = Path(shutil.copytree(home / "out", tmp_path / "other"))
     before = _tables(home / "out", "b")
-    done = call("call", home / "out", other, "--stem", "a", "--min-score", "-1")
-    assert done.code == 0, done.err
+    assert call("call", home / "out", other, "--stem", "a", "--min-score", "-1").code == 0
     assert _tables(home / "out", "a") == _tables(other, "a")
     assert _tables(home / "out", "b") == before == _tables(other, "b")
     assert call("call", home / "out", "--stem", "c").code == 64
@@ -104,10 +92,8 @@ def test_several_directories_and_one_stem(call: Calling, home: Path, tmp_path: P
 
 def test_a_moved_input_is_named(call: Calling, home: Path) -> None:
     state = home / "out/.checkpoints/runs/a/state/run.json"
-    assert state.exists()
-    moved = home / "moved.fa"
     source = Path(json.loads(state.read_text())["source"])
-    shutil.copyfile(source, moved)
+    moved = shutil.copyfile(source, home / "moved.fa")
     source.rename(source.with_suffix(".away"))
     try:
         assert call("call", home / "out", "--stem", "a", "--min-score", "0").code == 65
@@ -196,9 +182,7 @@ def test_a_run_of_lite_by_an_earlier_version_gets_the_rates_of_this_one(
 ) -> None:
     """Its receipt is written here as that version wrote it, with what its classifier file says."""
     source, out = tmp_path / "s.fa", tmp_path / "out"
-    bases = random.Random(1)
-    texts = ("".join(bases.choices("ACGT", k=1600)) for _ in range(3))
-    source.write_text("".join(f">r{n}\n{text}\n" for n, text in enumerate(texts)))
+    source.write_text("".join(f">r{n}\n{bases(1600, n).decode()}\n" for n in range(3)))
     predicted = ("predict", source, "-o", out, "-m", "lite", "--device", "cpu", "-q", "--no-genes")
     assert call(*predicted).code == 0
     wanted, layout = _tables(out, "s"), Layout(out, "s", 500)
