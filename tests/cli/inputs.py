@@ -34,25 +34,23 @@ class Stopped(BaseException):
 
 
 class Stopping(Disk):
-    """Stops the run when a file of the given name is about to count or to go, or at its ``after``-th
-    change of the disk.
-    """
+    """Stops the run when a file of the given name is about to count, or at its ``after``-th change."""
 
     def __init__(self, root: Path, name: str = "", after: int = 0) -> None:
         super().__init__(root)
         self.name, self.after = name, after
 
-    def _change(self, path: Path) -> None:
+    def _change(self, name: str = "") -> None:
         self.after -= 1
-        if self.after == 0 or path.name == self.name:
+        if self.after == 0 or name == self.name != "":
             raise Stopped
 
     def rename(self, old: Path, new: Path) -> None:
-        self._change(new)
+        self._change(new.name)
         super().rename(old, new)
 
     def unlink(self, path: Path) -> None:
-        self._change(path)
+        self._change()
         super().unlink(path)
 
 
