@@ -17,7 +17,6 @@ import pytest
 
 from tests.faults.processes import until
 from tests.report_data import Shown, write_run
-from tests.test_architecture import ORDER
 from virnucpro import errors
 from virnucpro.cli.app import app
 from virnucpro.layout import Layout
@@ -104,13 +103,6 @@ def test_the_tables_of_genomad_and_checkv_are_joined(
         ["NA", "500", "", "NA"],
         ["h|region_1_500", "", "", "12.0"],
     ]
-
-
-def test_the_folders_are_described_from_the_bottom_to_the_top() -> None:
-    page = (ROOT / "docs/developing.md").read_text()
-    table = page[page.index("## The folders") : page.index("## The way of one record")]
-    places = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", table, re.MULTILINE)
-    assert tuple(places) == ORDER
 
 
 def test_tests_and_modules_that_the_developer_page_names_exist() -> None:
