@@ -69,14 +69,7 @@ def without_copies(finished_run: Callable[..., Path], source: Path) -> Path:
 
 @pytest.fixture(params=["undisturbed", "two_workers"])
 def results(request: pytest.FixtureRequest) -> Path:
-    folder: Path = request.getfixturevalue(request.param)
-    return folder
-
-
-@pytest.fixture(params=["undisturbed", "two_workers", "without_copies"])
-def tables(request: pytest.FixtureRequest) -> Path:
-    folder: Path = request.getfixturevalue(request.param)
-    return folder
+    return request.getfixturevalue(request.param)
 
 
 def test_fasta_files_are_the_originals(results: Path, reference: Path) -> None:
@@ -104,13 +97,14 @@ def test_features_are_the_originals(results: Path, reference: Path, kind: Kind, 
         assert (ours.data - theirs.data[rows]).abs().max() < TOLERANCE
 
 
-def test_predictions_are_the_originals(tables: Path, reference: Path) -> None:
-    assert_same_predictions(tables / PREDICTIONS, reference / "original_500" / PREDICTIONS)
-
-
-def test_consensus_is_the_originals(tables: Path, reference: Path) -> None:
-    original, older = (reference / run / CONSENSUS for run in ("original_500", "legacy_complete"))
-    assert_same_consensus(tables / CONSENSUS, original, older)
+@pytest.mark.parametrize("run", ["undisturbed", "two_workers", "without_copies"])
+def test_tables_are_the_originals(
+    request: pytest.FixtureRequest, run: str, reference: Path
+) -> None:
+    ours, original = request.getfixturevalue(run), reference / "original_500"
+    assert_same_predictions(ours / PREDICTIONS, original / PREDICTIONS)
+    older = reference / "legacy_complete"
+    assert_same_consensus(ours / CONSENSUS, original / CONSENSUS, older / CONSENSUS)
 
 
 def test_every_record_and_chunk_is_accounted_for(results: Path, source: Path) -> None:
@@ -130,23 +124,18 @@ def test_every_record_and_chunk_is_accounted_for(results: Path, source: Path) ->
     assert status["stops"] == "no_open_frame"
 
 
-def _assert_same_bytes(ours: Path, theirs: Path) -> None:
+@pytest.mark.parametrize("where", [(), ("-d", "cpu", "-t", 1), ("-t", 5, "--cpu-workers", 2)])
+def test_workers_and_threads_change_no_byte(
+    undisturbed: Path,
+    two_workers: Path,
+    finished_run: Callable[..., Path],
+    source: Path,
+    where: tuple[object, ...],
+) -> None:
+    other = finished_run(source, "-k", *where) if where else two_workers
     features = [name.format(number) for _, name in FEATURES for number in (1, 2, 3)]
     for name in (*RESULTS, *features):
-        assert (ours / name).read_bytes() == (theirs / name).read_bytes(), name
-
-
-def test_workers_change_no_byte(undisturbed: Path, two_workers: Path) -> None:
-    _assert_same_bytes(undisturbed, two_workers)
-
-
-@pytest.mark.parametrize("where", [("-d", "cpu", "-t", 1), ("-t", 5, "--cpu-workers", 2)])
-def test_threads_change_no_byte(
-    undisturbed: Path, source: Path, options: list[str], tmp_path: Path, where: tuple[object, ...]
-) -> None:
-    done = run_forked("predict", source, "-o", tmp_path, *options, "-k", *where)
-    assert done.code == 0, done.err
-    _assert_same_bytes(undisturbed, tmp_path)
+        assert (undisturbed / name).read_bytes() == (other / name).read_bytes(), name
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -166,12 +155,12 @@ def test_killed_and_resumed_is_undisturbed(
     for _ in range(5):
         before = files_under(tmp_path, ".done")
         process, more = start(*command), rng.randint(1, 3)
-        until(
-            lambda process=process, before=before, more=more: (
-                process.poll() is not None or len(files_under(tmp_path, ".done") - before) >= more
-            ),
-            200,
-        )
+
+        def enough(process=process, before=before, more=more) -> bool:
+            proved = files_under(tmp_path, ".done") - before
+            return process.poll() is not None or len(proved) >= more
+
+        until(enough, 200)
         time.sleep(rng.uniform(0, 0.1))
         kills += process.poll() is None
         process.kill()
