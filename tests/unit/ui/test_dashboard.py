@@ -49,23 +49,19 @@ def test_eight_gpus_in_eighty_columns() -> None:
     assert "612 W" in "\n".join(two.lines(140))
     words = two.board.line_parts()
     assert words[1] == "24,000 of 1,200,000 seq 400/s 64.0k tok/s (2.0 %)"
-    assert words[2].startswith(
-        "GPU 0: tasks 11, sequences 12,000, part 50 %, seq/s 200, tok/s 32.0k"
-    )
+    assert words[2].startswith("GPU 0: tasks 11, sequences 12,000, part 50 %, seq/s 200, tok/s 32")
     assert "memory 34/140 GiB, util 99 %, temp 61 C, power 612 W" in words[3]
 
 
-@pytest.mark.parametrize(
-    ("used", "shown"), [(0.12, "0.12/141 GiB"), (4.1, "4.1/141 GiB"), (140.4, "140/141 GiB")]
-)
 @pytest.mark.parametrize("width", [62, 80, 140])
-def test_the_memory_of_a_gpu_is_shown_whole(used: float, shown: str, width: int) -> None:
+def test_the_memory_of_a_gpu_is_shown_whole(width: int) -> None:
     stage = running(gpu(0))
-    stage.board.readings = {0: (int(used * 2**30), 141 * 2**30, 99, 61, 612.0)}
-    assert f" {shown} " in stage.lines(width)[4]
+    for used, shown in ((0.12, "0.12/141 GiB"), (4.1, "4.1/141 GiB"), (140.4, "140/141 GiB")):
+        stage.board.readings = {0: (int(used * 2**30), 141 * 2**30, 99, 61, 612.0)}
+        assert f" {shown} " in stage.lines(width)[4]
 
 
-@pytest.mark.parametrize("width", [20, 30, 40, 50, 60, 66, 72, 76, 79, 80, 99, 100, 120, 140, 200])
+@pytest.mark.parametrize("width", [20, 40, 60, 66, 76, 79, 80, 99, 120, 140, 200])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_no_line_is_wider_than_the_terminal(width: int, encoding: str) -> None:
     nodes = [f"gpu-node.of.a.cluster.example.org-{node}" for node in range(4)]
@@ -93,11 +89,9 @@ def test_the_state_of_a_worker_and_failures_are_seen() -> None:
     stage.board.readings = {0: (None, None, 50, None, None)}
     assert " 50 %" in stage.lines()[4]
     stage.update(begin())  # of the next stage, the dead are not known
-    assert [line.split()[:3] for line in stage.lines()[4:]] == [
-        ["GPU", "0", "0"],
-        ["GPU", "2", "0"],
-    ]
-    assert all(" loading " in line for line in stage.lines()[4:])
+    lines = stage.lines()[4:]
+    assert [line.split()[:3] for line in lines] == [["GPU", "0", "0"], ["GPU", "2", "0"]]
+    assert all(" loading " in line for line in lines)
 
 
 def test_a_silent_gpu_is_told_once_until_it_moves_again() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,19 +82,13 @@ def shown(tmp_path: Path) -> Shown:
 
 @pytest.mark.parametrize("host", ["", "node7"])
 def test_the_log_names_the_gpu_and_the_seconds_of_each_file(shown: Shown, host: str) -> None:
-    device = gpu(3, host=host)
-    _, log = shown(
-        begin(),
-        WorkerReady(0, device, STAGE, 12.3, {"precision": "bf16", "budget": 65536}),
-        TaskStarted(0, file_task(0)),
-        TaskFinished(0, file_task(0), 2.5),
-        WorkerDied(0, device, "signal 9"),
-        host_stage("Merging", 6),
-        TaskStarted(0, file_task(5)),
-    )
-    name = f"{host} GPU 3 NVIDIA H200".strip()
+    device = gpu(0, host=host)
+    events = [*EVENTS, WorkerDied(0, device, "signal 9"), host_stage("Merging", 6)]
+    events[1] = replace(EVENTS[1], device=device)
+    _, log = shown(*events, TaskStarted(0, file_task(5)))
+    name = f"{host} GPU 0 NVIDIA H200".strip()
     for line in (
-        f"{name} (GPU-3) ready for {STAGE} after 12.3 s: precision bf16, budget 65536\n",
+        f"{name} (GPU-0) ready for {STAGE} after 12.3 s: precision bf16, budget 65536\n",
         f"{name} started output_0_ESM.pt (100 sequences)\n",
         f"{name} finished output_0_ESM.pt after 2.50 s\n",
         f"worker 0 on {name} died: signal 9\n",
@@ -117,19 +113,15 @@ def test_the_line_goes_to_the_log_whatever_is_shown(shown: Shown, kind: str) -> 
 def test_the_dashboard_is_drawn_without_events_and_leaves_the_terminal_fine(tmp_path: Path) -> None:
     console, log = terminal(), tmp_path / "run.log"
     before = threading.active_count()
-
-    def interrupted() -> None:
-        with Screen(DisplaySettings(), log, console, read=lambda device: FULL).shown() as screen:
-            for event in EVENTS:
-                screen.show(event)
-            screen.tick()
-            drawn = len(text_of(console))
-            time.sleep(0.6)
-            assert len(text_of(console)) > drawn
-            raise OutputError("full")
-
-    with pytest.raises(OutputError):
-        interrupted()
+    screen = Screen(DisplaySettings(), log, console, read=lambda device: FULL)
+    with suppress(OutputError), screen.shown():
+        for event in EVENTS:
+            screen.show(event)
+        screen.tick()
+        drawn = len(text_of(console))
+        time.sleep(0.6)
+        assert len(text_of(console)) > drawn
+        raise OutputError("full")
     text = text_of(console)
     assert "34/140 GiB" in text
     assert text.rindex(SHOW_CURSOR) > text.rindex("GPU 0")
@@ -227,6 +219,6 @@ def test_a_training_shows_and_logs_each_epoch(shown: Shown, tmp_path: Path) -> N
 @pytest.mark.parametrize("text", [">a\nACGT\n", "\nnotes\n"])
 def test_a_log_is_not_written_into_another_file(tmp_path: Path, text: str) -> None:
     (file := tmp_path / "contigs.fa").write_text(text)
-    with pytest.raises(UsageError, match="is not a log"):
+    with pytest.raises(UsageError):
         LogFile(file).open()
     assert file.read_text() == text
