@@ -11,7 +11,6 @@ import pytest
 from tests.cli.inputs import bases, interrupted_at
 from tests.conftest import Call
 from tests.forked import run_forked
-from virnucpro.cli import run
 from virnucpro.results import open_run
 
 Calling = Callable[..., Call]
@@ -90,19 +89,16 @@ def test_standard_input_pairs_and_each_of_several_samples(call: Calling, tmp_pat
 def test_a_run_that_was_begun_at_500_goes_on_so(tmp_path: Path, call: Calling, stage: str) -> None:
     """Versions that took 500 for reads, too, recorded the same as with ``-e 500``."""
     (tmp_path / "s.fa").write_text(fasta([150] * 4))
-    results = ("s_contigs.tsv", "s_chunks.tsv", "s_virus.tsv", "s_merged/prediction_results.txt")
 
-    def command(name: str, *options: str) -> list[str]:
-        words = ("predict", tmp_path / "s.fa", "-o", tmp_path / name, *LITE, *options)
-        return list(map(str, words))
+    def predict(name: str, *options: str) -> int:
+        return call("predict", tmp_path / "s.fa", "-o", tmp_path / name, *LITE, *options).code
 
     with interrupted_at(stage):
-        assert run(command("out", "-e", "500")) == (130 if stage else 0)
-    assert call(*command("out", "-e", "150")).code == 3
-    assert call(*command("out", "--resume")).code == 0
-    assert call(*command("whole", "-e", "500")).code == 0
-    for name in results:
+        assert predict("out", "-e", "500") == (130 if stage else 0)
+    assert [predict("out", *words) for words in (("-e", "150"), ("--resume",))] == [3, 0]
+    assert predict("whole", "-e", "500") == 0
+    for name in ("s_contigs.tsv", "s_chunks.tsv", "s_virus.tsv", "s_merged/prediction_results.txt"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert chunk_length(tmp_path / "out", "s") == 500
-    assert call(*command("out", "--force")).code == 0
+    assert predict("out", "--force") == 0
     assert chunk_length(tmp_path / "out", "s") == 150
