@@ -57,7 +57,7 @@ def imported(module: str, *, top_level_only: bool = False) -> set[str]:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_imports_point_down(module: str) -> None:
+def test_imports_point_down(module):
     if module == "virnucpro":
         return
     assert unit_of(module) in ORDER, "say in docs/developing.md where it belongs"
@@ -66,13 +66,13 @@ def test_imports_point_down(module: str) -> None:
     assert not {name for name in ours if unit_of(name) in ORDER and unit_of(name) not in allowed}
 
 
-def test_no_import_cycles() -> None:
+def test_no_import_cycles():
     graph = {module: (imported(module) & MODULES.keys()) - {module} for module in MODULES}
     TopologicalSorter(graph).prepare()
 
 
 @pytest.mark.parametrize("kind", [ast.ClassDef, ast.FunctionDef])
-def test_names_are_unique_in_their_folder(kind: type[ast.ClassDef | ast.FunctionDef]) -> None:
+def test_names_are_unique_in_their_folder(kind):
     homes = Counter[tuple[str, str]]()
     for module, tree in MODULES.items():
         for node in tree.body:
@@ -85,21 +85,21 @@ def test_names_are_unique_in_their_folder(kind: type[ast.ClassDef | ast.Function
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_no_file_and_no_function_is_too_long(module: str) -> None:
+def test_no_file_and_no_function_is_too_long(module):
     nodes = [node for node in ast.walk(MODULES[module]) if isinstance(node, ast.stmt)]
     assert max((node.end_lineno for node in nodes), default=0) <= LONGEST
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
     assert not [f.name for f in functions if f.end_lineno - f.lineno >= LONGEST_FUNCTION]
 
 
-def test_the_command_line_starts_without_heavy_imports() -> None:
+def test_the_command_line_starts_without_heavy_imports():
     for module in MODULES:
         if unit_of(module) in LIGHT:
             packages = {name.split(".")[0] for name in imported(module, top_level_only=True)}
             assert not packages & HEAVY, module
 
 
-def test_executors_know_no_biology() -> None:
+def test_executors_know_no_biology():
     for module in MODULES:
         if unit_of(module) == "executors":
             assert not set(map(unit_of, imported(module))) & {"io", "encoders", "stages"}, module

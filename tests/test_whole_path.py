@@ -83,7 +83,7 @@ def measure(twice: Callable, model: str, least: float) -> None:
         assert found["slices"][0]["auroc"] > at_least
 
 
-def test_embed_and_classifier(twice: Callable) -> None:
+def test_embed_and_classifier(twice):
     prepare(twice, "frames")
     twice("train embed data -m toy --device cpu", "Nothing to compute")
     options = "--hidden 16 --epochs 5 --learning-rate 0.01 --batch-size 16 --processes 1"
@@ -92,7 +92,7 @@ def test_embed_and_classifier(twice: Callable) -> None:
     measure(twice, "my.safetensors -c toy.yaml", 0.9)
 
 
-def test_lite(twice: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lite(twice, monkeypatch):
     monkeypatch.setattr("virnucpro.training.lite.BATCH_BASES", 12_000)
     prepare(twice, "records")
     twice("train lite data -o lite --steps 20 --threads 1", "was already trained")

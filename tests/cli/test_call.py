@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.cli.inputs import bases, open_bases
-from tests.conftest import Call
 from virnucpro.classifier.contigs import lite_model
 from virnucpro.classifier.files import inspect_classifier, with_temperature
 from virnucpro.cli import run
@@ -25,7 +23,6 @@ from virnucpro.store.lock import locked
 ARGUMENTS = ["-m", "custom", "-e", "150", "--device", "cpu", "--threads", "1", "-q"]
 TABLES = ("contigs.tsv", "virus.tsv", "virus.fna", "chunks.tsv", "regions.tsv", "regions.gff3")
 GENES = ("virus_genes.gff3", "virus_genes.faa")  # only where something is viral
-Calling = Callable[..., Call]
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +55,7 @@ def _tables(out: Path, name: str) -> dict[str, bytes]:
     return tables | {path.name: path.read_bytes() for path in genes if path.exists()}
 
 
-def test_the_tables_are_those_of_a_run_with_these_cuts(
-    call: Calling, finished: Path, home: Path, tmp_path: Path
-) -> None:
+def test_the_tables_are_those_of_a_run_with_these_cuts(call, finished, home, tmp_path):
     thresholds = ["--min-score", "-0.5", "--min-length", "240"]
     anew, out = tmp_path / "anew", home / "out"
     assert run(_predict(finished, anew, "a", *thresholds)) == 0
@@ -81,7 +76,7 @@ def test_the_tables_are_those_of_a_run_with_these_cuts(
     assert _tables(out, "a") == default
 
 
-def test_several_directories_and_one_stem(call: Calling, home: Path, tmp_path: Path) -> None:
+def test_several_directories_and_one_stem(call, home, tmp_path):
     other = Path(shutil.copytree(home / "out", tmp_path / "other"))
     before = _tables(home / "out", "b")
     assert call("call", home / "out", other, "--stem", "a", "--min-score", "-1").code == 0
@@ -90,7 +85,7 @@ def test_several_directories_and_one_stem(call: Calling, home: Path, tmp_path: P
     assert call("call", home / "out", "--stem", "c").code == 64
 
 
-def test_a_moved_input_is_named(call: Calling, home: Path) -> None:
+def test_a_moved_input_is_named(call, home):
     state = home / "out/.checkpoints/runs/a/state/run.json"
     source = Path(json.loads(state.read_text())["source"])
     moved = shutil.copyfile(source, home / "moved.fa")
@@ -107,7 +102,7 @@ def test_a_moved_input_is_named(call: Calling, home: Path) -> None:
         source.with_suffix(".away").rename(source)
 
 
-def test_a_run_in_use_is_left_out_and_named(call: Calling, home: Path) -> None:
+def test_a_run_in_use_is_left_out_and_named(call, home):
     before = _tables(home / "out", "a")
     with locked(Layout(home / "out", "a").lock):
         done = call("call", home / "out", "--min-score", "-1")
@@ -116,7 +111,7 @@ def test_a_run_in_use_is_left_out_and_named(call: Calling, home: Path) -> None:
     assert _tables(home / "out", "a") == before
 
 
-def test_an_unfinished_run_is_refused_where_it_is_named_or_alone(call: Calling, home: Path) -> None:
+def test_an_unfinished_run_is_refused_where_it_is_named_or_alone(call, home):
     (home / "c.fa").write_text("no sequences")
     assert call(*_predict(home, home / "out", "c")).code == 65
     assert call(*_predict(home, home / "other", "c")).code == 65
@@ -126,7 +121,7 @@ def test_an_unfinished_run_is_refused_where_it_is_named_or_alone(call: Calling, 
         assert _tables(home / "out", "a") == before
 
 
-def test_scores_that_were_changed_are_refused(call: Calling, home: Path) -> None:
+def test_scores_that_were_changed_are_refused(call, home):
     """Also where another run is called, or none that is named."""
     for name, stems in (("a", ("--stem", "a", "--stem", "b")), ("b", ())):
         scores = home / f"out/{name}_merged/prediction_results_highestscore.csv"
@@ -134,9 +129,7 @@ def test_scores_that_were_changed_are_refused(call: Calling, home: Path) -> None
         assert call("call", home / "out", *stems, "--min-score", "0").code == 64
 
 
-def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(
-    call: Calling, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(call, home, monkeypatch):
     """It is killed before every fifth rename: all of its changes are renames."""
     rename, out, left, refused = Disk.rename, home / "out", 0, 0
     thresholds = ("--stem", "a", "--min-score", "-1")
@@ -174,9 +167,7 @@ def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(
     assert refused > 1
 
 
-def test_a_run_of_lite_by_an_earlier_version_gets_the_rates_of_this_one(
-    call: Calling, tmp_path: Path
-) -> None:
+def test_a_run_of_lite_by_an_earlier_version_gets_the_rates_of_this_one(call, tmp_path):
     """Its receipt is written here as that version wrote it, with what its classifier file says."""
     source, out = tmp_path / "s.fa", tmp_path / "out"
     source.write_text("".join(f">r{n}\n{bases(1600, n).decode()}\n" for n in range(3)))
@@ -209,7 +200,7 @@ def test_a_run_of_lite_by_an_earlier_version_gets_the_rates_of_this_one(
     assert _tables(tmp_path / "resumed", "s") == wanted
 
 
-def test_runs_of_lite_are_known_by_its_classifier_file() -> None:
+def test_runs_of_lite_are_known_by_its_classifier_file():
     """A file with other bytes would end all runs that have begun: its rates are beside it."""
     digest = hashed(LITE_CLASSIFIER).sha256
     assert digest == "39795567c4e2fdc96ed770c3c95aec7417454dc1d251cfa5fb894385c1d5b30d"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +17,6 @@ import yaml
 from safetensors.torch import load_file
 
 from tests.cli.inputs import interrupted_at
-from tests.conftest import Call
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.cli import run
 from virnucpro.cli.predict import predict
@@ -121,7 +119,7 @@ CHANGES = (
 )
 
 
-def test_every_option_and_every_key_is_in_the_table() -> None:
+def test_every_option_and_every_key_is_in_the_table():
     options = {max(parameter.opts, key=len) for parameter in predict.params}
     filled = {parameter.name for parameter in predict.params}
     keys = {declared.key for name, declared in SETTINGS.items() if name not in filled}
@@ -194,7 +192,7 @@ def _everything(out: Path) -> dict[Path, tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: f"{change.name} {change.words}")
-def test_a_change(call: Callable[..., Call], home: Path, tmp_path: Path, change: Change) -> None:
+def test_a_change(call, home, tmp_path, change):
     out, anew, words = tmp_path / "out", tmp_path / "anew", change.words
     if "." in change.name:
         document: dict[str, object] = yaml.safe_load(words)
@@ -220,7 +218,7 @@ def test_a_change(call: Callable[..., Call], home: Path, tmp_path: Path, change:
         assert change.elsewhere or _files(out) == _files(anew)
 
 
-def test_what_is_not_said_stays_as_the_run_began(home: Path, tmp_path: Path) -> None:
+def test_what_is_not_said_stays_as_the_run_began(home, tmp_path):
     assert run(_command(home, tmp_path, "--no-dedup")) == 0
     record = (tmp_path / "in_run.json").read_bytes()
     assert run(_command(home, tmp_path, "")) == 0

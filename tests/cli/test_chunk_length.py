@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.cli.inputs import bases, interrupted_at
-from tests.conftest import Call
 from tests.forked import run_forked
 from virnucpro.results import open_run
 
-Calling = Callable[..., Call]
 LITE = ("-m", "lite", "--device", "cpu", "--threads", "1")
 
 
@@ -50,8 +48,8 @@ def chunk_length(out: Path, stem: str) -> int:
     ],
 )
 def test_the_records_decide_unless_a_length_is_asked_for(
-    call: Calling, tmp_path: Path, lengths: list[int], options: str, expected: int
-) -> None:
+    call, tmp_path, lengths, options, expected
+):
     (tmp_path / "s.fa").write_text(fasta(lengths))
     done = call("predict", tmp_path / "s.fa", "-o", tmp_path / "out", *LITE, *options.split())
     assert (done.code, "warning" in done.err) == (0, max(lengths) < 90)
@@ -59,9 +57,7 @@ def test_the_records_decide_unless_a_length_is_asked_for(
     assert f"hunks of {expected} bases" in done.err
 
 
-def test_a_read_of_151_bases_is_one_chunk_and_has_the_score_of_its_kind(
-    call: Calling, tmp_path: Path
-) -> None:
+def test_a_read_of_151_bases_is_one_chunk_and_has_the_score_of_its_kind(call, tmp_path):
     (tmp_path / "s.fa").write_text(fasta([151] * 4))
     for out, options in (("one", ()), ("two", ("-e", "150"))):
         assert call("predict", tmp_path / "s.fa", "-o", tmp_path / out, *LITE, *options).code == 0
@@ -71,7 +67,7 @@ def test_a_read_of_151_bases_is_one_chunk_and_has_the_score_of_its_kind(
     assert all(row.fdr is not None for row in one)  # by the figures of chunks of 150 bases
 
 
-def test_standard_input_pairs_and_each_of_several_samples(call: Calling, tmp_path: Path) -> None:
+def test_standard_input_pairs_and_each_of_several_samples(call, tmp_path):
     out = tmp_path / "piped"
     assert run_forked("predict", "-", "-o", out, *LITE, input=fasta([300] * 3)).code == 0
     assert chunk_length(out, "stdin") == 300
@@ -86,7 +82,7 @@ def test_standard_input_pairs_and_each_of_several_samples(call: Calling, tmp_pat
 
 
 @pytest.mark.parametrize("stage", ["merging", "output", ""])
-def test_a_run_that_was_begun_at_500_goes_on_so(tmp_path: Path, call: Calling, stage: str) -> None:
+def test_a_run_that_was_begun_at_500_goes_on_so(tmp_path, call, stage):
     """Versions that took 500 for reads, too, recorded the same as with ``-e 500``."""
     (tmp_path / "s.fa").write_text(fasta([150] * 4))
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ def example(tmp_path: Path) -> Path:
     return path
 
 
-def test_ctrl_c_while_modules_are_imported_ends_with_a_message(tmp_path: Path) -> None:
+def test_ctrl_c_while_modules_are_imported_ends_with_a_message(tmp_path):
     (tmp_path / "click.py").write_text(
         "import signal\n"
         # What starts the tests in the background may have the signal ignored.
@@ -46,15 +45,13 @@ def test_ctrl_c_while_modules_are_imported_ends_with_a_message(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("words", [["predict", ""], ["predict", "x.fa", "-o", ""]])
-def test_an_empty_variable_is_not_the_current_folder(
-    call: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
-) -> None:
+def test_an_empty_variable_is_not_the_current_folder(call, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     assert call(*words).code == 64
     assert list(tmp_path.iterdir()) == []
 
 
-def test_shared_options_work_in_both_places(call: Callable, example: Path, tmp_path: Path) -> None:
+def test_shared_options_work_in_both_places(call, example, tmp_path):
     config, log = tmp_path / "c.yaml", tmp_path / "log"
     config.write_text("prediction: {default_model_type: toy}\nprogress: {enabled: true}\n")
     shared = ("-q", "-l", log, "-c", config)
@@ -67,7 +64,7 @@ def test_shared_options_work_in_both_places(call: Callable, example: Path, tmp_p
         log.unlink()
 
 
-def test_no_option_of_before_is_gone() -> None:
+def test_no_option_of_before_is_gone():
     names = {name for option in predict.params for name in option.opts}
     before = "-m --model-type -p --model-path -e --expected-length -o --output-dir -d --device "
     before += "-b --batch-size -w --num-workers -k --keep-intermediate --resume -f --force "
@@ -75,7 +72,7 @@ def test_no_option_of_before_is_gone() -> None:
     assert set(before.split()) <= names
 
 
-def test_options_without_effect_are_not_shown(call: Callable) -> None:
+def test_options_without_effect_are_not_shown(call):
     for command, options in {
         "predict": "--parallel --batch-size --no-features",
         "rcl embed": "--resume",
@@ -93,16 +90,16 @@ def test_options_without_effect_are_not_shown(call: Callable) -> None:
         *("train embed d -f --resume", "-v predict x.fa --quiet"),
     ],
 )
-def test_wrong_words(call: Callable, words: str) -> None:
+def test_wrong_words(call, words):
     assert call(*words.split()).code == 64
 
 
-def test_list_devices(call: Callable) -> None:
+def test_list_devices(call):
     assert "cpu" in call("utils", "list-devices").out
     assert json.loads(call("utils", "list-devices", "--json").out)["cpu_threads"] >= 1
 
 
-def test_validate(call: Callable, example: Path) -> None:
+def test_validate(call, example):
     done = call("utils", "validate", example)
     assert done.code == 0
     assert "42 records" in done.out
@@ -117,9 +114,7 @@ def test_validate(call: Callable, example: Path) -> None:
 @pytest.mark.parametrize(
     ("closed", "end"), [("2>&1 | true", 0), ("2> /dev/full", 0), ("> /dev/full", 6)]
 )
-def test_a_reader_that_leaves_does_not_end_the_run(
-    example: Path, tmp_path: Path, closed: str, end: int
-) -> None:
+def test_a_reader_that_leaves_does_not_end_the_run(example, tmp_path, closed, end):
     example.write_text(f">a\n{'ACG' * 200}\n")
     words = f"{sys.executable} -m virnucpro predict {example} -o {tmp_path / 'out'} {' '.join(TOY)}"
     code = tmp_path / "code"
@@ -143,9 +138,7 @@ for words, code, heavy in json.loads(sys.argv[1]):
 """
 
 
-def test_what_needs_no_torch_imports_none(
-    call: Callable, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_needs_no_torch_imports_none(call, source, tmp_path, monkeypatch):
     """Also where ``predict`` refuses what it is given: users wait for it."""
     assert call("predict", source, "-o", tmp_path / "out", *TOY).code == 0
     for name in ("TORCH_HOME", "HF_HOME", "XDG_CACHE_HOME", "HOME"):
@@ -163,7 +156,7 @@ def test_what_needs_no_torch_imports_none(
     assert __version__ in done.stdout
 
 
-def test_a_run_of_version_1_keeps_its_stem(call: Callable, tmp_path: Path) -> None:
+def test_a_run_of_version_1_keeps_its_stem(call, tmp_path):
     """Version 1 left some suffixes in the STEM; they are taken off it now."""
     stem = "in.fsa"
     source, layout = make_legacy(tmp_path, stem=stem)
@@ -182,9 +175,7 @@ def test_a_run_of_version_1_keeps_its_stem(call: Callable, tmp_path: Path) -> No
     assert (other / "in_contigs.tsv").exists()
 
 
-def test_without_ray_a_cluster_is_refused_and_nothing_else(
-    call: Callable, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_ray_a_cluster_is_refused_and_nothing_else(call, source, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     predict = ("predict", source, "-o", tmp_path / "out", "-m", "toy", "-q")
     done = call(*predict, "--cluster", "auto")
@@ -193,8 +184,8 @@ def test_without_ray_a_cluster_is_refused_and_nothing_else(
 
 
 def test_a_second_command_leaves_what_the_first_one_proves_a_shared_folder_with(
-    call: Callable, source: Path, tmp_path: Path
-) -> None:
+    call, source, tmp_path
+):
     layout = Layout(tmp_path / "out", "sample", 500)
     layout.probe.parent.mkdir(parents=True)
     layout.probe.write_text("a random word")

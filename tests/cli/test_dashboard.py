@@ -42,7 +42,7 @@ def _predict_in_a_terminal(
     return code, text, re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
-def test_a_terminal_gets_the_dashboard(tmp_path: Path) -> None:
+def test_a_terminal_gets_the_dashboard(tmp_path):
     code, text, words = _predict_in_a_terminal(tmp_path, 3000)
     assert code == 0, text
     assert re.search(r"\[[1-9]/9\] ", words)  # which ones depends on the machine's speed
@@ -55,7 +55,7 @@ def test_a_terminal_gets_the_dashboard(tmp_path: Path) -> None:
             assert len(line.split("\r")[-1].rstrip()) <= 80
 
 
-def test_ctrl_c_leaves_the_terminal_fine(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_the_terminal_fine(tmp_path):
     code, text, words = _predict_in_a_terminal(tmp_path, 50_000, interrupt_at="/9]")
     assert code == 130, text
     assert "the same command again" in words

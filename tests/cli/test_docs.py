@@ -44,7 +44,7 @@ def _documented() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("page", "line"), _documented())
-def test_documented_commands_are_accepted(page: str, line: str) -> None:
+def test_documented_commands_are_accepted(page, line):
     words = shlex.split(line, comments=True)[1:]
     command: click.Command = app
     context = click.Context(app, info_name="virnucpro")
@@ -64,9 +64,7 @@ NOT_RUN = {
 }
 
 
-def test_every_command_of_the_first_two_pages_is_run_or_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call
-) -> None:
+def test_every_command_of_the_first_two_pages_is_run_or_listed(tmp_path, monkeypatch, call):
     """``lite`` takes the place of the released models, which are not part of the package."""
     lines = []
     for page in ("README.md", "docs/first_sample.md"):
@@ -84,9 +82,7 @@ def test_every_command_of_the_first_two_pages_is_run_or_listed(
         assert call(command, *arguments).code == 0, line
 
 
-def test_the_tables_of_genomad_and_checkv_are_joined(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tables_of_genomad_and_checkv_are_joined(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_run(Path("results"), [Shown(id, "virus", [0.9]) for id in ("7", "NA")], "contigs")
     for path, text in {
@@ -105,7 +101,7 @@ def test_the_tables_of_genomad_and_checkv_are_joined(
     ]
 
 
-def test_tests_and_modules_that_the_developer_page_names_exist() -> None:
+def test_tests_and_modules_that_the_developer_page_names_exist():
     page = (ROOT / "docs/developing.md").read_text()
     named = set(re.findall(r"`(test_\w+)`", page))
     text = (ROOT / "tests/test_additions.py").read_text()
@@ -115,9 +111,7 @@ def test_tests_and_modules_that_the_developer_page_names_exist() -> None:
         assert (ROOT / path).exists() or (ROOT / "virnucpro" / path).exists(), path
 
 
-def test_the_python_examples_run_one_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_python_examples_run_one_after_the_other(tmp_path, monkeypatch, capsys):
     shutil.copyfile(ROOT / "virnucpro/data/example.fa", tmp_path / "contigs.fa")
     (tmp_path / "proteins.fa").write_text(f">p\n{'ACDEFGHIKLMNPQRSTVWY' * 20}\n")
     monkeypatch.chdir(tmp_path)
@@ -131,7 +125,7 @@ def test_the_python_examples_run_one_after_the_other(
     assert "no_serpin" in printed
 
 
-def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) -> None:
+def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path):
     """Slurm sends the signal of ``B:`` to the shell of the batch script, and to nothing else."""
     section = USAGE[USAGE.index("## Under Slurm") :]
     script = section[section.index("#!/bin/bash") : section.index("```\n\nTwo minutes")]
@@ -158,7 +152,7 @@ def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) 
     assert (tmp_path / "results/contigs_contigs.tsv").exists()
 
 
-def test_the_documented_exit_codes_are_those_of_the_errors() -> None:
+def test_the_documented_exit_codes_are_those_of_the_errors():
     table = USAGE[USAGE.index("## Exit codes") : USAGE.index("## Under Slurm")]
     codes = [int(code) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE)
              for code in row.split(",")]  # fmt: skip

@@ -61,9 +61,7 @@ def _predict(home: Path, classifier: Path, out: str) -> list[str]:
 
 
 @pytest.mark.parametrize("level", ["frame", "chunk", "contig"])
-def test_a_run_is_measured_at_every_level(
-    evaluate: Callable, tmp_path: Path, level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_measured_at_every_level(evaluate, tmp_path, level, monkeypatch):
     if level == "frame":  # the only plots that are drawn
         monkeypatch.setattr("virnucpro.evaluation.plots.image_of", image_of)
     out, done = tmp_path / "e", evaluate("--level", level)
@@ -88,7 +86,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def test_something_else_is_refused_and_forced(call: Callable, made: Path, tmp_path: Path) -> None:
+def test_something_else_is_refused_and_forced(call, made, tmp_path):
     shutil.copytree(made / "out", tmp_path / "out")
     command = ("evaluate", tmp_path / "out", "--labels", made / "labels.tsv")
     assert call(*command).code == 0
@@ -104,9 +102,7 @@ def test_something_else_is_refused_and_forced(call: Callable, made: Path, tmp_pa
     assert not list(out.rglob("*.yours*"))
 
 
-def test_from_predictions_to_calibrated_rates(
-    call: Callable, evaluate: Callable, made: Path, tmp_path: Path
-) -> None:
+def test_from_predictions_to_calibrated_rates(call, evaluate, made, tmp_path):
     new = tmp_path / "new.safetensors"
     calibrate = ("--calibrate", TOY_CLASSIFIER, "--output", new)
     done = evaluate(*calibrate)
@@ -139,7 +135,7 @@ def test_from_predictions_to_calibrated_rates(
         ("--labels", "nowhere.tsv"),
     ],
 )
-def test_wrong_options(evaluate: Callable, tmp_path: Path, options: tuple[object, ...]) -> None:
+def test_wrong_options(evaluate, tmp_path, options):
     assert evaluate(*options).code == 64
     assert not contents(tmp_path).keys() & {"x.safetensors", "x.pth"}
     assert not list(tmp_path.glob("e/*"))

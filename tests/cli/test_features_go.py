@@ -79,9 +79,7 @@ def _computed(request: PredictionRequest) -> dict[str, int]:
     return todo
 
 
-def test_features_are_gone_when_the_last_model_has_read_them(
-    source: Path, kept: Path, tmp_path: Path
-) -> None:
+def test_features_are_gone_when_the_last_model_has_read_them(source, kept, tmp_path):
     out = tmp_path / "out"
     left: dict[str, set[str]] = {}
     todo: dict[str, int] = {}
@@ -105,9 +103,7 @@ def test_features_are_gone_when_the_last_model_has_read_them(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_stopped_at_random_moments_it_goes_on(
-    source: Path, kept: Path, tmp_path: Path, seed: int
-) -> None:
+def test_stopped_at_random_moments_it_goes_on(source, kept, tmp_path, seed):
     """Some of the starts keep the features: that changes no byte of the results either."""
     chance = random.Random(seed)
     out = tmp_path / "out"
@@ -129,9 +125,7 @@ def test_stopped_at_random_moments_it_goes_on(
 
 
 @pytest.mark.parametrize("damage", ["scores", "receipt", "receipts", "split file"])
-def test_of_a_damaged_file_only_that_is_done_again(
-    source: Path, kept: Path, tmp_path: Path, damage: str
-) -> None:
+def test_of_a_damaged_file_only_that_is_done_again(source, kept, tmp_path, damage):
     request = _request(source, tmp_path / "out")
     layout = request.layout
     with pytest.raises(Stopped):
@@ -153,9 +147,7 @@ def test_of_a_damaged_file_only_that_is_done_again(
     assert _results(tmp_path / "out") == _results(kept)
 
 
-def test_a_disk_that_is_too_small_is_named_before_a_model_computes(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_too_small_is_named_before_a_model_computes(source, tmp_path, monkeypatch):
     free = 20_000  # the features of all nucleotides need some bytes less
     usage = shutil._ntuple_diskusage(10**12, 10**12 - free, free)  # type: ignore[attr-defined]
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
@@ -165,9 +157,7 @@ def test_a_disk_that_is_too_small_is_named_before_a_model_computes(
     run_prediction(_request(source, tmp_path / "out"), lambda _: None)
 
 
-def test_failed_sequences_are_tried_again_and_the_others_are_not(
-    source: Path, kept: Path, tmp_path: Path
-) -> None:
+def test_failed_sequences_are_tried_again_and_the_others_are_not(source, kept, tmp_path):
     request = _request(source, tmp_path / "out")
     executor = PoisonedExecutor(LocalPool([Device("cpu")]), (FAILING,), 0.0)
     summary = run_prediction(request, lambda _: None, executor=executor)

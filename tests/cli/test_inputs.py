@@ -7,7 +7,6 @@ All forms of damaged sequence files are in ``tests/unit/io``, keys of the config
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ RENAME = ("--duplicate-ids", "rename")
 
 
 @pytest.mark.parametrize("data", [b">a \x1b[31mred\nMKLVE\n", b">a\nAC\n>a\nAC\n"])
-def test_refused(call: Callable, tmp_path: Path, data: bytes) -> None:
+def test_refused(call, tmp_path, data):
     check_refused(predict(call, tmp_path, data), 65, tmp_path / "sample.fa")
     check_nothing_written(tmp_path / "out")
     assert {path.name for path in tmp_path.iterdir()} <= {"out", "sample.fa"}
@@ -58,9 +57,7 @@ HOSTILE = ("../../x", "\"a',[red]%s{0}")
     ],
     ids=["renamed", "hostile ids", "long header", "nothing to score"],
 )
-def test_accepted(
-    call: Callable, tmp_path: Path, data: bytes, options: tuple[str, ...], records: list
-) -> None:
+def test_accepted(call, tmp_path, data, options, records):
     check_accepted(predict(call, tmp_path, data, *options))
     out = tmp_path / "out"
     rows = table(out / "sample_contigs.tsv")
@@ -72,7 +69,7 @@ def test_accepted(
 
 
 @pytest.mark.parametrize("data", [READS, PLAIN.replace(b"T", b"U")], ids=["FASTQ", "RNA"])
-def test_the_same_results(call: Callable, tmp_path: Path, plain: Path, data: bytes) -> None:
+def test_the_same_results(call, tmp_path, plain, data):
     done = predict(call, tmp_path, data)
     check_accepted(done)
     assert done.err.count("U: read as T") == (b"U" in data)
@@ -91,14 +88,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("make", [lambda path: path.symlink_to("nowhere"), Path.mkdir, os.mkfifo])
-def test_no_file(call: Callable, tmp_path: Path, make: Callable) -> None:
+def test_no_file(call, tmp_path, make):
     path = tmp_path / "sample.fa"
     make(path)
     check_refused(call("predict", path, "-o", tmp_path / "out", *TOY), 64, path)
     assert not (tmp_path / "out").exists()
 
 
-def test_standard_input(tmp_path: Path, plain: Path) -> None:
+def test_standard_input(tmp_path, plain):
     command = ("predict", "-", "-o", tmp_path, *TOY)
     refused = run_forked(*command, input=">a\nACGT\n>b\nAC-T\n")
     check_refused(refused, 65, "standard input: line 4, record 'b'")
@@ -117,7 +114,7 @@ def test_standard_input(tmp_path: Path, plain: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["sample_chunked500.fa", "sample_protein/output_1.fa"])
-def test_an_input_that_the_run_would_write(call: Callable, tmp_path: Path, name: str) -> None:
+def test_an_input_that_the_run_would_write(call, tmp_path, name):
     check_accepted(predict(call, tmp_path, PLAIN, "-k"))
     chunks = tmp_path / "out" / name
     before = chunks.read_bytes()
@@ -140,16 +137,14 @@ def test_an_input_that_the_run_would_write(call: Callable, tmp_path: Path, name:
         *("--min-score 1.5", "-c no.yaml", "--gpu 0", "-m 800", "-m custom", "--input second.fa"),
     ],
 )
-def test_options(call: Callable, source: Path, tmp_path: Path, words: str) -> None:
+def test_options(call, source, tmp_path, words):
     done = call("predict", source, "-o", tmp_path / "out", "-m", "toy", *words.split())
     check_refused(done, 64)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["out", "out/.checkpoints"])
-def test_an_output_directory_that_is_a_file(
-    call: Callable, source: Path, tmp_path: Path, name: str
-) -> None:
+def test_an_output_directory_that_is_a_file(call, source, tmp_path, name):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("mine")
@@ -171,14 +166,14 @@ def test_an_output_directory_that_is_a_file(
         ("a\nb", "c\nd.fa", "c\nd"),
     ],
 )
-def test_names(call: Callable, home: Path, folder: str, name: str, stem: str) -> None:
+def test_names(call, home, folder, name, stem):
     Path(name).write_bytes(PLAIN)
     check_accepted(call("predict", f"--input={name}", f"--output-dir={folder}", *TOY))
     assert [row["record"] for row in table(home / folder / f"{stem}_contigs.tsv")] == ["a", "b"]
     assert sorted(path.name for path in home.iterdir()) == sorted([folder, name])
 
 
-def test_names_that_are_no_text(home: Path) -> None:
+def test_names_that_are_no_text(home):
     name = os.fsdecode(b"caf\xe9")
     (home / f"{name}.fa").write_bytes(PLAIN)
     check_accepted(run_forked("predict", f"{name}.fa", "-o", name, *TOY, "-l", home / "log", "-v"))
@@ -187,9 +182,7 @@ def test_names_that_are_no_text(home: Path) -> None:
     check_refused(missing, 64, "caf", "No such file")
 
 
-def test_names_with_control_characters_do_not_reach_the_terminal(
-    call: Callable, home: Path
-) -> None:
+def test_names_with_control_characters_do_not_reach_the_terminal(call, home):
     stem = "a\x1b[2J\r\x07"
     name = f"{stem}.fa"
     Path(name).write_bytes(PLAIN)
@@ -208,7 +201,7 @@ def test_names_with_control_characters_do_not_reach_the_terminal(
         assert not {"\x1b", "\r", "\x07"} & set(done.out + done.err), words
 
 
-def test_a_current_folder_that_was_deleted(shell: Callable, tmp_path: Path) -> None:
+def test_a_current_folder_that_was_deleted(shell, tmp_path):
     (tmp_path / "sample.fa").write_bytes(PLAIN)
     gone = tmp_path / "gone"
     for words in (("predict", tmp_path / "sample.fa", *TOY), ("status", "out")):
@@ -217,7 +210,7 @@ def test_a_current_folder_that_was_deleted(shell: Callable, tmp_path: Path) -> N
         check_refused(done, 64, "current folder")
 
 
-def test_no_terminal_and_the_c_locale(shell: Callable, tmp_path: Path) -> None:
+def test_no_terminal_and_the_c_locale(shell, tmp_path):
     (tmp_path / "文.fa").write_bytes(PLAIN.replace(b">a", ">pfäd_文".encode()))
     environment = {k: v for k, v in os.environ.items() if k[:3] != "LC_" and k != "LANG"}
     environment |= {"LC_ALL": "C", "PYTHONIOENCODING": "ascii:strict", "FORCE_COLOR": ""}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,9 +31,7 @@ def _mine(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("when", ["before", "after a kill", "after the end"])
 @pytest.mark.parametrize("names", USERS_FILES.values(), ids=USERS_FILES)
-def test_users_files_under_names_of_ours(
-    call: Callable, source: Path, plain: Path, tmp_path: Path, names: list[str], when: str
-) -> None:
+def test_users_files_under_names_of_ours(call, source, plain, tmp_path, names, when):
     """Each is kept under its name or the next one, and never touched again."""
     out = tmp_path / "out"
     arguments = ("predict", source, "-o", out, *TOY)
@@ -55,9 +52,7 @@ def test_users_files_under_names_of_ours(
     assert not list(plain.rglob("*.yours*"))
 
 
-def test_chunks_of_another_length_are_somebody_elses(
-    call: Callable, source: Path, tmp_path: Path
-) -> None:
+def test_chunks_of_another_length_are_somebody_elses(call, source, tmp_path):
     """``a_chunked300.fa`` is an input of its own beside ``a.fa``."""
     other = tmp_path / "sample_chunked300.fa"
     other.write_bytes(PLAIN)
@@ -72,7 +67,7 @@ def test_chunks_of_another_length_are_somebody_elses(
 
 
 @pytest.mark.parametrize("name", ["state", "x_chunked500"])
-def test_names_do_not_collide(call: Callable, tmp_path: Path, name: str) -> None:
+def test_names_do_not_collide(call, tmp_path, name):
     out, stems = tmp_path / "out", ["x", name]
     for stem in stems:
         (tmp_path / f"{stem}.fa").write_bytes(PLAIN)
@@ -86,9 +81,7 @@ def test_names_do_not_collide(call: Callable, tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["..fa", f"{'n' * 245}.fa", f"{'ü' * 115}.fa"])
-def test_names_that_no_result_can_have(
-    call: Callable, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_that_no_result_can_have(call, tmp_path, name, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path(name).write_bytes(PLAIN)
     check_refused(call("predict", name, *TOY, "-o", "out"), 64, "has a name")
@@ -99,7 +92,7 @@ def _spooled(out: Path) -> list[bytes]:
     return [path.read_bytes() for path in (out / ".checkpoints").rglob("input*")]
 
 
-def test_other_standard_input_does_not_replace_that_of_the_run(tmp_path: Path) -> None:
+def test_other_standard_input_does_not_replace_that_of_the_run(tmp_path):
     arguments = ("predict", "-", "-o", tmp_path, *TOY, "--keep-intermediate")
     check_accepted(run_forked(*arguments, input=PLAIN.decode()))
     results = result_bytes(tmp_path, "stdin")
@@ -123,9 +116,7 @@ FILES += (LAYOUT.frames["protein"],)
 
 @pytest.mark.parametrize("finished", [False, True], ids=["new", "finished"])
 @pytest.mark.parametrize("place", [*FOLDERS, *FILES], ids=str)
-def test_nothing_is_lost_behind_a_link(
-    call: Callable, source: Path, plain: Path, tmp_path: Path, place: Path, finished: bool
-) -> None:
+def test_nothing_is_lost_behind_a_link(call, source, plain, tmp_path, place, finished):
     link, elsewhere = tmp_path / "out" / place, tmp_path / "elsewhere"
     if finished:
         shutil.copytree(plain, tmp_path / "out")
@@ -144,7 +135,7 @@ def test_nothing_is_lost_behind_a_link(
     assert "mine" in [path.read_text() for path in kept if path.is_file()]
 
 
-def test_commands_with_a_single_file(call: Callable, tmp_path: Path) -> None:
+def test_commands_with_a_single_file(call, tmp_path):
     path = tmp_path / "notes"
     path.write_text("mine")
     assert call("utils", "generate-config").out == default_yaml()

@@ -5,14 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import virnucpro
 from tests.cli.inputs import CODONS, TOY, check_accepted, interrupted_at, table, toy_request
-from tests.conftest import Call
 from tests.contract.poisoned import PoisonedExecutor
 from virnucpro.cli import run
 from virnucpro.contracts import Device
@@ -22,7 +20,6 @@ from virnucpro.run.predict import run_prediction
 from virnucpro.stages import output
 from virnucpro.stages.regions import Region
 
-Calling = Callable[..., Call]
 PAIRS_IN_ALL = 40
 LENGTH = 66  # bases per chunk: a mate of 78 bases has two chunks, one of 60 has one
 PREDICT = (*TOY, "-e", LENGTH)
@@ -71,7 +68,7 @@ def _text(path: Path) -> str:
     return gzip.decompress(path.read_bytes()).decode()
 
 
-def test_a_pair_has_one_call_from_the_chunks_of_both_mates(finished: Path) -> None:
+def test_a_pair_has_one_call_from_the_chunks_of_both_mates(finished):
     rows = _rows(finished / "s_R1_contigs.tsv", "record", "length", "chunks", "regions")
     assert rows[:2] == [["p0", "156", "4", "0"], ["p1", "120", "2", "0"]]
     assert len(rows) == PAIRS_IN_ALL
@@ -86,7 +83,7 @@ def test_a_pair_has_one_call_from_the_chunks_of_both_mates(finished: Path) -> No
     assert 'href="./s_R1_virus_2.fastq.gz"' in report
 
 
-def test_both_mates_come_out_also_where_only_the_second_is_viral(finished: Path) -> None:
+def test_both_mates_come_out_also_where_only_the_second_is_viral(finished):
     calls = _rows(finished / "s_R1_contigs.tsv", "call")
     viral = [n for n, row in enumerate(calls) if row == ["virus"]]
     scores: dict[str, list[float]] = {}
@@ -104,9 +101,7 @@ def test_both_mates_come_out_also_where_only_the_second_is_viral(finished: Path)
     assert not (finished / "s_R1_virus.fastq.gz").exists()
 
 
-def test_single_reads_come_out_with_their_headers_and_qualities(
-    call: Calling, pair: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_single_reads_come_out_with_their_headers_and_qualities(call, pair, tmp_path):
     arguments = ("predict", pair[0], "-o", tmp_path / "out", *PREDICT)
     found, long = tmp_path / "out/s_R1_virus.fastq.gz", ("--min-score", "-1", "--min-length", "78")
     check_accepted(call(*arguments, *long))
@@ -120,9 +115,7 @@ def test_single_reads_come_out_with_their_headers_and_qualities(
     assert found.read_bytes() == first
 
 
-def test_no_region_is_looked_for_in_a_pair(
-    call: Calling, pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_region_is_looked_for_in_a_pair(call, pair, tmp_path, monkeypatch):
     """Its mates are two pieces: what lies between them is not known."""
     found = [Region(0, 60, 4, 4, 0.9, None, at_edge=True)]
     monkeypatch.setattr(output, "SHORTEST_RECORD", 0)
@@ -134,7 +127,7 @@ def test_no_region_is_looked_for_in_a_pair(
     assert not list((tmp_path / "both").glob("*_regions.*"))
 
 
-def test_failed_pairs_are_an_input_of_their_own(tmp_path: Path) -> None:
+def test_failed_pairs_are_an_input_of_their_own(tmp_path):
     files = tmp_path / "s_R1.fq", tmp_path / "s_R2.fq"
     for number, path in enumerate(files, 1):  # both mates have the same id
         path.write_text("".join(_mates(number)).replace(f"/{number} ", " "))
@@ -148,7 +141,7 @@ def test_failed_pairs_are_an_input_of_their_own(tmp_path: Path) -> None:
     assert run_prediction(again, lambda _: None).results.records == 2
 
 
-def test_pairs_of_fasta_given_in_python_come_out_as_fasta(tmp_path: Path) -> None:
+def test_pairs_of_fasta_given_in_python_come_out_as_fasta(tmp_path):
     files = tmp_path / "a.fa", tmp_path / "b.fa"
     for number, path in enumerate(files, 1):
         path.write_text("".join(f">p{n}\n{'GCAGCC' * (9 + n + number)}\n" for n in range(2)))
@@ -162,8 +155,8 @@ def test_pairs_of_fasta_given_in_python_come_out_as_fasta(tmp_path: Path) -> Non
 
 
 def test_an_interrupted_run_goes_on_and_another_second_file_is_refused(
-    call: Calling, pair: tuple[Path, Path], finished: Path, tmp_path: Path
-) -> None:
+    call, pair, finished, tmp_path
+):
     out = tmp_path / "out"
     command = ("predict", pair[0], "--input2", pair[1], *PREDICT, *CUT, "-o")
     for stage in ("translation", "protein_embeddings", "output"):
@@ -183,9 +176,7 @@ def test_an_interrupted_run_goes_on_and_another_second_file_is_refused(
             assert (out / name).read_bytes() == (finished / name).read_bytes(), name
 
 
-def test_a_moved_second_file_is_named_for_other_cuts(
-    call: Calling, pair: tuple[Path, Path], finished: Path, tmp_path: Path
-) -> None:
+def test_a_moved_second_file_is_named_for_other_cuts(call, pair, finished, tmp_path):
     out = tmp_path / "out"
     check_accepted(call("predict", pair[0], "--input2", pair[1], "-o", out, *PREDICT))
     moved = pair[1].rename(tmp_path / "moved.fq.gz")
@@ -195,9 +186,7 @@ def test_a_moved_second_file_is_named_for_other_cuts(
         assert (out / name).read_bytes() == (finished / name).read_bytes()
 
 
-def test_an_interleaved_file_gives_what_two_files_give(
-    call: Calling, finished: Path, tmp_path: Path
-) -> None:
+def test_an_interleaved_file_gives_what_two_files_give(call, finished, tmp_path):
     source, out = tmp_path / "s_R1.fq", tmp_path / "out"
     source.write_text("".join(map("".join, zip(_mates(1), _mates(2), strict=True))))
     command = ("predict", source, "-o", out, *PREDICT, *CUT)
@@ -223,21 +212,13 @@ def test_an_interleaved_file_gives_what_two_files_give(
         "s_R1.fq s_R1.fq --input2 s_R2.fq.gz",
     ],
 )
-def test_what_is_no_pair_is_refused(
-    call: Calling,
-    pair: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: str,
-) -> None:
+def test_what_is_no_pair_is_refused(call, pair, tmp_path, monkeypatch, arguments):
     monkeypatch.chdir(tmp_path)
     assert call("predict", *arguments.split(), "-o", "out", *PREDICT).code == 64
     assert not list(Path("out").glob("s_R1*"))
 
 
-def test_pairs_in_a_list_of_samples(
-    call: Calling, pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pairs_in_a_list_of_samples(call, pair, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     listed = "name\tfile\tinput2\nboth\ts_R1.fq\ts_R2.fq.gz\none\ts_R1.fq\t\nshort\ts_R1.fq\n"
     Path("samples.tsv").write_text(listed)

@@ -10,16 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Call
 from tests.report_data import Shown, mixed, write_run
 from virnucpro.report.plots import COLOURS
 
-Calling = Callable[..., Call]
 TOY = ("-m", "toy", "--device", "cpu", "--threads", "1")
 
 
 @pytest.fixture
-def finished(call: Calling, tmp_path: Path) -> Path:
+def finished(call: Callable, tmp_path: Path) -> Path:
     """A finished run of two records; its report is ``out/in_report.html``."""
     (tmp_path / "in.fa").write_text(f">a\n{'GCTGAA' * 150}\n>b\nAC\n")
     assert call("predict", tmp_path / "in.fa", "-o", tmp_path / "out", *TOY).code == 0
@@ -34,7 +32,7 @@ def two_runs(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "a", tmp_path / "b"
 
 
-def test_a_run_has_a_report_and_a_finished_one_keeps_it(call: Calling, finished: Path) -> None:
+def test_a_run_has_a_report_and_a_finished_one_keeps_it(call, finished):
     report = finished / "in_report.html"
     content, written = report.read_bytes(), report.stat().st_mtime_ns
     assert b"of 2 records" in content
@@ -55,9 +53,7 @@ def test_a_run_has_a_report_and_a_finished_one_keeps_it(call: Calling, finished:
         assert (report.read_bytes(), report.is_symlink()) == (content, False)
 
 
-def test_reports_of_several_runs_have_an_overview(
-    call: Calling, two_runs: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_reports_of_several_runs_have_an_overview(call, two_runs, tmp_path):
     overview = tmp_path / "overview.html"
     assert call("report", *two_runs, "-o", overview).code == 0
     text = overview.read_text()
@@ -78,7 +74,7 @@ def test_reports_of_several_runs_have_an_overview(
         assert (page.read_text(), "my words" in kept.read_text()) == (text, True)
 
 
-def test_the_track_of_a_record_is_a_picture(call: Calling, tmp_path: Path) -> None:
+def test_the_track_of_a_record_is_a_picture(call, tmp_path):
     write_run(tmp_path, [*mixed(), Shown("../up", "virus", [0.9] * 4)])
     plots = tmp_path / "s_plots"
     plot = ("plot", tmp_path, "--record")
@@ -105,7 +101,7 @@ def test_the_track_of_a_record_is_a_picture(call: Calling, tmp_path: Path) -> No
 
 
 @pytest.fixture
-def two_samples(call: Calling, tmp_path: Path) -> Path:
+def two_samples(call: Callable, tmp_path: Path) -> Path:
     """The output directory of two samples, whose files have one name."""
     for name, sequence in (("one", "GCTGAA" * 150), ("two", "GAAGCTC" * 150)):
         (tmp_path / name).mkdir()
@@ -115,7 +111,7 @@ def two_samples(call: Calling, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_a_run_writes_its_row_for_multiqc(call: Calling, two_samples: Path) -> None:
+def test_a_run_writes_its_row_for_multiqc(call, two_samples):
     def row(name: str) -> list[str]:
         head, cells = (two_samples / name / "in_mqc.tsv").read_text().splitlines()[-2:]
         assert head.split("\t") == ["Sample", "virus", "virus_share", "records", "unscored"]
@@ -131,7 +127,7 @@ def test_a_run_writes_its_row_for_multiqc(call: Calling, two_samples: Path) -> N
 
 
 @pytest.mark.slow
-def test_multiqc_itself_shows_them(two_samples: Path, tmp_path: Path) -> None:
+def test_multiqc_itself_shows_them(two_samples, tmp_path):
     pytest.importorskip("multiqc")
     command = [sys.executable, "-m", "multiqc", "out", "-o", "page", "--strict", "--no-ansi"]
     subprocess.run(command, cwd=tmp_path, check=True)

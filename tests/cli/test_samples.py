@@ -89,7 +89,7 @@ def _check(folder: Path, **files: str) -> None:
             assert found == (folder / f"single_{name}/{name}_{end}").read_bytes(), end
 
 
-def test_a_list_with_samples_that_fail(folder: Path, predict: Callable[..., Call]) -> None:
+def test_a_list_with_samples_that_fail(folder, predict):
     files = {f"s_{name}": name for name in (*GOOD, "empty", "wrong", "gone")}
     listed = _listed(folder, **files)
     done = predict("--input-list", listed)
@@ -116,14 +116,14 @@ def test_a_list_with_samples_that_fail(folder: Path, predict: Callable[..., Call
 @pytest.mark.parametrize(
     ("number", "state"), [(errno.EACCES, "failed"), (errno.ENOSPC, "unfinished")]
 )
-def test_a_full_disk_ends_all_samples_and_a_closed_folder_one(number: int, state: str) -> None:
+def test_a_full_disk_ends_all_samples_and_a_closed_folder_one(number, state):
     sample, path = Sample("s", "s.fa"), Path("out")
     with suppress(OutputError), _failing(sample, lambda event: None), explain_write_errors(path):
         raise OSError(number, "no")
     assert sample.state == state
 
 
-def test_files_of_one_name_are_named_after_their_folders() -> None:
+def test_files_of_one_name_are_named_after_their_folders():
     """Names that differ only in case are one name: on some disks it would be one folder."""
     files = ("A/final.contigs.fa", "B/Final.contigs.fa.gz", "A/x.fa")
     assert [sample.name for sample in named_files(files)] == ["A", "B", "x"]
@@ -142,9 +142,7 @@ def test_files_of_one_name_are_named_after_their_folders() -> None:
         (("contigs_1.fa", "contigs_2.fa"), None),
     ],
 )
-def test_mates_are_told_by_their_names(
-    files: tuple[str, ...], mates: tuple[str, str] | None
-) -> None:
+def test_mates_are_told_by_their_names(files, mates):
     assert mates_among(named_files(files)) == mates
     assert mates_among([Sample(row.name, row.file, "x.fq") for row in named_files(files)]) is None
 
@@ -158,9 +156,7 @@ def _predict_samples(emit: Emit) -> list[str]:
 
 
 @pytest.mark.parametrize(("share", "most", "loads"), [(0.25, 100, 2), (0.0, 100, 6), (0.25, 2, 4)])
-def test_models_are_loaded_once_for_a_group(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, share: float, most: int, loads: int
-) -> None:
+def test_models_are_loaded_once_for_a_group(folder, monkeypatch, share, most, loads):
     """A group ends where the features of its samples take too much of the disk, or they are many.
 
     Each of them has open files.
@@ -181,7 +177,7 @@ def test_models_are_loaded_once_for_a_group(
     _check(folder, a="a", b="b", c="c")
 
 
-def test_an_interrupted_list_is_continued(folder: Path) -> None:
+def test_an_interrupted_list_is_continued(folder):
     def interrupt(event: Event) -> None:
         if isinstance(event, StageStarted) and event.stage == "protein_embeddings":
             raise RunInterruptedError(15)
@@ -199,9 +195,7 @@ def test_an_interrupted_list_is_continued(folder: Path) -> None:
     _check(folder, a="a", b="b", c="c")
 
 
-def test_a_table_of_the_user_is_not_overwritten(
-    call: Callable[..., Call], folder: Path, predict: Callable[..., Call]
-) -> None:
+def test_a_table_of_the_user_is_not_overwritten(call, folder, predict):
     paths = [folder / f"out/samples_{end}" for end in ("summary.tsv", "overview.html")]
     paths[0].parent.mkdir()
     commands = [predict, lambda *files: call("call", "out/a", "--min-score", "0")]
@@ -216,9 +210,7 @@ def test_a_table_of_the_user_is_not_overwritten(
 
 
 @pytest.mark.parametrize("is_worked_on", [False, True])
-def test_a_sample_of_a_newer_version_stops_no_other(
-    call: Callable[..., Call], folder: Path, predict: Callable[..., Call], is_worked_on: bool
-) -> None:
+def test_a_sample_of_a_newer_version_stops_no_other(call, folder, predict, is_worked_on):
     """A sample that the newer version works on at this moment stops no other, either."""
     home = folder / "out/b/.checkpoints/runs/b"
     (home / "state").mkdir(parents=True)
@@ -240,9 +232,7 @@ def _calls(root: Path, name: str) -> Counter[str]:
     return Counter(row["call"] for row in table(root / f"{name}_contigs.tsv"))
 
 
-def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(
-    call: Callable[..., Call], folder: Path, predict: Callable[..., Call]
-) -> None:
+def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(call, folder, predict):
     assert predict("in/c.fa").code == 0
     assert predict("--input-list", _listed(folder, s_a="a", s_b="b")).code == 0
     lines = call("status", "out").out.splitlines()
@@ -266,7 +256,7 @@ def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(
         "--input-list none.tsv -o out",
     ],
 )
-def test_what_cannot_be_samples_is_refused(folder: Path, arguments: str) -> None:
+def test_what_cannot_be_samples_is_refused(folder, arguments):
     assert run(["predict", *arguments.split(), *TOY]) == 64
     assert not (folder / "out").exists()
 
@@ -286,20 +276,20 @@ def test_what_cannot_be_samples_is_refused(folder: Path, arguments: str) -> None
         "name\tfile\na\tin/\udcff.fa\n",
     ],
 )
-def test_a_wrong_list_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_wrong_list_is_refused(tmp_path, text):
     path = tmp_path / "samples.tsv"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError):
         read_sample_list(path)
 
 
-def test_a_list_may_have_blank_lines_and_other_columns(tmp_path: Path) -> None:
+def test_a_list_may_have_blank_lines_and_other_columns(tmp_path):
     path = tmp_path / "samples.tsv"
     path.write_text("\ufeffplace\tname\tfile\n\nlake\tone\tin/a b.fa\r\n")
     assert read_sample_list(path) == [Sample("one", "in/a b.fa")]
 
 
-def test_names_in_a_table_that_cannot_be_folders_do_not_count(tmp_path: Path) -> None:
+def test_names_in_a_table_that_cannot_be_folders_do_not_count(tmp_path):
     folder = SamplesFolder(tmp_path)
     assert samples_of(tmp_path) == {}
     cells = "\tx\tfailed" + "\tNA" * (len(SAMPLES.row._fields) - 3) + "\n"
@@ -307,7 +297,7 @@ def test_names_in_a_table_that_cannot_be_folders_do_not_count(tmp_path: Path) ->
     assert list(samples_of(tmp_path)) == ["a"]
 
 
-def test_rows_of_an_earlier_version_are_kept(tmp_path: Path) -> None:
+def test_rows_of_an_earlier_version_are_kept(tmp_path):
     names = SAMPLES.row._fields[: SAMPLES.row._fields.index("message") + 1]
     cells = ["a", "x", "failed"] + ["NA"] * (len(names) - 4) + ["no such file"]
     table = "\t".join(names) + "\n" + "\t".join(cells) + "\n"
@@ -321,9 +311,7 @@ def _contents(root: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in files if path.name not in ("lock", "run.log")}
 
 
-def test_a_second_batch_adds_its_samples_and_forgets_none(
-    call: Callable[..., Call], folder: Path, predict: Callable[..., Call]
-) -> None:
+def test_a_second_batch_adds_its_samples_and_forgets_none(call, folder, predict):
     assert predict("in/a.fa", "in/b.fa").code == 0
     before, out = _rows(folder / "out"), folder / "out"
     assert predict("in/c.fa", "in/b.fa", "in/wrong.fa").code == 2
@@ -348,7 +336,7 @@ def test_a_second_batch_adds_its_samples_and_forgets_none(
     assert list(_rows(out)) == [*GOOD, "wrong"]
 
 
-def test_a_name_stands_for_one_file(folder: Path, predict: Callable[..., Call]) -> None:
+def test_a_name_stands_for_one_file(folder, predict):
     assert predict("in/a.fa", "in/b.fa").code == 0
     before, rows = _contents(folder / "out/a"), _rows(folder / "out")
     for options in ((), ("--force",)):
@@ -362,9 +350,7 @@ def test_a_name_stands_for_one_file(folder: Path, predict: Callable[..., Call]) 
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_run_of_another_file_in_the_folder_of_a_sample_is_no_sample(
-    call: Callable[..., Call], folder: Path, predict: Callable[..., Call], first: bool
-) -> None:
+def test_a_run_of_another_file_in_the_folder_of_a_sample_is_no_sample(call, folder, predict, first):
     """Such as that of the records that failed, which the documentation tells users to make."""
     shutil.copy(folder / "in/c.fa", other := folder / f"in/{'0' if first else 'd'}.fa")
     assert predict("in/a.fa", "in/b.fa").code == 0
@@ -376,15 +362,13 @@ def test_a_run_of_another_file_in_the_folder_of_a_sample_is_no_sample(
     assert f"{other.stem}_report.html" in (folder / "out/samples_overview.html").read_text()
 
 
-def test_a_file_that_was_refused_gives_its_name_to_another(
-    folder: Path, predict: Callable[..., Call]
-) -> None:
+def test_a_file_that_was_refused_gives_its_name_to_another(folder, predict):
     for file, code in (("wrong", 2), ("a", 0)):
         assert predict("--input-list", _listed(folder, x=file)).code == code
     assert [row["file"] for row in _rows(folder / "out").values()] == ["in/a.fa"]
 
 
-def test_a_refused_command_changes_nothing(folder: Path, predict: Callable[..., Call]) -> None:
+def test_a_refused_command_changes_nothing(folder, predict):
     assert predict("in/a.fa", "in/b.fa").code == 0
     before = _contents(folder / "out")
     assert predict("in/a.fa", "in/b.fa", "-e", "300").code == 3

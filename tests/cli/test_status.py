@@ -60,7 +60,7 @@ def _slow(out: Path, seconds: float) -> None:
         path.write_bytes(sealed({**unsealed(path.read_bytes()), "seconds": seconds}))
 
 
-def test_an_interrupted_run(call: Callable, folder: Path) -> None:
+def test_an_interrupted_run(call, folder):
     _slow(folder / "cut", 50)
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     run = _run(call, folder / "cut")
@@ -82,7 +82,7 @@ def test_an_interrupted_run(call: Callable, folder: Path) -> None:
     assert _run(call, folder / "cut")["resume"]["seconds"] is None
 
 
-def test_before_the_split_nobody_knows_how_much_there_is(call: Callable, tmp_path: Path) -> None:
+def test_before_the_split_nobody_knows_how_much_there_is(call, tmp_path):
     make_input(tmp_path / "in.fa")
     with pytest.raises(Stopped):
         predict(tmp_path / "in.fa", tmp_path / "out", Stopping(tmp_path / "out", "in_protein.faa"))
@@ -91,7 +91,7 @@ def test_before_the_split_nobody_knows_how_much_there_is(call: Callable, tmp_pat
     assert _stage(run, "protein_embeddings")["files"] is None
 
 
-def test_what_ended_the_last_start_may_be_corrected(call: Callable, tmp_path: Path) -> None:
+def test_what_ended_the_last_start_may_be_corrected(call, tmp_path):
     source, out = tmp_path / "in.fa", tmp_path / "out"
     predict = ("predict", source, "-o", out, "-m", "toy", "--device", "cpu", "-q")
     source.write_text(">a\nACGT\n>b\nMKLV\n")
@@ -103,9 +103,7 @@ def test_what_ended_the_last_start_may_be_corrected(call: Callable, tmp_path: Pa
     assert call(*predict).code == 0
 
 
-def test_a_finished_run_and_a_removed_file_that_is_needed_again(
-    call: Callable, folder: Path
-) -> None:
+def test_a_finished_run_and_a_removed_file_that_is_needed_again(call, folder):
     out = folder / "done"
     for options in ((), ("-c", _config(folder), "--resume")):
         assert not options or call("predict", folder / "in.fa", "-o", out, *options).code == 0
@@ -146,13 +144,8 @@ def _config(folder: Path) -> Path:
     ],
 )
 def test_an_input_that_the_same_command_would_refuse(
-    call: Callable,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    change: Callable,
-    code: int | None,
-    hashed: bool,
-) -> None:
+    call, folder, monkeypatch, change, code, hashed
+):
     out, source = folder / "cut", folder / "in.fa"
     document = out / ".checkpoints/runs/in/state/run.json"
     kept = {**unsealed(document.read_bytes()), "source": str(source)}
@@ -173,7 +166,7 @@ def test_an_input_that_the_same_command_would_refuse(
         assert call("predict", source, "-o", out, "-k", "-c", _config(folder)).code == code
 
 
-def test_a_process_that_is_lost_is_not_at_work(call: Callable, folder: Path) -> None:
+def test_a_process_that_is_lost_is_not_at_work(call, folder):
     """Its host does not answer, or its number is that of another process by now."""
     for host in ("lost-node", HOST_NAME):
         owner = LockOwner(host, os.getppid(), 1)
@@ -181,7 +174,7 @@ def test_a_process_that_is_lost_is_not_at_work(call: Callable, folder: Path) -> 
         assert _run(call, folder / "cut")["state"] == "interrupted"
 
 
-def test_what_failed_and_why(call: Callable, folder: Path) -> None:
+def test_what_failed_and_why(call, folder):
     receipt = folder / "done" / f"{ESM}.done"
     document = unsealed(receipt.read_bytes())
     document["outputs"][0]["rows"] -= 2
@@ -195,7 +188,7 @@ def test_what_failed_and_why(call: Callable, folder: Path) -> None:
     assert esm["sequences"] - esm["sequences_done"] == 2
 
 
-def test_a_run_at_work_is_named_with_its_process(call: Callable, folder: Path) -> None:
+def test_a_run_at_work_is_named_with_its_process(call, folder):
     code = (
         "import sys, pathlib; from virnucpro.store.lock import locked\n"
         "with locked(pathlib.Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
@@ -217,7 +210,7 @@ def test_a_run_at_work_is_named_with_its_process(call: Callable, folder: Path) -
 
 
 @pytest.mark.parametrize("completed", [True, False])
-def test_a_run_of_an_earlier_version(call: Callable, tmp_path: Path, completed: bool) -> None:
+def test_a_run_of_an_earlier_version(call, tmp_path, completed):
     _, layout = make_legacy(tmp_path, completed=completed)
     run = _run(call, layout.root)
     assert (run["stem"], run["state"]) == ("in", "legacy")
@@ -229,7 +222,7 @@ def test_a_run_of_an_earlier_version(call: Callable, tmp_path: Path, completed: 
 
 
 @pytest.mark.parametrize("name", ["missing", "empty", "file"])
-def test_no_run_there(call: Callable, tmp_path: Path, name: str) -> None:
+def test_no_run_there(call, tmp_path, name):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("x")
     assert call("status", tmp_path / name).code == 64

@@ -37,15 +37,13 @@ def _figures(**changed: object) -> OutputFigures:
         ({"highest_rate": 0.27, "thresholds": Thresholds(genes=False)}, (True, True)),
     ],
 )
-def test_a_lower_rate_is_offered_where_half_of_the_viruses_stay(
-    changes: dict, says: tuple[bool, bool]
-) -> None:
+def test_a_lower_rate_is_offered_where_half_of_the_viruses_stay(changes, says):
     text = "\n".join(call_lines(_figures(**changes), Layout(Path("results"), "a"), "record"))
     assert ("27 % of these" in text, "--max-fdr 0.1" in text) == says
     assert ("--max-fdr 0.1 --no-genes" in text) == ("thresholds" in changes)
 
 
-def test_samples_are_counted_together(tmp_path: Path) -> None:
+def test_samples_are_counted_together(tmp_path):
     few = _figures(calls={"virus": 1, "nonvirus": 89, "unscored": 10}, tiers={})
     outcomes = [Outcome(each, {}, failed_records=0, computed=9) for each in (_figures(), few)]
     samples = [Sample(name, name, outcome=each) for name, each in zip("ab", outcomes, strict=True)]

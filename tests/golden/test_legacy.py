@@ -31,9 +31,7 @@ def _pieces(log: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("folder", "missing"), [("legacy_interrupted", 1), ("legacy_complete", 0)])
-def test_only_what_is_missing_is_embedded(
-    reference: Path, arguments: list[object], tmp_path: Path, folder: str, missing: int
-) -> None:
+def test_only_what_is_missing_is_embedded(reference, arguments, tmp_path, folder, missing):
     # Neither modes nor times are copied: the reference may not be written to.
     out = tmp_path / "results"
     shutil.copytree(reference / folder, out, copy_function=shutil.copyfile)

@@ -36,7 +36,7 @@ def predict(source: Path, out: Path, *options: str) -> None:
     assert done.code == 0, done.err
 
 
-def test_it_is_small_and_says_what_it_is() -> None:
+def test_it_is_small_and_says_what_it_is():
     encoder, classifier = LITE.packaged, LITE_CLASSIFIER
     assert encoder.stat().st_size + classifier.stat().st_size < 10_000_000
     info = inspect_classifier(classifier)
@@ -49,9 +49,7 @@ def test_it_is_small_and_says_what_it_is() -> None:
     assert info.extra["encoder_sha256"] == hashed(encoder).sha256
 
 
-def test_the_contigs_of_the_example_are_called_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_contigs_of_the_example_are_called_right(tmp_path, monkeypatch):
     example = tmp_path / "example.fa"
     example.write_text(example_fasta())
     predict(example, tmp_path / "out")
@@ -82,7 +80,7 @@ def test_the_contigs_of_the_example_are_called_right(
 
 
 @pytest.mark.parametrize(("length", "least"), [(500, 0.86), (300, 0.82), (150, 0.73)])
-def test_held_out_groups(genomes: Path, tmp_path: Path, length: int, least: float) -> None:
+def test_held_out_groups(genomes, tmp_path, length, least):
     """The model card has the whole table; this is a sample of it, with room for chance."""
     chance, source, virus = random.Random(5), tmp_path / "pieces.fa", {}
     with source.open("w") as out:

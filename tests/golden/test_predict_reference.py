@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.inputs import RESULTS, table
 from tests.faults.processes import files_under, until
-from tests.forked import ForkedCommand, run_forked
+from tests.forked import run_forked
 from tests.golden.comparison import TOLERANCE, assert_same_consensus, assert_same_predictions
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import FeatureKind as Kind
@@ -72,7 +72,7 @@ def results(request: pytest.FixtureRequest) -> Path:
     return request.getfixturevalue(request.param)
 
 
-def test_fasta_files_are_the_originals(results: Path, reference: Path) -> None:
+def test_fasta_files_are_the_originals(results, reference):
     original = reference / "original_500"
     pairs = [
         ("sample_chunked500.fa", "sample_chunked500.fa"),
@@ -88,7 +88,7 @@ def test_fasta_files_are_the_originals(results: Path, reference: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "name"), FEATURES, ids=[kind for kind, _ in FEATURES])
-def test_features_are_the_originals(results: Path, reference: Path, kind: Kind, name: str) -> None:
+def test_features_are_the_originals(results, reference, kind, name):
     for number in (1, 2, 3):
         ours = load_features(results / name.format(number), kind)
         theirs = load_features(reference / "original_500" / name.format(number), kind)
@@ -98,16 +98,14 @@ def test_features_are_the_originals(results: Path, reference: Path, kind: Kind, 
 
 
 @pytest.mark.parametrize("run", ["undisturbed", "two_workers", "without_copies"])
-def test_tables_are_the_originals(
-    request: pytest.FixtureRequest, run: str, reference: Path
-) -> None:
+def test_tables_are_the_originals(request, run, reference):
     ours, original = request.getfixturevalue(run), reference / "original_500"
     assert_same_predictions(ours / PREDICTIONS, original / PREDICTIONS)
     older = reference / "legacy_complete"
     assert_same_consensus(ours / CONSENSUS, original / CONSENSUS, older / CONSENSUS)
 
 
-def test_every_record_and_chunk_is_accounted_for(results: Path, source: Path) -> None:
+def test_every_record_and_chunk_is_accounted_for(results, source):
     contigs = table(results / "sample_contigs.tsv")
     text = source.read_text()
     headers = [line[1:].split()[0] for line in text.splitlines() if line.startswith(">")]
@@ -125,13 +123,7 @@ def test_every_record_and_chunk_is_accounted_for(results: Path, source: Path) ->
 
 
 @pytest.mark.parametrize("where", [(), ("-d", "cpu", "-t", 1), ("-t", 5, "--cpu-workers", 2)])
-def test_workers_and_threads_change_no_byte(
-    undisturbed: Path,
-    two_workers: Path,
-    finished_run: Callable[..., Path],
-    source: Path,
-    where: tuple[object, ...],
-) -> None:
+def test_workers_and_threads_change_no_byte(undisturbed, two_workers, finished_run, source, where):
     other = finished_run(source, "-k", *where) if where else two_workers
     features = [name.format(number) for _, name in FEATURES for number in (1, 2, 3)]
     for name in (*RESULTS, *features):
@@ -139,14 +131,7 @@ def test_workers_and_threads_change_no_byte(
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_killed_and_resumed_is_undisturbed(
-    undisturbed: Path,
-    source: Path,
-    options: list[str],
-    start: Callable[..., ForkedCommand],
-    tmp_path: Path,
-    workers: int,
-) -> None:
+def test_killed_and_resumed_is_undisturbed(undisturbed, source, options, start, tmp_path, workers):
     """Kill -9 whenever a little more work is proved, however fast the machine is."""
     command = ["virnucpro", "predict", source, "-o", tmp_path, *options, "--resume"]
     command += ["--cpu-workers", workers] if workers else ["-d", "cpu"]

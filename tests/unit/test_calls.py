@@ -76,9 +76,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("scores", "options", "call", "tier"), CALLS)
-def test_the_call_and_the_tier(
-    scores: list[tuple[str, str]], options: dict[str, float], call: str, tier: str
-) -> None:
+def test_the_call_and_the_tier(scores, options, call, tier):
     chunks = [_chunk(n * 100, n * 100 + 100, *pair) for n, pair in enumerate(scores)]
     given = dict(options)
     length = np.array([given.pop("length", 100 * len(scores))])
@@ -93,7 +91,7 @@ def test_the_call_and_the_tier(
     ("scored", "coverage", "evidence"),
     [(1, 1.0, "one chunk"), (2, 0.25, "ok"), (2, 0.2499, "little scored")],
 )
-def test_what_the_score_rests_on(scored: int, coverage: float, evidence: str) -> None:
+def test_what_the_score_rests_on(scored, coverage, evidence):
     assert evidence_of(scored, coverage) == evidence
 
 
@@ -107,9 +105,7 @@ def test_what_the_score_rests_on(scored: int, coverage: float, evidence: str) ->
         (2, 0.01, ["high", "low", "low"]),
     ],
 )
-def test_hallmark_genes_raise_the_tier_of_viruses(
-    hallmarks: int, fdr: float, tiers: list[str]
-) -> None:
+def test_hallmark_genes_raise_the_tier_of_viruses(hallmarks, fdr, tiers):
     scores = [("0.1", "0.9"), ("0.5", "0.5"), ("0.9", "0.1")]
     chunks = [[_chunk(0, 100, *pair), _chunk(100, 200, *pair)] for pair in scores]
     lengths = np.full(3, 200)
@@ -119,13 +115,13 @@ def test_hallmark_genes_raise_the_tier_of_viruses(
     assert calls.call == call_of(lengths, found, np.full(3, fdr)).call
 
 
-def test_the_score_is_weighted_by_the_root_of_the_margin() -> None:
+def test_the_score_is_weighted_by_the_root_of_the_margin():
     verdict = call_record(200, [_chunk(0, 100, "0.0", "1.0"), _chunk(100, 200, "0.375", "0.625")])
     assert verdict.virus_score == pytest.approx((1 * 1 + 0.5 * 0.25) / 1.5)
     assert (verdict.confident_viral, verdict.confident_nonviral, verdict.undecided) == (1, 0, 1)
 
 
-def test_coverage_counts_overlapping_chunks_once() -> None:
+def test_coverage_counts_overlapping_chunks_once():
     verdict = call_record(200, [_chunk(0, 100, "0", "1"), _chunk(50, 150, "0", "1")])
     assert verdict.coverage == 0.75
 
@@ -140,7 +136,7 @@ def test_coverage_counts_overlapping_chunks_once() -> None:
         (["no_open_frame", "failed"], "failed"),
     ],
 )
-def test_an_unscored_record_has_a_reason(statuses: list[str], status: str) -> None:
+def test_an_unscored_record_has_a_reason(statuses, status):
     verdict = call_record(100, [_unscored(s) for s in statuses])
     assert (verdict.call, verdict.status) == ("unscored", status)
     assert verdict.chunks == len(statuses)
@@ -160,15 +156,13 @@ def test_an_unscored_record_has_a_reason(statuses: list[str], status: str) -> No
         (("0.8", "0.29"), (0, 0, 1)),
     ],
 )
-def test_no_frame_contradicts_a_confident_chunk(
-    scores: tuple[str, str], counts: tuple[int, int, int]
-) -> None:
+def test_no_frame_contradicts_a_confident_chunk(scores, counts):
     verdict = call_record(100, [_chunk(0, 100, *scores)])
     found = (verdict.confident_viral, verdict.confident_nonviral, verdict.undecided)
     assert found == counts
 
 
-def test_records_that_are_called_together_are_called_as_alone() -> None:
+def test_records_that_are_called_together_are_called_as_alone():
     """Records without a scored chunk, or without a chunk, stand first, between and last."""
     draw = random.Random(4)
     kinds = [[], [_unscored("failed")], [_unscored("ambiguous")] * 2]

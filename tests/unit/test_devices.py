@@ -37,7 +37,7 @@ GPUS = [A100, H200, V100]
         ({"cpu_workers": 3}, [-1, -1, -1]),
     ],
 )
-def test_choice(options: dict[str, object], indices: list[int]) -> None:
+def test_choice(options, indices):
     chosen = choose_devices(MachineSettings(threads=6, **options), GPUS)  # type: ignore[arg-type]
     assert [device.index for device in chosen] == indices
     assert all(device.threads == max(1, 6 // len(chosen)) for device in chosen)
@@ -58,13 +58,13 @@ def test_choice(options: dict[str, object], indices: list[int]) -> None:
         ({"device": "cpu", "compile": "always"}, "compiling is for GPUs"),
     ],
 )
-def test_refusals(options: dict[str, Any], message: str) -> None:
+def test_refusals(options, message):
     with pytest.raises(UsageError, match=message):
         choose_devices(MachineSettings(**options), GPUS)
 
 
 @pytest.mark.parametrize("options", [{"gpus": "0"}, {"device": "cuda"}, {"fallback_to_cpu": False}])
-def test_an_explicit_gpu_never_becomes_a_cpu(options: dict[str, Any]) -> None:
+def test_an_explicit_gpu_never_becomes_a_cpu(options):
     with pytest.raises(DeviceError):
         choose_devices(MachineSettings(**options), [])
     assert [device.kind for device in choose_devices(MachineSettings(), [])] == ["cpu"]
@@ -148,7 +148,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return install
 
 
-def test_mig_devices_are_found(driver: Callable[..., None]) -> None:
+def test_mig_devices_are_found(driver):
     driver(WHOLE, PARTITIONED, UNPARTITIONED)
     assert visible_gpus() == [
         Device("cuda", 0, "NVIDIA H100", "GPU-aaaa", 80 << 30, (9, 0)),
@@ -178,7 +178,7 @@ def test_mig_devices_are_found(driver: Callable[..., None]) -> None:
         ("aaaa", []),
     ],
 )
-def test_masks(driver: Callable[..., None], mask: str, uuids: list[str]) -> None:
+def test_masks(driver, mask, uuids):
     driver(WHOLE, PARTITIONED, UNPARTITIONED, mask=mask)
     visible = visible_gpus()
     assert [gpu.uuid for gpu in visible] == uuids
@@ -186,12 +186,12 @@ def test_masks(driver: Callable[..., None], mask: str, uuids: list[str]) -> None
 
 
 @pytest.mark.parametrize("mask", [None, "1"])
-def test_a_lost_gpu_is_passed_over(driver: Callable[..., None], mask: str | None) -> None:
+def test_a_lost_gpu_is_passed_over(driver, mask):
     driver(FakeGpu("GPU-aaaa", lost=True), UNPARTITIONED, mask=mask)
     assert [gpu.uuid for gpu in visible_gpus()] == ["GPU-bbcc"]
 
 
-def test_what_is_not_known_of_a_gpu_is_none(driver: Callable[..., None]) -> None:
+def test_what_is_not_known_of_a_gpu_is_none(driver):
     for gpus, known in (([WHOLE], (5, 80 << 30, None, 61, 612.0)), ([], None)):
         driver(*gpus)
         assert [read_gpu(device) for device in (A100, H200, Device("cpu"))] == [known, None, None]

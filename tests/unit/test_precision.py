@@ -33,7 +33,7 @@ L4 = Device("cuda", name="L4", capability=(8, 9))
         ("fp8", [H200, L4], "fp8"),
     ],
 )
-def test_precision(requested: str, devices: list[Device], chosen: str) -> None:
+def test_precision(requested, devices, chosen):
     assert choose_precision(requested, devices) == chosen
 
 
@@ -44,15 +44,13 @@ def test_precision(requested: str, devices: list[Device], chosen: str) -> None:
         ("fp8", Device("cpu"), "a CPU .*fp32 or bf16 or fp16"),
     ],
 )
-def test_a_precision_that_one_device_lacks_is_refused(
-    requested: str, device: Device, others: str
-) -> None:
+def test_a_precision_that_one_device_lacks_is_refused(requested, device, others):
     with pytest.raises(UsageError, match=others):
         choose_precision(requested, [H200, device])
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its instructions cannot be masked")
-def test_masked_instructions_are_not_used() -> None:
+def test_masked_instructions_are_not_used():
     """As on a processor with AVX2 alone, whatever this one has."""
     code = "from virnucpro.precision import cpu_has_bf16; print(cpu_has_bf16())"
     masked = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}

@@ -64,7 +64,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     return page_of(tmp_path_factory.mktemp("report"), mixed())
 
 
-def test_sections_tiles_and_rows_are_in_order(page: Page) -> None:
+def test_sections_tiles_and_rows_are_in_order(page):
     assert page.values("id", "section") == SECTIONS
     for words in (
         "40 of 83 records are classified as viral (tier high: 40), 3 of them with hallmark genes. "
@@ -86,9 +86,7 @@ def test_sections_tiles_and_rows_are_in_order(page: Page) -> None:
     assert page.values("data-kind", "tr") == rows
 
 
-def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(
-    tmp_path: Path,
-) -> None:
+def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(tmp_path):
     records = [Shown(name, "nonvirus", [0.1] * 3, 0.5) for name in ("first", "second", "third")]
     records.append(Shown("long", "nonvirus", [0.1] * 8, 0.5))
     records.append(Shown("host", "nonvirus", [0.1] * 3 + [0.9, None, 0.9], 0.6, [(3, 4), (5, 5)]))
@@ -115,7 +113,7 @@ def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(
     assert page.text.count(str(HEADS["fdr"])) == 2, "in the legend, too"
 
 
-def test_viral_records_come_first_and_few_others_have_tracks(tmp_path: Path) -> None:
+def test_viral_records_come_first_and_few_others_have_tracks(tmp_path):
     records = [Shown(f"other_{n}", "nonvirus", [0.1] * (40 + n), 0.5) for n in range(20)]
     records += [Shown(f"virus_{n}", "virus", [0.9] * (3 + n), 0.1) for n in range(9)]
     records.append(Shown("host", "nonvirus", [0.1] * 3 + [0.9] * 3, 0.6, [(3, 5)]))
@@ -125,7 +123,7 @@ def test_viral_records_come_first_and_few_others_have_tracks(tmp_path: Path) -> 
     assert page.texts["h3"][2 : 2 + len(names) + 1] == [*names, "Command"]
 
 
-def test_a_chromosome_is_smoothed_and_its_regions_have_drawings_with_genes(tmp_path: Path) -> None:
+def test_a_chromosome_is_smoothed_and_its_regions_have_drawings_with_genes(tmp_path):
     scores = [0.1 if n % 50 else None for n in range(2000)]
     scores[700:740] = [0.9] * 40
     records = [
@@ -150,7 +148,7 @@ def test_a_chromosome_is_smoothed_and_its_regions_have_drawings_with_genes(tmp_p
     assert ["1 gene." in drawing for drawing in drawings] == [False, False, True]
 
 
-def test_long_ids_stay_different_and_whole_in_the_title(tmp_path: Path) -> None:
+def test_long_ids_stay_different_and_whole_in_the_title(tmp_path):
     ids = [f"NODE_{n}_length_{'7' * 40}_cov_{n}.5" for n in (1, 2, 31)] + ["a" * 99, "a" * 98, "b"]
     page = page_of(tmp_path, [Shown(id, "virus", [0.9], 0.1) for id in ids])
     shown = re.findall(r'class="id"[^>]*>([^<]+)<', page.text)
@@ -169,8 +167,8 @@ def test_long_ids_stay_different_and_whole_in_the_title(tmp_path: Path) -> None:
     ],
 )
 def test_only_what_can_be_is_shown_and_pairs_are_called_so(
-    tmp_path: Path, paired: bool, lengths: list[int], tiles: int, figures: int
-) -> None:
+    tmp_path, paired, lengths, tiles, figures
+):
     records = [
         Shown(f"r{n}", ("nonvirus", "virus")[n % 2], [0.9 - n % 2] * -(-each // 500), 0.2, [], each)
         for n, each in enumerate(lengths)
@@ -184,7 +182,7 @@ def test_only_what_can_be_is_shown_and_pairs_are_called_so(
     assert nouns <= {"pair" if paired else "record"}
 
 
-def test_nothing_is_loaded_and_only_the_own_script_may_run(page: Page) -> None:
+def test_nothing_is_loaded_and_only_the_own_script_may_run(page):
     assert not [*page.values("src"), *page.values("srcset"), *page.values("data")]
     policy = str(page.values("content")[0])
     assert policy.startswith("default-src 'none'")
@@ -193,7 +191,7 @@ def test_nothing_is_loaded_and_only_the_own_script_may_run(page: Page) -> None:
     assert not {name for name in names if name.startswith("on") or name == "<link"}
 
 
-def test_every_figure_and_track_has_a_text_in_its_place(page: Page) -> None:
+def test_every_figure_and_track_has_a_text_in_its_place(page):
     assert page.values("role", "svg") == ["img"] * (2 + 30)
     assert all(page.values("aria-label", "svg"))
     ids = page.values("id")
@@ -202,7 +200,7 @@ def test_every_figure_and_track_has_a_text_in_its_place(page: Page) -> None:
     assert "0.5" in {word.strip() for word in page.texts["text"]}
 
 
-def test_a_chunk_without_a_score_is_not_drawn_as_one(page: Page) -> None:
+def test_a_chunk_without_a_score_is_not_drawn_as_one(page):
     track = page.text.split('class="track-box"')[1].split("</svg>")[0]
     drawn = re.findall(r'<use [^>]*style="(?:fill|stroke): (#\w+)', track)
     numbers = [drawn.count(colour) for colour in ("#d9480f", "#3b8fd1", "#8a93a3")]
@@ -221,7 +219,7 @@ def test_a_chunk_without_a_score_is_not_drawn_as_one(page: Page) -> None:
         "{{ 7 * 7 }}{% if",
     ],
 )
-def test_an_id_is_only_text(tmp_path: Path, name: str) -> None:
+def test_an_id_is_only_text(tmp_path, name):
     records = [Shown(name, "virus", [0.9] * 4, 0.1), Shown(f"{name}2", "nonvirus", [0.1] * 5, 0.5)]
     page = page_of(tmp_path, records)
     tags = [tag for tag, _ in page.elements]
@@ -244,22 +242,20 @@ def test_an_id_is_only_text(tmp_path: Path, name: str) -> None:
         (Shown("a", "virus", [0.9] * 4), {"models": {"classifier": UNCALIBRATED}}, True, False),
     ],
 )
-def test_warnings_are_there_where_something_is_wrong(
-    tmp_path: Path, record: Shown, changes: dict[str, object], warned: bool, rates: bool
-) -> None:
+def test_warnings_are_there_where_something_is_wrong(tmp_path, record, changes, warned, rates):
     page = page_of(tmp_path, [record], **changes)
     assert ("warnings" in page.values("class"), 'id="fdr"' in page.text) == (warned, rates)
 
 
 @pytest.mark.parametrize("name", ["thresholds", "cuts"])  # of earlier development versions
-def test_the_thresholds_are_said_of_an_empty_run_too(tmp_path: Path, name: str) -> None:
+def test_the_thresholds_are_said_of_an_empty_run_too(tmp_path, name):
     settings = {"analysis": {"model_type": "500", "chunk_length": 500}, name: {"min_score": 0.6}}
     page = page_of(tmp_path, [], settings=settings)
     assert "virus score above 0.6" in page.text
     assert page.values("id", "section") == SECTIONS
 
 
-def test_a_large_run_has_a_small_page_with_room_for_every_call(tmp_path: Path) -> None:
+def test_a_large_run_has_a_small_page_with_room_for_every_call(tmp_path):
     records = [Shown(f"v{n}", "virus", [0.4], 0.1, [], 99 + n % 400) for n in range(6000)]
     records += [Shown(f"n{n}", "nonvirus", [0.1], 0.5, length=400 + n) for n in range(500)]
     scores = [(i * 7919) % 1000 / 1000 for i in range(9000)]
@@ -274,8 +270,8 @@ def test_a_large_run_has_a_small_page_with_room_for_every_call(tmp_path: Path) -
 
 @pytest.mark.parametrize("rows", [1, 7])
 def test_what_is_shown_is_the_same_however_many_rows_are_read_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
-) -> None:
+    tmp_path, monkeypatch, rows
+):
     monkeypatch.setattr(content, "MOST_OTHER_ROWS", 3)
     records = mixed() + [
         Shown(f"n{n}", "nonvirus", [0.1] * 3, 0.5, length=1200 + n % 5) for n in range(20)
@@ -294,7 +290,7 @@ def test_what_is_shown_is_the_same_however_many_rows_are_read_at_a_time(
     assert parts.numbers.tobytes() == whole.numbers.tobytes()
 
 
-def test_a_damaged_file_is_an_error_of_the_input(tmp_path: Path) -> None:
+def test_a_damaged_file_is_an_error_of_the_input(tmp_path):
     write_run(tmp_path, mixed(), settings={"analysis": []})
     with pytest.raises(InputError, match=r"were changed"):
         report_page(open_run(tmp_path))
