@@ -16,7 +16,7 @@ from unittest.mock import Mock, patch
 
 import pytest
 
-from tests.cli.inputs import bases, table, toy_request
+from tests.cli.inputs import open_bases, table, toy_request
 from tests.conftest import Call
 from virnucpro.cli import run
 from virnucpro.contracts import Device, Session
@@ -33,6 +33,7 @@ from virnucpro.store.lock import LockOwner
 from virnucpro.tables import SAMPLES
 
 TOY = ("-m", "toy", "-t", "1", "--no-progress", "-q")
+OUT, SUMMARY, OVERVIEW = map(Path, ("out", "out/samples_summary.tsv", "out/samples_overview.html"))
 GOOD = ("a", "b", "c")
 KINDS = ("virus", "nonvirus", "undecided", "unscored")
 ENDS = ("contigs.tsv", "chunks.tsv", "virus.fna", "merged/prediction_results.txt")
@@ -43,13 +44,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three inputs, an empty one and a damaged one, in ``in``; a single run of each of the three."""
     home = tmp_path_factory.mktemp("made")
     (home / "in").mkdir()
-    for number, name in enumerate(GOOD):
-        # Without T there is no stop codon on either strand: every frame is open.
-        text = bases(3000 * (number + 1), seed=number).decode().replace("T", "G")
-        records = [text[n : n + 600] for n in range(0, len(text), 600)]
-        lines = [f">r{n}\n{record}\n" for n, record in enumerate(records)]
+    for number, name in enumerate(GOOD, 1):
+        records = (f">r{n}\n{open_bases(200, 100 * number + n)}\n" for n in range(5 * number))
         source, single = home / f"in/{name}.fa", home / f"single_{name}"
-        source.write_text("".join(lines))
+        source.write_text("".join(records))
         assert run(["predict", str(source), "-o", str(single), *TOY]) == 0
     (home / "in/empty.fa").touch()
     (home / "in/wrong.fa").write_text(">x\nAC!GT\n")
@@ -70,46 +68,45 @@ def predict(call: Callable[..., Call], folder: Path) -> Callable[..., Call]:
     return lambda *arguments: call("predict", *arguments, "-o", "out", *TOY)
 
 
-def _rows(root: Path) -> dict[str, dict[str, str]]:
-    return {row["sample"]: row for row in table(root / "samples_summary.tsv")}
+def _rows() -> dict[str, dict[str, str]]:
+    return {row["sample"]: row for row in table(SUMMARY)}
 
 
-def _listed(folder: Path, **files: str) -> Path:
-    path = folder / "samples.tsv"
+def _listed(**files: str) -> Path:
     rows = (f"{sample}\tin/{file}.fa\n" for sample, file in files.items())
-    path.write_text("name\tfile\n" + "".join(rows))
-    return path
+    Path("samples.tsv").write_text("name\tfile\n" + "".join(rows))
+    return Path("samples.tsv")
 
 
-def _check(folder: Path, **files: str) -> None:
+def _check(**files: str) -> None:
     """Samples have the bytes of single runs of these files."""
     for sample, name in files.items():
         for end in ENDS:
-            found = (folder / "out" / sample / f"{name}_{end}").read_bytes()
-            assert found == (folder / f"single_{name}/{name}_{end}").read_bytes(), end
+            found = (OUT / sample / f"{name}_{end}").read_bytes()
+            assert found == Path(f"single_{name}/{name}_{end}").read_bytes(), end
 
 
-def test_a_list_with_samples_that_fail(folder, predict):
+def test_a_list_with_samples_that_fail(predict):
     files = {f"s_{name}": name for name in (*GOOD, "empty", "wrong", "gone")}
-    listed = _listed(folder, **files)
+    listed = _listed(**files)
     done = predict("--input-list", listed)
     assert done.code == 2
     assert [f"sample {name} failed" in done.err for name in files] == [False] * 3 + [True] * 3
-    rows = _rows(folder / "out")
+    rows = _rows()
     assert list(rows) == list(files)
     found = [(row["state"], row["records"], row["regions"]) for row in rows.values()]
     finished = [("finished", records, "0") for records in ("5", "10", "15")]
     assert found == finished + [("failed", "NA", "NA")] * 3
-    _check(folder, **{f"s_{name}": name for name in GOOD})
-    page = (folder / "out/samples_overview.html").read_text()
+    _check(**{f"s_{name}": name for name in GOOD})
+    page = OVERVIEW.read_text()
     assert [f"<td>{name}</td>" in page for name in files] == [False] * 3 + [True] * 3
     assert '<a href="./s_a/a_report.html">s_a</a>' in page
-    written = [*(folder / "out").glob("*/*.tsv"), *(folder / "out").glob("samples_*")]
+    written = [*OUT.glob("*/*.tsv"), *OUT.glob("samples_*")]
     before = {path: path.stat().st_mtime_ns for path in written}
-    table = (folder / "out/samples_summary.tsv").read_bytes()
+    table = SUMMARY.read_bytes()
     assert predict("--input-list", listed).code == 2
-    assert (folder / "out/samples_summary.tsv").read_bytes() == table
-    del before[folder / "out/samples_summary.tsv"]  # which is written again
+    assert SUMMARY.read_bytes() == table
+    del before[SUMMARY]  # which is written again
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
@@ -173,8 +170,8 @@ def test_models_are_loaded_once_for_a_group(folder, monkeypatch, share, most, lo
     monkeypatch.setattr(samples_module, "MOST_SAMPLES", most)
     assert _predict_samples(lambda event: None) == ["finished"] * 3
     assert len(opened) == loads
-    assert not list((folder / "out").rglob("*.pt"))
-    _check(folder, a="a", b="b", c="c")
+    assert not list(OUT.rglob("*.pt"))
+    _check(a="a", b="b", c="c")
 
 
 def test_an_interrupted_list_is_continued(folder):
@@ -184,7 +181,7 @@ def test_an_interrupted_list_is_continued(folder):
 
     with pytest.raises(RunInterruptedError):
         _predict_samples(interrupt)
-    assert [row["state"] for row in _rows(folder / "out").values()] == ["unfinished"] * 3
+    assert [row["state"] for row in _rows().values()] == ["unfinished"] * 3
     events: list[Event] = []
     finish = samples_module.finish
     failing = Mock(side_effect=lambda *of: replace(finish(*of), failed_records=1))
@@ -192,12 +189,12 @@ def test_an_interrupted_list_is_continued(folder):
         assert _predict_samples(events.append) == ["partial"] * 3
     todo = {e.stage: e.todo for e in events if isinstance(e, StageStarted) and e.on_workers}
     assert todo == {"nucleotide_embeddings": 0, "protein_embeddings": 3}
-    _check(folder, a="a", b="b", c="c")
+    _check(a="a", b="b", c="c")
 
 
-def test_a_table_of_the_user_is_not_overwritten(call, folder, predict):
-    paths = [folder / f"out/samples_{end}" for end in ("summary.tsv", "overview.html")]
-    paths[0].parent.mkdir()
+def test_a_table_of_the_user_is_not_overwritten(call, predict):
+    paths = SUMMARY, OVERVIEW
+    OUT.mkdir()
     commands = [predict, lambda *files: call("call", "out/a", "--min-score", "0")]
     for number, command in enumerate(commands, 1):
         for path in paths:
@@ -206,13 +203,13 @@ def test_a_table_of_the_user_is_not_overwritten(call, folder, predict):
         for path in paths:
             assert len(list(path.parent.glob(f"{path.name}.yours*"))) == number
             assert path.read_text() != "mine"
-    assert list(_rows(folder / "out")) == ["a", "b"]
+    assert list(_rows()) == ["a", "b"]
 
 
 @pytest.mark.parametrize("is_worked_on", [False, True])
-def test_a_sample_of_a_newer_version_stops_no_other(call, folder, predict, is_worked_on):
+def test_a_sample_of_a_newer_version_stops_no_other(call, predict, is_worked_on):
     """A sample that the newer version works on at this moment stops no other, either."""
-    home = folder / "out/b/.checkpoints/runs/b"
+    home = OUT / "b/.checkpoints/runs/b"
     (home / "state").mkdir(parents=True)
     (home / "state/run.json").write_bytes(sealed({"schema": 99, "producer": "virnucpro 9.9"}))
     (home / "lock").write_text(json.dumps(asdict(LockOwner(HOST_NAME, os.getppid(), 1))))
@@ -220,10 +217,10 @@ def test_a_sample_of_a_newer_version_stops_no_other(call, folder, predict, is_wo
         if is_worked_on:
             fcntl.flock(stream, fcntl.LOCK_EX)
         assert predict("in/a.fa", "in/b.fa", "in/c.fa").code == 2
-    rows = _rows(folder / "out")
+    rows = _rows()
     assert [row["state"] for row in rows.values()] == ["finished", "failed", "finished"]
     assert (f"{os.getppid()} on" if is_worked_on else "virnucpro 9.9") in rows["b"]["message"]
-    (folder / "out/samples_summary.tsv").unlink()  # status tells it from the run itself
+    SUMMARY.unlink()  # status tells it from the run itself
     lines = call("status", "out").out.splitlines()
     assert [line.split()[:2] for line in lines[:2]] == [["a:", "finished"], ["b:", "failed:"]]
 
@@ -232,18 +229,18 @@ def _calls(root: Path, name: str) -> Counter[str]:
     return Counter(row["call"] for row in table(root / f"{name}_contigs.tsv"))
 
 
-def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(call, folder, predict):
+def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(call, predict):
     assert predict("in/c.fa").code == 0
-    assert predict("--input-list", _listed(folder, s_a="a", s_b="b")).code == 0
+    assert predict("--input-list", _listed(s_a="a", s_b="b")).code == 0
     lines = call("status", "out").out.splitlines()
     assert lines[:3] == ["s_a: finished", "s_b: finished", "c: finished"]
     document = json.loads(call("status", "out", "--json").out)
     assert [row["sample"] for row in document["samples"]] == ["s_a", "s_b"]
     assert [row["stem"] for row in document["runs"]] == ["c"]
-    before = _calls(folder / "out", "c")
+    before = _calls(OUT, "c")
     assert call("call", "out", "--min-score", "-1").code == 0
-    assert _calls(folder / "out", "c")["virus"] > before["virus"]
-    assert list(_rows(folder / "out")) == ["s_a", "s_b"]
+    assert _calls(OUT, "c")["virus"] > before["virus"]
+    assert list(_rows()) == ["s_a", "s_b"]
 
 
 @pytest.mark.parametrize(
@@ -258,22 +255,20 @@ def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(call, folder, p
 )
 def test_what_cannot_be_samples_is_refused(folder, arguments):
     assert run(["predict", *arguments.split(), *TOY]) == 64
-    assert not (folder / "out").exists()
+    assert not OUT.exists()
+
+
+ONE = "name\tfile\na\tin/a.fa\n"
+NO_NAMES = ("../a", ".a", "-a", "a\x1b[2J", "ü" * 101, SUMMARY.name, OVERVIEW.name)
 
 
 @pytest.mark.parametrize(
     "text",
     [
         *("", "a\tin/a.fa\n", "name\tfile\n", "name\tfile\na\n", "name\tfile\na\t\n"),
-        *(f"name\tfile\n{name}\tin/a.fa\n" for name in ("../a", ".a", "-a", "a\x1b[2J", "ü" * 101)),
-        *(
-            f"name\tfile\n{name}\tx.fa\n"
-            for name in ("samples_summary.tsv", "samples_overview.html")
-        ),
-        *(f"name\tfile\na\tin/a.fa\n{row}\n" for row in ("A\tin/b.fa", "a\tin/a.fa", "b\t-")),
-        *(f"name\tfile\n{a}\tin/a.fa\n{b}\tin/b.fa\n" for a, b in (("A", "a"), ("ss", "ß"))),
-        "name\tfile\tinput2\na\t1.fq\t-\n",
-        "name\tfile\na\tin/\udcff.fa\n",
+        *(f"name\tfile\n{name}\tin/a.fa\n" for name in NO_NAMES),
+        *(f"{ONE}{row}\n" for row in ("A\tin/b.fa", "a\tin/a.fa", "b\t-", "ss\tx.fa\nß\ty.fa")),
+        *("name\tfile\tinput2\na\t1.fq\t-\n", "name\tfile\na\tin/\udcff.fa\n"),
     ],
 )
 def test_a_wrong_list_is_refused(tmp_path, text):
@@ -311,68 +306,68 @@ def _contents(root: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in files if path.name not in ("lock", "run.log")}
 
 
-def test_a_second_batch_adds_its_samples_and_forgets_none(call, folder, predict):
+def test_a_second_batch_adds_its_samples_and_forgets_none(call, predict):
     assert predict("in/a.fa", "in/b.fa").code == 0
-    before, out = _rows(folder / "out"), folder / "out"
+    before = _rows()
     assert predict("in/c.fa", "in/b.fa", "in/wrong.fa").code == 2
-    rows = _rows(out)
+    rows = _rows()
     assert list(rows) == [*GOOD, "wrong"]
     assert {name: rows[name] for name in before} == before
-    page = (out / "samples_overview.html").read_text()
+    page = OVERVIEW.read_text()
     assert all(f'href="./{name}/{name}_report.html"' in page for name in GOOD)
     assert call("call", "out", "--min-score", "-1").code == 0
-    after = _rows(out)
+    after = _rows()
     assert all(int(after[name]["virus"]) > int(rows[name]["virus"]) for name in GOOD)
     for name in GOOD:
-        calls = _calls(out / name, name)
+        calls = _calls(OUT / name, name)
         assert [int(after[name][kind]) for kind in KINDS] == [calls[kind] for kind in KINDS]
     assert after["wrong"] == rows["wrong"]
-    assert (out / "samples_overview.html").read_text() != page
+    assert OVERVIEW.read_text() != page
     assert predict("in/a.fa", "in/b.fa", "--force").code == 0
-    again = _rows(out)
+    again = _rows()
     assert [again[name]["virus"] == rows[name]["virus"] for name in GOOD] == [True, True, False]
-    (out / "samples_summary.tsv").unlink()
+    SUMMARY.unlink()
     assert call("report", "out").code == 0  # the runs are the list
-    assert list(_rows(out)) == [*GOOD, "wrong"]
+    assert list(_rows()) == [*GOOD, "wrong"]
 
 
-def test_a_name_stands_for_one_file(folder, predict):
+def test_a_name_stands_for_one_file(predict):
     assert predict("in/a.fa", "in/b.fa").code == 0
-    before, rows = _contents(folder / "out/a"), _rows(folder / "out")
+    before, rows = _contents(OUT / "a"), _rows()
     for options in ((), ("--force",)):
-        alone = predict("--input-list", _listed(folder, a="c"), *options)
-        assert (alone.code, str(folder / "out/a") in alone.err) == (3, True)
-        assert predict("--input-list", _listed(folder, a="c", c="c"), *options).code == 2
-        assert _contents(folder / "out/a") == before
-    found = _rows(folder / "out")
+        alone = predict("--input-list", _listed(a="c"), *options)
+        assert (alone.code, f"{OUT.absolute()}/a" in alone.err) == (3, True)
+        assert predict("--input-list", _listed(a="c", c="c"), *options).code == 2
+        assert _contents(OUT / "a") == before
+    found = _rows()
     assert found.pop("c")["state"] == "finished"
     assert found == rows
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_run_of_another_file_in_the_folder_of_a_sample_is_no_sample(call, folder, predict, first):
+def test_a_run_of_another_file_in_the_folder_of_a_sample_is_no_sample(call, predict, first):
     """Such as that of the records that failed, which the documentation tells users to make."""
-    shutil.copy(folder / "in/c.fa", other := folder / f"in/{'0' if first else 'd'}.fa")
+    other = Path(shutil.copy("in/c.fa", f"in/{'0' if first else 'd'}.fa"))
     assert predict("in/a.fa", "in/b.fa").code == 0
-    rows = _rows(folder / "out")
+    rows = _rows()
     assert call("predict", other, "-o", "out/a", *TOY).code == 0
     assert predict("in/a.fa", "in/b.fa").code == 0
     assert call("call", "out").code == 0
-    assert _rows(folder / "out") == rows
-    assert f"{other.stem}_report.html" in (folder / "out/samples_overview.html").read_text()
+    assert _rows() == rows
+    assert f"{other.stem}_report.html" in OVERVIEW.read_text()
 
 
-def test_a_file_that_was_refused_gives_its_name_to_another(folder, predict):
+def test_a_file_that_was_refused_gives_its_name_to_another(predict):
     for file, code in (("wrong", 2), ("a", 0)):
-        assert predict("--input-list", _listed(folder, x=file)).code == code
-    assert [row["file"] for row in _rows(folder / "out").values()] == ["in/a.fa"]
+        assert predict("--input-list", _listed(x=file)).code == code
+    assert [row["file"] for row in _rows().values()] == ["in/a.fa"]
 
 
-def test_a_refused_command_changes_nothing(folder, predict):
+def test_a_refused_command_changes_nothing(predict):
     assert predict("in/a.fa", "in/b.fa").code == 0
-    before = _contents(folder / "out")
+    before = _contents(OUT)
     assert predict("in/a.fa", "in/b.fa", "-e", "300").code == 3
-    assert _contents(folder / "out") == before
+    assert _contents(OUT) == before
     assert predict("in/a.fa", "in/b.fa", "in/c.fa", "-e", "300").code == 2
-    assert [row["state"] for row in _rows(folder / "out").values()] == ["finished"] * 3
+    assert [row["state"] for row in _rows().values()] == ["finished"] * 3
     assert predict("in/empty.fa", "in/wrong.fa").code == 2
