@@ -1,4 +1,4 @@
-"""The rules that a machine can check: layers, cycles, unique names, light imports."""
+"""The rules that a machine can check: layers, cycles, unique names, sizes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,6 @@ PAGE = (PACKAGE.parent / "docs/developing.md").read_text().partition("## The way
 # From the bottom to the top. A module may import from its own unit (a folder or a top-level
 # module) and from the units before it, never from one behind it.
 ORDER = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", PAGE, re.MULTILINE)
-HEAVY = {"torch", "transformers", "numpy", "huggingface_hub", "tokenizers", "safetensors", "jinja2"}
-# What the command line imports before it knows the command: nothing heavy at the top of these.
-LIGHT = {"cli", "__main__", "__init__", "settings", "configuration", "layout", "errors", "models"}
-LIGHT |= {"columns", "tables", "api", "results", "version"}
 MODULE_NAME = re.compile(r"virnucpro(\.\w+)+(:\w+)?")
 LONGEST = 600  # lines; a concept that reads better whole may fill that much
 LONGEST_FUNCTION = 80  # lines
@@ -37,11 +33,10 @@ def unit_of(module: str) -> str:
     return module.split(".")[1] if "." in module else "__init__"
 
 
-def imported(module: str, *, top_level_only: bool = False) -> set[str]:
+def imported(module: str) -> set[str]:
     """Names of modules that a module imports: statements, and strings that name our modules."""
-    tree = MODULES[module]
     names: set[str] = set()
-    for node in tree.body if top_level_only else ast.walk(tree):
+    for node in ast.walk(MODULES[module]):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -90,13 +85,6 @@ def test_no_file_and_no_function_is_too_long(module):
     assert max((node.end_lineno for node in nodes), default=0) <= LONGEST
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
     assert not [f.name for f in functions if f.end_lineno - f.lineno >= LONGEST_FUNCTION]
-
-
-def test_the_command_line_starts_without_heavy_imports():
-    for module in MODULES:
-        if unit_of(module) in LIGHT:
-            packages = {name.split(".")[0] for name in imported(module, top_level_only=True)}
-            assert not packages & HEAVY, module
 
 
 def test_executors_know_no_biology():

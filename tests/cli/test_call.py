@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.inputs import bases, open_bases
-from virnucpro.classifier.contigs import lite_model
 from virnucpro.classifier.files import inspect_classifier, with_temperature
 from virnucpro.cli import run
 from virnucpro.layout import Layout
@@ -198,14 +197,3 @@ def test_a_run_of_lite_by_an_earlier_version_gets_the_rates_of_this_one(call, tm
     assert _tables(out, "s") == wanted
     assert call(*predicted[:3], tmp_path / "resumed", *predicted[4:], "--resume").code == 0
     assert _tables(tmp_path / "resumed", "s") == wanted
-
-
-def test_runs_of_lite_are_known_by_its_classifier_file():
-    """A file with other bytes would end all runs that have begun: its rates are beside it."""
-    digest = hashed(LITE_CLASSIFIER).sha256
-    assert digest == "39795567c4e2fdc96ed770c3c95aec7417454dc1d251cfa5fb894385c1d5b30d"
-    for length, known in inspect_classifier(LITE_CLASSIFIER).contigs.items():
-        model = lite_model(digest, length)
-        assert model is not None
-        assert model[:5] == known[:5]
-        assert model.has_distributions

@@ -130,7 +130,9 @@ def test_a_reader_that_leaves_does_not_end_the_run(example, tmp_path, closed, en
 # What is imported in a second; a list of models is shown by rich.
 HEAVY = ("torch", "transformers", "huggingface_hub", "numpy", "rich", "jinja2")
 WATCHED = """
-import json, sys
+import json, sys, virnucpro
+virnucpro.open_run, virnucpro.predict
+assert not {"click", "numpy"} & set(sys.modules)
 from virnucpro.cli import run
 for words, code, heavy in json.loads(sys.argv[1]):
     assert run(words.split()) == code, words

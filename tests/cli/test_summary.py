@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from virnucpro.cli.summary import call_lines, samples_text
-from virnucpro.layout import Layout, SamplesFolder
-from virnucpro.run.predict import Outcome
-from virnucpro.run.sample_list import Sample
+from virnucpro.cli.summary import call_lines
+from virnucpro.layout import Layout
 from virnucpro.settings import Thresholds
 from virnucpro.stages.result_files import OutputFigures
 
@@ -41,14 +39,3 @@ def test_a_lower_rate_is_offered_where_half_of_the_viruses_stay(changes, says):
     text = "\n".join(call_lines(_figures(**changes), Layout(Path("results"), "a"), "record"))
     assert ("27 % of these" in text, "--max-fdr 0.1" in text) == says
     assert ("--max-fdr 0.1 --no-genes" in text) == ("thresholds" in changes)
-
-
-def test_samples_are_counted_together(tmp_path):
-    few = _figures(calls={"virus": 1, "nonvirus": 89, "unscored": 10}, tiers={})
-    outcomes = [Outcome(each, {}, failed_records=0, computed=9) for each in (_figures(), few)]
-    samples = [Sample(name, name, outcome=each) for name, each in zip("ab", outcomes, strict=True)]
-    text = samples_text(samples, SamplesFolder(tmp_path), overview=False)
-    assert text[3:5] == [
-        "11 of 200 records are classified as viral (tier high: 7, low: 3), 8 of them with hallmark genes.",
-        "10 viral regions with 122,000 bases; 6 records not classified as viral hold regions.",
-    ]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import RESULTS, table
+from tests.cli.inputs import RESULTS
 from tests.faults.processes import files_under, until
 from tests.forked import run_forked
 from tests.golden.comparison import TOLERANCE, assert_same_consensus, assert_same_predictions
@@ -103,23 +103,6 @@ def test_tables_are_the_originals(request, run, reference):
     assert_same_predictions(ours / PREDICTIONS, original / PREDICTIONS)
     older = reference / "legacy_complete"
     assert_same_consensus(ours / CONSENSUS, original / CONSENSUS, older / CONSENSUS)
-
-
-def test_every_record_and_chunk_is_accounted_for(results, source):
-    contigs = table(results / "sample_contigs.tsv")
-    text = source.read_text()
-    headers = [line[1:].split()[0] for line in text.splitlines() if line.startswith(">")]
-    assert [row["record"] for row in contigs] == headers
-    chunks = table(results / "sample_chunks.tsv")
-    assert [row["chunk"] for row in chunks] == [
-        i for i, _ in read_fasta(results / "sample_chunked500.fa")
-    ]
-    scored = [row["chunk"] for row in chunks if row["status"] == "scored"]
-    assert scored == [row["Modified_ID"] for row in table(results / CONSENSUS)]
-    status = {row["record"]: row["status"] for row in contigs}
-    assert status["tiny_2bp"] == "too_short"
-    assert status["all_n"] == "ambiguous"
-    assert status["stops"] == "no_open_frame"
 
 
 @pytest.mark.parametrize("where", [(), ("-d", "cpu", "-t", 1), ("-t", 5, "--cpu-workers", 2)])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -109,9 +107,3 @@ def test_a_compressed_table_is_read(tmp_path):
     (tmp_path / RCL_RESIDUES.path.format(stem="p")).write_bytes(cut)
     with pytest.raises(InputError, match="changed or cut off"):
         list(run.residues())
-
-
-def test_importing_the_package_imports_nothing_heavy():
-    code = "import sys, virnucpro; virnucpro.open_run; virnucpro.predict; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"torch", "numpy", "pandas", "click"} & set(done.stdout.split())
