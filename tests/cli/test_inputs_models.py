@@ -18,7 +18,7 @@ import yaml
 from tests.cli.inputs import PLAIN, check_nothing_written, check_refused
 from tests.hostile import Evil
 from tests.unit.encoders.small import ESM_WIDTH, fair_model, make_dnabert, save_fair
-from tests.unit.models.conftest import VARIABLES
+from tests.unit.models.conftest import cache  # noqa: F401 - an empty one for each test
 from tests.unit.test_classifier import MLPClassifier
 from virnucpro.classifier.files import classifier_to_bytes
 
@@ -49,11 +49,7 @@ def pristine(tmp_path_factory):
 
 @pytest.fixture
 def models(pristine, tmp_path, monkeypatch):
-    """A copy to damage, and a cache without any model."""
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    """A copy to damage."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sample.fa").write_bytes(PLAIN)
     return Path(shutil.copytree(pristine, tmp_path / "models"))
