@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import shlex
@@ -15,6 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.cli.inputs import table
 from tests.faults.processes import until
 from tests.report_data import Shown, write_run
 from virnucpro import errors
@@ -49,11 +49,7 @@ def test_documented_commands_are_accepted(page, line):
     command: click.Command = app
     context = click.Context(app, info_name="virnucpro")
     while isinstance(command, click.Group):
-        name = next(word for word in words if not word.startswith("-"))
-        found = command.get_command(context, name)
-        assert found is not None, f"{page}: {line}"
-        words.remove(name)
-        command = found
+        _, command, words = command.resolve_command(context, words)
     command.make_context(command.name, words, parent=context)
 
 
@@ -86,15 +82,18 @@ def test_the_tables_of_genomad_and_checkv_are_joined(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_run(Path("results"), [Shown(id, "virus", [0.9]) for id in ("7", "NA")], "contigs")
     for path, text in {
-        "genomad/contigs_virus_annotate/contigs_virus_taxonomy.tsv": "seq_name lineage\n7 Viruses;;",
-        "checkv/quality_summary.tsv": "contig_id completeness\n7 97.0\nNA NA\nh|region_1_500 12.0",
+        "genomad/contigs_virus_annotate/contigs_virus_taxonomy.tsv": "seq_name lineage\n7 Viruses;;\n",
+        "checkv/quality_summary.tsv": "contig_id completeness\n7 97.0\nNA NA\nh|region_1_500 12.0\n",
     }.items():
         Path(path).parent.mkdir(parents=True)
         Path(path).write_text(text.replace(" ", "\t"))
     section = USAGE.partition("## Taxonomy and completeness")[2]
     exec(section.partition("```python\n")[2].partition("```")[0], {})
-    rows = csv.DictReader(Path("contigs_described.tsv").read_text().splitlines(), delimiter="\t")
-    assert [[row[k] for k in ("record", "length", "lineage", "completeness")] for row in rows] == [
+    names, rows = (
+        ("record", "length", "lineage", "completeness"),
+        table(Path("contigs_described.tsv")),
+    )
+    assert [[row[name] for name in names] for row in rows] == [
         ["7", "500", "Viruses;;", "97.0"],
         ["NA", "500", "", "NA"],
         ["h|region_1_500", "", "", "12.0"],
