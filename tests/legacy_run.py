@@ -6,17 +6,17 @@ import json
 import random
 import shutil
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from virnucpro.configuration import Configuration
+from tests.cli.inputs import toy_request
 from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.request import PredictionRequest, check_request
+from virnucpro.run.request import check_request
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
 from virnucpro.store.legacy import feature_files
@@ -25,7 +25,7 @@ STAGES = (
     *("CHUNKING", "TRANSLATION", "NUCLEOTIDE_SPLITTING", "PROTEIN_SPLITTING"),
     *("NUCLEOTIDE_FEATURES", "PROTEIN_FEATURES", "FEATURE_MERGING", "PREDICTION", "CONSENSUS"),
 )
-SCIENCE = {"model_type": "toy", "chunk_length": 200, "sequences_per_file": 25}
+SCIENCE = {"chunk_length": 200, "sequences_per_file": 25}
 
 
 @dataclass
@@ -52,9 +52,8 @@ def make_input(path: Path) -> None:
 def predict(source: Path, out: Path, disk: Disk | None = None, **options: object) -> Shown:
     """Run the toy model in this process, intermediate files kept."""
     shown = Shown([], Counter())
-    machine = {"device": "cpu", "threads": 1, "remove_intermediate": False}
-    settings = Configuration().with_values({**SCIENCE, **machine})
-    request = PredictionRequest(str(source), out, settings, **options)  # type: ignore[arg-type]
+    asked = toy_request(source, out, **SCIENCE, remove_intermediate=False)
+    request = replace(asked, **options)
     check_request(request)
     run_prediction(request, shown, disk)
     return shown

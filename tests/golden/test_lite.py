@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from tests.declared import cells_of
+from tests.cli.inputs import table
 from tests.forked import run_forked
 from virnucpro.classifier.contigs import lite_model
 from virnucpro.classifier.files import inspect_classifier
@@ -19,7 +19,7 @@ from virnucpro.encoders.registry import locate
 from virnucpro.io.records import Records
 from virnucpro.settings import LITE_CLASSIFIER
 from virnucpro.store.hashed import hashed
-from virnucpro.tables import CHUNKS, CONTIGS
+from virnucpro.tables import CONTIGS
 
 ROOT = Path(__file__).parents[2]
 HELD_OUT = {  # by the beginnings of their ids
@@ -99,7 +99,7 @@ def test_held_out_groups(genomes, tmp_path, length, least):
                 virus[name] = label
                 out.write(f">{name}\n{record.sequence[start : start + length]}\n")
     predict(source, tmp_path / "out", "-e", str(length))
-    pieces = cells_of(CHUNKS, tmp_path / "out/pieces_chunks.tsv")
+    pieces = table(tmp_path / "out/pieces_chunks.tsv")
     scored = [row for row in pieces if row["status"] == "scored"]
     assert len(scored) == len(virus)  # with or without an open frame
     margins = [float(row["max_score_1"]) - float(row["max_score_0"]) for row in scored]
