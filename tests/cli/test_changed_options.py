@@ -22,10 +22,8 @@ from virnucpro.cli import run
 from virnucpro.cli.predict import predict
 from virnucpro.settings import SETTINGS, TOY_CLASSIFIER
 
-VOLATILE = (
-    *("run.log", "in_run.json", "in_report.html", ".done", "run.json"),
-    *("receipts.json", "receipts.copy.json"),
-)
+LOGS = ("run.log", "written")
+VOLATILE = ("run.json", "in_report.html", ".done", "receipts.json", "receipts.copy.json")
 
 
 class Change(NamedTuple):
@@ -154,11 +152,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _command(home: Path, out: Path, words: str) -> list[str]:
     """Return the command with ``words`` added, or in the place of its input or its folder."""
     added = words.replace("HOME", str(home)).replace("OUT", str(out)).split()
-    source = (
-        []
-        if words.startswith(("HOME", "-i ", "--input ", "--input-list "))
-        else [str(home / "in.fa")]
-    )
+    named = words.startswith(("HOME", "-i ", "--input ", "--input-list "))
+    source = [] if named else [str(home / "in.fa")]
     base = ["-o", str(out), "-m", "toy", "-e", "150", "--device", "cpu", "--threads", "1"]
     return ["predict", *source, *base, *added]
 
@@ -169,26 +164,21 @@ def _files(out: Path) -> dict[str, bytes]:
     The record of a run says how long it took and with which command, but also what it computed.
     """
     contents = {}
-    for path in sorted(out.rglob("*")):
-        name = path.relative_to(out).as_posix()
-        if not path.is_file() or path.name in ("run.log", "written"):
-            continue
-        contents[name] = b"" if path.name.endswith(VOLATILE) else path.read_bytes()
+    for path in (path for path in out.rglob("*") if path.is_file() and path.name not in LOGS):
+        contents[str(path.relative_to(out))] = (
+            b"" if path.name.endswith(VOLATILE) else path.read_bytes()
+        )
         if path.name == "in_run.json":
             record = json.loads(path.read_bytes())
             lasting = {name: record[name] for name in ("settings", "models", "precision", "counts")}
-            contents[name] = json.dumps(lasting).encode()
+            contents[path.name] = json.dumps(lasting).encode()
     return contents
 
 
 def _everything(out: Path) -> dict[Path, tuple[int, bytes]]:
     """All files, with their times; the lock says that somebody was there."""
-    paths = [path for path in out.rglob("*") if path.is_file()]
-    return {
-        path: (path.stat().st_mtime_ns, path.read_bytes())
-        for path in paths
-        if path.name not in ("run.log", "lock", "written")
-    }
+    paths = [path for path in out.rglob("*") if path.is_file() and path.name not in (*LOGS, "lock")]
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: f"{change.name} {change.words}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from collections import Counter
@@ -81,25 +80,21 @@ def _computed(request: PredictionRequest) -> dict[str, int]:
 
 def test_features_are_gone_when_the_last_model_has_read_them(source, kept, tmp_path):
     out = tmp_path / "out"
-    left: dict[str, set[str]] = {}
-    todo: dict[str, int] = {}
+    left: dict[str, tuple[int, set[str]]] = {}
 
     def watch(event: Event) -> None:
         if isinstance(event, StageStarted):
-            left[event.stage], todo[event.stage] = _features(out), event.todo
+            left[event.stage] = event.todo, _features(out)
 
     summary = run_prediction(_request(source, out), watch)
     assert _results(out) == _results(kept)
     counts = summary.record["counts"]
     files = -(-(counts["frames"] - counts["identical_frames"]) // FRAMES_PER_FILE)
     names = {f"output_{number}_DNABERT_S.pt" for number in range(1, files + 1)}
-    assert (left["protein_embeddings"], left["merging"]) == (names, set())
-    assert todo["merging"] == 0
-    record = json.loads((out / "in_run.json").read_bytes())
-    assert {row["stage"]: row["tasks"] for row in record["workers"]} == {
-        "nucleotide_embeddings": files,
-        "protein_embeddings": files,
-    }
+    assert (left["protein_embeddings"], left["merging"]) == ((files, names), (0, set()))
+    embeddings = ("nucleotide_embeddings", "protein_embeddings")
+    worked = {row["stage"]: row["tasks"] for row in summary.record["workers"]}
+    assert worked == dict.fromkeys(embeddings, files)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -124,25 +119,26 @@ def test_stopped_at_random_moments_it_goes_on(source, kept, tmp_path, seed):
     assert _results(out) == _results(kept)
 
 
-@pytest.mark.parametrize("damage", ["scores", "receipt", "receipts", "split file"])
-def test_of_a_damaged_file_only_that_is_done_again(source, kept, tmp_path, damage):
+@pytest.mark.parametrize(
+    ("damaged", "again"),
+    [
+        (lambda layout: [layout.scores(2)], 1),
+        (lambda layout: [layout.scores(2).with_suffix(".tsv.done")], 1),
+        (lambda layout: layout.receipt_files, 0),
+        (lambda layout: [layout.split("protein", 2)], 0),
+    ],
+    ids=["scores", "receipt", "receipts", "split file"],
+)
+def test_of_a_damaged_file_only_that_is_done_again(source, kept, tmp_path, damaged, again):
     request = _request(source, tmp_path / "out")
     layout = request.layout
     with pytest.raises(Stopped):
         run_prediction(request, lambda _: None, Stopping(layout.root, "prediction_results.txt"))
     assert not layout.features("nucleotide", 2).exists()
-    scores = layout.scores(2)
-    paths: dict[str, tuple[Path, ...]] = {
-        "scores": (scores,),
-        "receipt": (scores.with_name(f"{scores.name}.done"),),
-        "receipts": layout.receipt_files,
-        "split file": (layout.split("protein", 2),),
-    }
-    for path in paths[damage]:
+    for path in damaged(layout):
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
-    again = {"scores": 1, "receipt": 1, "receipts": 0, "split file": 0}[damage]
     assert _computed(request)["protein_embeddings"] == again
     assert _results(tmp_path / "out") == _results(kept)
 
