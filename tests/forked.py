@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from multiprocessing import reduction
 from pathlib import Path
 from typing import Any
 
@@ -41,31 +40,18 @@ class Call:
     err: str
 
 
-@dataclass(frozen=True)
-class _Descriptor:
-    """The number of an open file, which is passed on to a process that is being started."""
-
-    number: int
-
-    def __reduce__(self):
-        return _number_here, (reduction.DupFd(self.number),)
-
-
-def _number_here(passed) -> int:
-    return passed.detach()
-
-
 def _carry_out(
-    words: list[str], streams: list[int], folder: Path, environment: Mapping[str, str]
+    words: list[str], streams: list[str], folder: Path, environment: Mapping[str, str]
 ) -> None:
-    """Be ``python -m MODULE WORDS`` with these standard streams."""
+    """Be ``python -m MODULE WORDS`` with these files as standard streams."""
     # The process that forks may have been started while signals were blocked, as for a worker.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    for number, stream in enumerate(streams):
+    for number, path in enumerate(streams):
+        stream = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOCTTY)
         os.dup2(stream, number)
         os.close(stream)
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, "rww"[number]) for number in range(3))
@@ -115,51 +101,39 @@ class ForkedCommand:
         input: str = "",
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
-        terminal: int | None = None,
+        terminal: str = "",
     ) -> None:
         """Start it.
 
-        ``env`` is added to the environment. ``terminal`` is an open terminal to be used for all
-        standard streams, in place of files.
+        ``env`` is added to the environment. ``terminal`` is the path of a terminal to be used for
+        all standard streams, in place of files.
         """
-        self._files = [tempfile.TemporaryFile("w+") for _ in range(3)]  # noqa: SIM115
-        self._files[0].write(input)
-        self._files[0].seek(0)
-        numbers = [terminal if terminal is not None else file.fileno() for file in self._files]
-        streams = [_Descriptor(number) for number in numbers]
-        arguments = (
-            list(map(str, words)),
-            streams,
-            cwd or Path.cwd(),
-            {**os.environ, **(env or {})},
+        self._folder = tempfile.TemporaryDirectory()
+        self._streams = [Path(self._folder.name, name) for name in ("in", "out", "err")]
+        for path in self._streams:
+            path.write_text(input if path.name == "in" else "")
+        streams = [terminal or str(path) for path in self._streams]
+        where = cwd or Path.cwd(), {**os.environ, **(env or {})}
+        self._process = CONTEXT.Process(
+            target=_carry_out, args=(list(map(str, words)), streams, *where)
         )
-        self._process = CONTEXT.Process(target=_carry_out, args=arguments)
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
 
     @property
-    def returncode(self) -> int | None:
-        """The exit code, minus the number of the signal that ended it, or None while it runs."""
-        return self._process.exitcode
-
-    @property
     def out(self) -> str:
         """What it has written to standard output."""
-        return self._written(1)
+        return self._streams[1].read_bytes().decode()
 
     @property
     def err(self) -> str:
         """What it has written to standard error."""
-        return self._written(2)
-
-    def _written(self, number: int) -> str:
-        file = self._files[number].fileno()
-        return os.pread(file, os.fstat(file).st_size, 0).decode()
+        return self._streams[2].read_bytes().decode()
 
     def poll(self) -> int | None:
-        """Return the exit code, or None while it runs."""
-        return self.returncode
+        """Return the exit code, minus the number of the signal that ended it, or None while it runs."""
+        return self._process.exitcode
 
     def wait(self, timeout: float = 300) -> int:
         """Return the exit code when it has ended.
@@ -168,18 +142,14 @@ class ForkedCommand:
             TimeoutExpired: it has not ended after ``timeout`` seconds.
         """
         self._process.join(timeout)
-        if self.returncode is None:
+        if (code := self.poll()) is None:
             raise subprocess.TimeoutExpired("a forked command", timeout)
-        return self.returncode
+        return code
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
-        if self.returncode is None:
+        if self.poll() is None:
             os.kill(self.pid, number)
-
-    def terminate(self) -> None:
-        """Send SIGTERM, unless it has ended."""
-        self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """Send SIGKILL, unless it has ended."""
@@ -190,19 +160,12 @@ class ForkedCommand:
         self.kill()
         self.wait()
         self._process.close()
-        for file in self._files:
-            file.close()
+        self._folder.cleanup()
 
 
-def run_forked(
-    *words: object,
-    module: str = "virnucpro",
-    input: str = "",
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
-) -> Call:
-    """Run ``python -m MODULE WORDS`` until it ends."""
-    process = ForkedCommand(module, *words, input=input, cwd=cwd, env=env)
+def run_forked(*words: object, module: str = "virnucpro", **options: Any) -> Call:
+    """Run ``python -m MODULE WORDS`` until it ends; ``options`` are those of ``ForkedCommand``."""
+    process = ForkedCommand(module, *words, **options)
     try:
         return Call(process.wait(), process.out, process.err)
     finally:

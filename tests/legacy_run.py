@@ -1,31 +1,22 @@
-"""Make the directory that an earlier version would have left, and stop runs that go on with it.
-
-    python -m tests.legacy_run FOLDER     stop at every fifth change of the disk while features are adopted
-
-Prints the stops that lost or changed something and exits 1 if there were any.
-"""
+"""Make the directory that an earlier version would have left."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
-import sys
 from collections import Counter
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from virnucpro.configuration import Configuration
-from virnucpro.contracts import MOLECULES
+from tests.cli.inputs import toy_request
 from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.request import PredictionRequest, check_request
+from virnucpro.run.request import check_request
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
 from virnucpro.store.legacy import feature_files
@@ -34,8 +25,7 @@ STAGES = (
     *("CHUNKING", "TRANSLATION", "NUCLEOTIDE_SPLITTING", "PROTEIN_SPLITTING"),
     *("NUCLEOTIDE_FEATURES", "PROTEIN_FEATURES", "FEATURE_MERGING", "PREDICTION", "CONSENSUS"),
 )
-SCIENCE = {"model_type": "toy", "chunk_length": 200, "sequences_per_file": 25}
-STOPPED = 99
+SCIENCE = {"chunk_length": 200, "sequences_per_file": 25}
 
 
 @dataclass
@@ -62,9 +52,8 @@ def make_input(path: Path) -> None:
 def predict(source: Path, out: Path, disk: Disk | None = None, **options: object) -> Shown:
     """Run the toy model in this process, intermediate files kept."""
     shown = Shown([], Counter())
-    machine = {"device": "cpu", "threads": 1, "remove_intermediate": False}
-    settings = Configuration().with_values({**SCIENCE, **machine})
-    request = PredictionRequest(str(source), out, settings, **options)  # type: ignore[arg-type]
+    asked = toy_request(source, out, **SCIENCE, remove_intermediate=False)
+    request = replace(asked, **options)
     check_request(request)
     run_prediction(request, shown, disk)
     return shown
@@ -128,70 +117,3 @@ def results(layout: Layout) -> dict[str, bytes]:
     """The result files."""
     paths = (layout.predictions, layout.consensus, layout.contigs_table, layout.chunks_table)
     return {path.name: path.read_bytes() for path in paths}
-
-
-class Stopping(Disk):
-    """Ends the process before the ``at``-th moment at which a file or a receipt begins to count."""
-
-    def __init__(self, root: Path, at: int) -> None:
-        super().__init__(root)
-        self.at = at
-
-    def _count(self) -> None:
-        self.at -= 1
-        if self.at == 0:
-            os._exit(STOPPED)
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._count()
-        super().rename(old, new)
-
-    def append(self, path: Path, lines: bytes, *, durable: bool) -> None:
-        if path.name.startswith("receipts"):
-            self._count()
-        super().append(path, lines, durable=durable)
-
-
-def stopped(source: Path, out: Path, at: int) -> bool:
-    """Resume in a child that stops at its ``at``-th rename; whether it got that far."""
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            predict(source, out, Stopping(out, at), resume=True)
-            code = 0
-        finally:
-            os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, STOPPED), code
-    return code == STOPPED
-
-
-def main() -> int:
-    """Stop at every fifth rename; see the module's docstring."""
-    torch.set_num_threads(1)
-    folder = Path(sys.argv[1])
-    source, layout = make_legacy(folder)
-    shutil.copytree(layout.root, folder / "pristine")
-    features = [path for molecule in MOLECULES for path in layout.folders[molecule].glob("*.pt")]
-    undisturbed = predict(source, layout.root, resume=True)
-    expected, failed = results(layout), 0
-    for at in count(1, 5):
-        shutil.rmtree(layout.root)
-        shutil.copytree(folder / "pristine", layout.root)
-        before = {path: path.read_bytes() for path in features}
-        if not stopped(source, layout.root, at):
-            break
-        shown = predict(source, layout.root, resume=True)
-        # A piece that the stopped run did is not done again; none but the missing one ever is.
-        computed = shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]
-        same = all(path.read_bytes() == data for path, data in before.items())
-        if computed not in ((0, 0), (0, 1)) or not same or results(layout) != expected:
-            failed += 1
-            print(f"stopped at rename {at}: {computed} computed, features kept: {same}")
-    print(f"{at // 5} stops, {failed} failed; undisturbed: {dict(undisturbed.pieces)}")
-    return 1 if failed or at < 15 else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

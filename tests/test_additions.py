@@ -52,8 +52,6 @@ class ViralListStage(HostStage):
         return TaskResult(task, (self.disk.save(task.outputs[0], text.encode(), len(ids)),))
 '''
 
-Edit = Callable[[str, str, str], None]
-
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
@@ -64,14 +62,13 @@ def package(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def insert(package: Path) -> Edit:
+def insert(package: Path) -> Callable[[str, str, str], None]:
     """Put text behind another text, which occurs once in a file of the copy."""
 
     def _insert(file: str, after: str, text: str) -> None:
-        path = package / file
-        before = path.read_text()
+        before = (package / file).read_text()
         assert before.count(after) == 1, f"{file} has another form than docs/developing.md says"
-        path.write_text(before.replace(after, after + text))
+        (package / file).write_text(before.replace(after, after + text))
 
     return _insert
 
@@ -79,18 +76,14 @@ def insert(package: Path) -> Edit:
 @pytest.fixture
 def predict(package: Path, tmp_path: Path) -> Callable[..., Call]:
     """Classify the example with the copy of the package; results are in ``tmp_path / "out"``."""
-
-    def _predict(*options: str) -> Call:
-        fixed = ("-o", tmp_path / "out", "--device", "cpu", "--no-genes")
-        command = ("predict", SEQUENCES, *fixed, *options)
-        return run_forked(package.parent, *command, module="tests.changed_package")
-
-    return _predict
+    fixed = ("-o", tmp_path / "out", "-m", "lite", "--device", "cpu", "--no-genes")
+    command = (package.parent, "predict", SEQUENCES, *fixed)
+    return lambda *options: run_forked(*command, *options, module="tests.changed_package")
 
 
 def test_a_precision_is_a_row_of_a_table(insert, predict, tmp_path):
     insert("precision.py", "_ROWS = (", PRECISION)
-    done = predict("--model-type", "lite", "--precision", "bf16x")
+    done = predict("--precision", "bf16x")
     assert done.code == 0, done.err
     record = json.loads((tmp_path / "out" / "example_run.json").read_text())
     assert "bf16x" in json.dumps(record["workers"])
@@ -111,17 +104,17 @@ def test_a_stage_is_a_class_a_line_of_the_list_and_the_name_of_its_file(
         "from virnucpro.stages.translation import TranslationStage\n",
         "from virnucpro.stages.viral_list import ViralListStage\n",
     )
-    forgotten = predict("--model-type", "lite")
+    forgotten = predict()
     assert "add 'virus.txt' to RESULT_SUFFIXES in virnucpro/layout.py" in forgotten.err
     insert("layout.py", "RESULT_SUFFIXES = (", '"virus.txt", ')
-    done = predict("--model-type", "lite")
+    done = predict()
     assert done.code == 0, done.err
     folder = tmp_path / "out"
     rows = table(folder / "example_contigs.tsv")
     viral = [row["record"] for row in rows if row["call"] == "virus"]
     assert (folder / "example_virus.txt").read_text().splitlines() == viral != []
     (folder / "example_virus.txt").unlink()
-    assert predict("--model-type", "lite").code == 0
+    assert predict().code == 0
     assert (folder / "example_virus.txt").exists()
 
 
@@ -134,7 +127,7 @@ def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):
         "CONTIGS.lines(",
         "gc=[sum(map(r.sequence.count, 'GC')) / max(1, len(r.sequence)) for r in records], ",
     )
-    done = predict("--model-type", "lite")
+    done = predict()
     assert done.code == 0, done.err
     rows = table(tmp_path / "out" / "example_contigs.tsv")
     assert all(0.2 < float(row["gc"]) < 0.8 for row in rows)

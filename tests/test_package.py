@@ -18,14 +18,14 @@ from virnucpro.version import __version__
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_long_description_has_no_relative_link() -> None:
+def test_the_long_description_has_no_relative_link():
     text = (ROOT / "docs/description.md").read_text()
     links = re.findall(r"\]\(([^)]+)\)", text)
     assert links
     assert all(link.startswith("https://") for link in links)
 
 
-def test_every_extra_is_in_the_table_of_the_documentation() -> None:
+def test_every_extra_is_in_the_table_of_the_documentation():
     project = (ROOT / "pyproject.toml").read_text()
     extras = project.partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
     rows = re.findall(r"^\| (`.*?`) \|", (ROOT / "docs/installation.md").read_text(), re.MULTILINE)
@@ -50,7 +50,7 @@ def _run_without(modules: Iterable[str], folder: Path, *commands: Sequence[str])
     return [*codes, done.stderr]
 
 
-def test_a_plain_installation_evaluates_and_validates(tmp_path: Path) -> None:
+def test_a_plain_installation_evaluates_and_validates(tmp_path):
     project = (ROOT / "pyproject.toml").read_text()
     plain, extras = project.partition("[project.optional-dependencies]\n")[::2]
     names = [
@@ -76,9 +76,7 @@ def test_a_plain_installation_evaluates_and_validates(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("module", "extra"), [("pooch", True), ("pyrodigal_gv", False)])
-def test_a_missing_module_names_its_extra_if_it_has_one(
-    tmp_path: Path, module: str, extra: bool
-) -> None:
+def test_a_missing_module_names_its_extra_if_it_has_one(tmp_path, module, extra):
     (tmp_path / "in.fa").write_text(f">a\n{'ACG' * 300}\n")
     predict = ["predict", "in.fa", "-m", "toy", "-o", "out", "--device", "cpu", "--min-score", "-1"]
     download = ["train", "download", "--release-groups", "viral", "--output-dir", "x"]
@@ -88,7 +86,7 @@ def test_a_missing_module_names_its_extra_if_it_has_one(
     assert ("virnucpro[" in err) is extra
 
 
-def test_the_citation_names_this_version_and_the_paper() -> None:
+def test_the_citation_names_this_version_and_the_paper():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["cff-version"] == "1.2.0"
     assert str(citation["version"]) == __version__

@@ -30,7 +30,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[-\s]+", "-", word) for word in words}
 
 
-def test_every_page_is_in_the_navigation_and_every_link_leads_somewhere() -> None:
+def test_every_page_is_in_the_navigation_and_every_link_leads_somewhere():
     paths = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
     texts = {path: path.read_text() for path in paths}
     names = {path.name for path in paths} - {"description.md"}  # which is for the package index
@@ -44,7 +44,7 @@ def test_every_page_is_in_the_navigation_and_every_link_leads_somewhere() -> Non
 
 
 @pytest.mark.slow
-def test_the_site_is_built_without_a_warning() -> None:
+def test_the_site_is_built_without_a_warning():
     pytest.importorskip("zensical")
     folder = Path(sys.executable).parent
     command = ["make", "--old-file", ".venv/slow", "site", f"BIN={folder}"]

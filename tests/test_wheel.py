@@ -27,9 +27,7 @@ def run(*words: object, folder: Path, **environment: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_wheel_works_without_the_source_and_the_source_distribution_is_whole(
-    tmp_path: Path,
-) -> None:
+def test_the_wheel_works_without_the_source_and_the_source_distribution_is_whole(tmp_path):
     pytest.importorskip("build")
     pytest.importorskip("hatchling")
     for folder in ("dist", "again"):

@@ -59,8 +59,8 @@ def filled(text: str, mates: str = "") -> str:
     ],
 )
 def test_the_module_of_nextflow_writes_what_it_declares(
-    tmp_path: Path, environment: dict[str, str], block: str, mates: str, optional: list[str]
-) -> None:
+    tmp_path, environment, block, mates, optional
+):
     script = re.search(rf'^ +{block}:.*?"""\n(.*?)"""', MODULE, re.MULTILINE | re.DOTALL)
     assert script is not None
     work = tmp_path / "work"
@@ -84,7 +84,7 @@ def test_the_module_of_nextflow_writes_what_it_declares(
     assert found == [f"sample1_{name}" for name in optional]
 
 
-def test_the_module_of_nextflow_names_the_version(environment: dict[str, str]) -> None:
+def test_the_module_of_nextflow_names_the_version(environment):
     command = re.search(r'eval\("(.*?)"\)', MODULE)
     assert command is not None
     shown = subprocess.run(
@@ -93,7 +93,7 @@ def test_the_module_of_nextflow_names_the_version(environment: dict[str, str]) -
     assert shown.stdout.strip() == __version__
 
 
-def test_the_description_of_the_module_names_its_outputs() -> None:
+def test_the_description_of_the_module_names_its_outputs():
     description = yaml.safe_load((WORKFLOWS / "nextflow/meta.yml").read_text())
     assert list(description["output"]) == re.findall(r"emit: (\w+)", MODULE)
     for folder in ("nextflow", "snakemake"):
@@ -102,7 +102,7 @@ def test_the_description_of_the_module_names_its_outputs() -> None:
     assert f'container "virnucpro:{__version__}"' in MODULE
 
 
-def test_the_tool_of_galaxy_takes_files_of_a_run() -> None:
+def test_the_tool_of_galaxy_takes_files_of_a_run():
     text = (WORKFLOWS / "galaxy/virnucpro_predict.xml").read_text()
     assert f'<token name="@TOOL_VERSION@">{__version__}</token>' in text
     files = (ROOT / "docs/files.md").read_text()
@@ -113,7 +113,7 @@ def test_the_tool_of_galaxy_takes_files_of_a_run() -> None:
 
 
 @pytest.mark.slow
-def test_the_linter_of_galaxy_has_no_finding() -> None:
+def test_the_linter_of_galaxy_has_no_finding():
     pytest.importorskip("galaxy.tool_util.lint")
     code = (
         "import sys; from galaxy.tool_util import lint, loader;"
@@ -130,7 +130,7 @@ def recipe(path: Path) -> dict[str, Any]:
     return yaml.safe_load(text)
 
 
-def test_the_recipe_needs_what_the_package_needs() -> None:
+def test_the_recipe_needs_what_the_package_needs():
     conda = recipe(WORKFLOWS / "bioconda/meta.yaml")
     assert str(conda["package"]["version"]) == __version__
     assert (WORKFLOWS / "bioconda" / conda["source"]["path"]).resolve() == ROOT
@@ -151,7 +151,7 @@ def test_the_recipe_needs_what_the_package_needs() -> None:
 
 
 @pytest.mark.slow
-def test_the_dockerfile_has_no_finding() -> None:
+def test_the_dockerfile_has_no_finding():
     program = Path(sys.executable).with_name("hadolint")
     if not program.exists():
         pytest.skip("hadolint is not installed")
@@ -159,7 +159,7 @@ def test_the_dockerfile_has_no_finding() -> None:
 
 
 @pytest.mark.slow
-def test_snakemake_runs_the_rules(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_snakemake_runs_the_rules(tmp_path, environment):
     pytest.importorskip("snakemake")
     (tmp_path / "data").mkdir()
     (tmp_path / "data/my reads.fa").write_text(f">a\n{'GCTGAA' * 100}\n")

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import gzip
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from virnucpro.configuration import Configuration
+from virnucpro.events import Event, StageStarted
 from virnucpro.run.request import PredictionRequest
 from virnucpro.store.disk import Disk
+from virnucpro.ui.terminal import Screen
 
+CODONS = ("GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT")
 TOY = ("--model-type", "toy", "--device", "cpu")
 SEQUENCE = b"ATGACCGGTCTGAAC" * 8  # 120 bases, open in five frames
 PLAIN = b">a first\n" + SEQUENCE[:70] + b"\n" + SEQUENCE[70:] + b"\n>b\n" + SEQUENCE[7:] + b"\n"
@@ -28,16 +34,42 @@ class Stopped(BaseException):
 
 
 class Stopping(Disk):
-    """Stops the run when a file of the given name is about to count."""
+    """Stops the run when a file of the given name is about to count, or at its ``after``-th change."""
 
-    def __init__(self, root: Path, name: str) -> None:
+    def __init__(self, root: Path, name: str = "", after: int = 0) -> None:
         super().__init__(root)
-        self.name = name
+        self.name, self.after = name, after
+
+    def _change(self, name: str = "") -> None:
+        self.after -= 1
+        if self.after == 0 or name == self.name != "":
+            raise Stopped
 
     def rename(self, old: Path, new: Path) -> None:
-        if new.name == self.name:
-            raise Stopped
+        self._change(new.name)
         super().rename(old, new)
+
+    def unlink(self, path: Path) -> None:
+        self._change()
+        super().unlink(path)
+
+
+@contextmanager
+def interrupted_at(stage: str) -> Iterator[None]:
+    """Have commands interrupted, as by Ctrl-C, where this stage begins."""
+
+    def show(screen: Screen, event: Event) -> None:
+        if isinstance(event, StageStarted) and event.stage == stage:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Screen, "show", show)
+        yield
+
+
+def open_bases(codons: int, seed: int) -> str:
+    """Random codons, the same each time, none of which is a stop: the first frame is open."""
+    return "".join(random.Random(seed).choices(CODONS, k=codons))
 
 
 def bases(length: int, seed: int = 0) -> bytes:

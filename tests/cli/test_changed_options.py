@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,19 +16,14 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
-from tests.conftest import Call
+from tests.cli.inputs import interrupted_at
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.cli import run
 from virnucpro.cli.predict import predict
-from virnucpro.events import Event, StageStarted
 from virnucpro.settings import SETTINGS, TOY_CLASSIFIER
-from virnucpro.ui.terminal import Screen
 
-INTERRUPTED_AT = "protein_embeddings"  # one encoder is done, the other one is not
-VOLATILE = (
-    *("run.log", "in_run.json", "in_report.html", ".done", "run.json"),
-    *("receipts.json", "receipts.copy.json"),
-)
+LOGS = ("run.log", "written")
+VOLATILE = ("run.json", "in_report.html", ".done", "receipts.json", "receipts.copy.json")
 
 
 class Change(NamedTuple):
@@ -123,7 +117,7 @@ CHANGES = (
 )
 
 
-def test_every_option_and_every_key_is_in_the_table() -> None:
+def test_every_option_and_every_key_is_in_the_table():
     options = {max(parameter.opts, key=len) for parameter in predict.params}
     filled = {parameter.name for parameter in predict.params}
     keys = {declared.key for name, declared in SETTINGS.items() if name not in filled}
@@ -149,12 +143,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     content = classifier_to_bytes(weights, encoders=entries, chunk_lengths=(), extra={})
     (home / "other.safetensors").write_bytes(content)
 
-    def interrupted_show(screen: Screen, event: Event) -> None:
-        if isinstance(event, StageStarted) and event.stage == INTERRUPTED_AT:
-            raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Screen, "show", interrupted_show)
+    with interrupted_at("protein_embeddings"):  # one encoder is done, the other one is not
         assert run(_command(home, home / "begun", "")) == 130
     assert not (home / "begun/in_contigs.tsv").exists()
     return home
@@ -163,11 +152,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _command(home: Path, out: Path, words: str) -> list[str]:
     """Return the command with ``words`` added, or in the place of its input or its folder."""
     added = words.replace("HOME", str(home)).replace("OUT", str(out)).split()
-    source = (
-        []
-        if words.startswith(("HOME", "-i ", "--input ", "--input-list "))
-        else [str(home / "in.fa")]
-    )
+    named = words.startswith(("HOME", "-i ", "--input ", "--input-list "))
+    source = [] if named else [str(home / "in.fa")]
     base = ["-o", str(out), "-m", "toy", "-e", "150", "--device", "cpu", "--threads", "1"]
     return ["predict", *source, *base, *added]
 
@@ -178,30 +164,25 @@ def _files(out: Path) -> dict[str, bytes]:
     The record of a run says how long it took and with which command, but also what it computed.
     """
     contents = {}
-    for path in sorted(out.rglob("*")):
-        name = path.relative_to(out).as_posix()
-        if not path.is_file() or path.name in ("run.log", "written"):
-            continue
-        contents[name] = b"" if path.name.endswith(VOLATILE) else path.read_bytes()
+    for path in (path for path in out.rglob("*") if path.is_file() and path.name not in LOGS):
+        contents[str(path.relative_to(out))] = (
+            b"" if path.name.endswith(VOLATILE) else path.read_bytes()
+        )
         if path.name == "in_run.json":
             record = json.loads(path.read_bytes())
             lasting = {name: record[name] for name in ("settings", "models", "precision", "counts")}
-            contents[name] = json.dumps(lasting).encode()
+            contents[path.name] = json.dumps(lasting).encode()
     return contents
 
 
 def _everything(out: Path) -> dict[Path, tuple[int, bytes]]:
     """All files, with their times; the lock says that somebody was there."""
-    paths = [path for path in out.rglob("*") if path.is_file()]
-    return {
-        path: (path.stat().st_mtime_ns, path.read_bytes())
-        for path in paths
-        if path.name not in ("run.log", "lock", "written")
-    }
+    paths = [path for path in out.rglob("*") if path.is_file() and path.name not in (*LOGS, "lock")]
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: f"{change.name} {change.words}")
-def test_a_change(call: Callable[..., Call], home: Path, tmp_path: Path, change: Change) -> None:
+def test_a_change(call, home, tmp_path, change):
     out, anew, words = tmp_path / "out", tmp_path / "anew", change.words
     if "." in change.name:
         document: dict[str, object] = yaml.safe_load(words)
@@ -227,7 +208,7 @@ def test_a_change(call: Callable[..., Call], home: Path, tmp_path: Path, change:
         assert change.elsewhere or _files(out) == _files(anew)
 
 
-def test_what_is_not_said_stays_as_the_run_began(home: Path, tmp_path: Path) -> None:
+def test_what_is_not_said_stays_as_the_run_began(home, tmp_path):
     assert run(_command(home, tmp_path, "--no-dedup")) == 0
     record = (tmp_path / "in_run.json").read_bytes()
     assert run(_command(home, tmp_path, "")) == 0

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import bases
-from tests.conftest import Call
+from tests.cli.inputs import bases, interrupted_at
 from tests.forked import run_forked
-from virnucpro.cli import run
-from virnucpro.events import Event, StageStarted
 from virnucpro.results import open_run
-from virnucpro.ui.terminal import Screen
 
-Calling = Callable[..., Call]
 LITE = ("-m", "lite", "--device", "cpu", "--threads", "1")
 
 
@@ -53,8 +48,8 @@ def chunk_length(out: Path, stem: str) -> int:
     ],
 )
 def test_the_records_decide_unless_a_length_is_asked_for(
-    call: Calling, tmp_path: Path, lengths: list[int], options: str, expected: int
-) -> None:
+    call, tmp_path, lengths, options, expected
+):
     (tmp_path / "s.fa").write_text(fasta(lengths))
     done = call("predict", tmp_path / "s.fa", "-o", tmp_path / "out", *LITE, *options.split())
     assert (done.code, "warning" in done.err) == (0, max(lengths) < 90)
@@ -62,9 +57,7 @@ def test_the_records_decide_unless_a_length_is_asked_for(
     assert f"hunks of {expected} bases" in done.err
 
 
-def test_a_read_of_151_bases_is_one_chunk_and_has_the_score_of_its_kind(
-    call: Calling, tmp_path: Path
-) -> None:
+def test_a_read_of_151_bases_is_one_chunk_and_has_the_score_of_its_kind(call, tmp_path):
     (tmp_path / "s.fa").write_text(fasta([151] * 4))
     for out, options in (("one", ()), ("two", ("-e", "150"))):
         assert call("predict", tmp_path / "s.fa", "-o", tmp_path / out, *LITE, *options).code == 0
@@ -74,7 +67,7 @@ def test_a_read_of_151_bases_is_one_chunk_and_has_the_score_of_its_kind(
     assert all(row.fdr is not None for row in one)  # by the figures of chunks of 150 bases
 
 
-def test_standard_input_pairs_and_each_of_several_samples(call: Calling, tmp_path: Path) -> None:
+def test_standard_input_pairs_and_each_of_several_samples(call, tmp_path):
     out = tmp_path / "piped"
     assert run_forked("predict", "-", "-o", out, *LITE, input=fasta([300] * 3)).code == 0
     assert chunk_length(out, "stdin") == 300
@@ -89,30 +82,19 @@ def test_standard_input_pairs_and_each_of_several_samples(call: Calling, tmp_pat
 
 
 @pytest.mark.parametrize("stage", ["merging", "output", ""])
-def test_a_run_that_was_begun_at_500_goes_on_so(
-    tmp_path: Path, call: Calling, monkeypatch: pytest.MonkeyPatch, stage: str
-) -> None:
+def test_a_run_that_was_begun_at_500_goes_on_so(tmp_path, call, stage):
     """Versions that took 500 for reads, too, recorded the same as with ``-e 500``."""
     (tmp_path / "s.fa").write_text(fasta([150] * 4))
-    results = ("s_contigs.tsv", "s_chunks.tsv", "s_virus.tsv", "s_merged/prediction_results.txt")
 
-    def command(name: str, *options: str) -> list[str]:
-        words = ("predict", tmp_path / "s.fa", "-o", tmp_path / name, *LITE, *options)
-        return list(map(str, words))
+    def predict(name: str, *options: str) -> int:
+        return call("predict", tmp_path / "s.fa", "-o", tmp_path / name, *LITE, *options).code
 
-    def show(screen: Screen, event: Event) -> None:
-        if isinstance(event, StageStarted) and event.stage == stage:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        if stage:
-            patch.setattr(Screen, "show", show)
-        assert run(command("out", "-e", "500")) == (130 if stage else 0)
-    assert call(*command("out", "-e", "150")).code == 3
-    assert call(*command("out", "--resume")).code == 0
-    assert call(*command("whole", "-e", "500")).code == 0
-    for name in results:
+    with interrupted_at(stage):
+        assert predict("out", "-e", "500") == (130 if stage else 0)
+    assert [predict("out", *words) for words in (("-e", "150"), ("--resume",))] == [3, 0]
+    assert predict("whole", "-e", "500") == 0
+    for name in ("s_contigs.tsv", "s_chunks.tsv", "s_virus.tsv", "s_merged/prediction_results.txt"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert chunk_length(tmp_path / "out", "s") == 500
-    assert call(*command("out", "--force")).code == 0
+    assert predict("out", "--force") == 0
     assert chunk_length(tmp_path / "out", "s") == 150

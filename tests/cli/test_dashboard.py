@@ -9,55 +9,42 @@ import re
 import signal
 import struct
 import termios
-import time
+from contextlib import suppress
 from pathlib import Path
 
+from tests.cli.inputs import TOY
 from tests.forked import ForkedCommand
 
-TOY = ("--model-type", "toy", "--device", "cpu")
 SHOW, HIDE = "\x1b[?25h", "\x1b[?25l"
 
 
-def _reads(path: Path, count: int) -> Path:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(f">[red]r{n}\n{'GCT' * 160}\n" for n in range(count)))
-    return path
-
-
-def _in_a_terminal(*arguments: object, interrupt_at: str | None = None) -> tuple[int, str]:
-    """Exit code, and all that the terminal received."""
+def _predict_in_a_terminal(
+    folder: Path, records: int, interrupt_at: str = "\0"
+) -> tuple[int, str, str]:
+    """Exit code, all that the terminal received, and the words of that."""
+    source = folder / "in.fa"
+    source.write_text("".join(f">[red]r{n}\n{'GCT' * 160}\n" for n in range(records)))
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    process = ForkedCommand("virnucpro", *arguments, env={"TERM": "xterm"}, terminal=slave)
+    command = ("virnucpro", "predict", source, "-o", folder / "out", *TOY)
+    process = ForkedCommand(*command, env={"TERM": "xterm"}, terminal=os.ttyname(slave))
+    text, sent = os.read(master, 65536).decode(), False
     os.close(slave)
-    text, sent = "", False
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        try:
-            block = os.read(master, 65536)
-        except OSError:  # the other side is closed (Linux)
-            break
-        if not block:
-            break
-        text += block.decode(errors="replace")
-        if interrupt_at and interrupt_at in text and not sent:
-            sent = True
-            process.send_signal(signal.SIGINT)
+    with suppress(OSError):  # the other side is closed (Linux)
+        while block := os.read(master, 65536):
+            text += block.decode(errors="replace")
+            if interrupt_at in text and not sent:
+                sent = True
+                process.send_signal(signal.SIGINT)
     os.close(master)
-    code = process.wait(timeout=300)
+    code = process.wait()
     process.close()
-    return code, text
+    return code, text, re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
-def _words(text: str) -> str:
-    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
-
-
-def test_a_terminal_gets_the_dashboard(tmp_path: Path) -> None:
-    reads = _reads(tmp_path / "in/reads.fa", 3000)
-    code, text = _in_a_terminal("predict", reads, "-o", tmp_path / "out", *TOY)
+def test_a_terminal_gets_the_dashboard(tmp_path):
+    code, text, words = _predict_in_a_terminal(tmp_path, 3000)
     assert code == 0, text
-    words = _words(text)
     assert re.search(r"\[[1-9]/9\] ", words)  # which ones depends on the machine's speed
     assert "Results in" in words
     for stage, left in re.findall(r"\[([45])/9\][^\n]*?  (at least \S+|\d\S+) left", words):
@@ -68,10 +55,9 @@ def test_a_terminal_gets_the_dashboard(tmp_path: Path) -> None:
             assert len(line.split("\r")[-1].rstrip()) <= 80
 
 
-def test_ctrl_c_leaves_the_terminal_fine(tmp_path: Path) -> None:
-    many = _reads(tmp_path / "in/many.fa", 50_000)
-    code, text = _in_a_terminal("predict", many, "-o", tmp_path / "out", *TOY, interrupt_at="/9]")
+def test_ctrl_c_leaves_the_terminal_fine(tmp_path):
+    code, text, words = _predict_in_a_terminal(tmp_path, 50_000, interrupt_at="/9]")
     assert code == 130, text
-    assert "the same command again" in _words(text)
+    assert "the same command again" in words
     assert text.rindex(SHOW) > text.rindex(HIDE)
     assert text.rindex("interrupted;") > text.rindex("/9]")  # the message is below the dashboard

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,7 @@ from virnucpro.cli.demo import example_fasta
 from virnucpro.results import open_run
 
 
-def test_the_demo_classifies_its_example_as_the_documentation_shows(
-    call: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_demo_classifies_its_example_as_the_documentation_shows(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "virnucpro_demo"
     done = call("demo", "--device", "cpu")
@@ -41,7 +38,7 @@ def test_the_demo_classifies_its_example_as_the_documentation_shows(
     assert call("demo", folder, "--device", "cpu", "-q").out == ""
 
 
-def test_the_demo_replaces_no_file_of_the_user(call: Callable, tmp_path: Path) -> None:
+def test_the_demo_replaces_no_file_of_the_user(call, tmp_path):
     mine = tmp_path / "example.fa"
     mine.write_text("mine")
     assert call("demo", tmp_path, "--device", "cpu").code == 0
@@ -58,7 +55,7 @@ def test_the_demo_replaces_no_file_of_the_user(call: Callable, tmp_path: Path) -
         ("virnucpro predict --model-type l", "lite"),
     ],
 )
-def test_the_shell_completes_commands_options_and_values(words: str, expected: str) -> None:
+def test_the_shell_completes_commands_options_and_values(words, expected):
     completion = {
         "_VIRNUCPRO_COMPLETE": "bash_complete",
         "COMP_WORDS": words,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import shlex
@@ -15,9 +14,9 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.cli.inputs import table
 from tests.faults.processes import until
 from tests.report_data import Shown, write_run
-from tests.test_architecture import ORDER
 from virnucpro import errors
 from virnucpro.cli.app import app
 from virnucpro.layout import Layout
@@ -45,16 +44,12 @@ def _documented() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("page", "line"), _documented())
-def test_documented_commands_are_accepted(page: str, line: str) -> None:
+def test_documented_commands_are_accepted(page, line):
     words = shlex.split(line, comments=True)[1:]
     command: click.Command = app
     context = click.Context(app, info_name="virnucpro")
     while isinstance(command, click.Group):
-        name = next(word for word in words if not word.startswith("-"))
-        found = command.get_command(context, name)
-        assert found is not None, f"{page}: {line}"
-        words.remove(name)
-        command = found
+        _, command, words = command.resolve_command(context, words)
     command.make_context(command.name, words, parent=context)
 
 
@@ -65,9 +60,7 @@ NOT_RUN = {
 }
 
 
-def test_every_command_of_the_first_two_pages_is_run_or_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call
-) -> None:
+def test_every_command_of_the_first_two_pages_is_run_or_listed(tmp_path, monkeypatch, call):
     """``lite`` takes the place of the released models, which are not part of the package."""
     lines = []
     for page in ("README.md", "docs/first_sample.md"):
@@ -85,35 +78,29 @@ def test_every_command_of_the_first_two_pages_is_run_or_listed(
         assert call(command, *arguments).code == 0, line
 
 
-def test_the_tables_of_genomad_and_checkv_are_joined(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tables_of_genomad_and_checkv_are_joined(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_run(Path("results"), [Shown(id, "virus", [0.9]) for id in ("7", "NA")], "contigs")
     for path, text in {
-        "genomad/contigs_virus_annotate/contigs_virus_taxonomy.tsv": "seq_name lineage\n7 Viruses;;",
-        "checkv/quality_summary.tsv": "contig_id completeness\n7 97.0\nNA NA\nh|region_1_500 12.0",
+        "genomad/contigs_virus_annotate/contigs_virus_taxonomy.tsv": "seq_name lineage\n7 Viruses;;\n",
+        "checkv/quality_summary.tsv": "contig_id completeness\n7 97.0\nNA NA\nh|region_1_500 12.0\n",
     }.items():
         Path(path).parent.mkdir(parents=True)
         Path(path).write_text(text.replace(" ", "\t"))
     section = USAGE.partition("## Taxonomy and completeness")[2]
     exec(section.partition("```python\n")[2].partition("```")[0], {})
-    rows = csv.DictReader(Path("contigs_described.tsv").read_text().splitlines(), delimiter="\t")
-    assert [[row[k] for k in ("record", "length", "lineage", "completeness")] for row in rows] == [
+    names, rows = (
+        ("record", "length", "lineage", "completeness"),
+        table(Path("contigs_described.tsv")),
+    )
+    assert [[row[name] for name in names] for row in rows] == [
         ["7", "500", "Viruses;;", "97.0"],
         ["NA", "500", "", "NA"],
         ["h|region_1_500", "", "", "12.0"],
     ]
 
 
-def test_the_folders_are_described_from_the_bottom_to_the_top() -> None:
-    page = (ROOT / "docs/developing.md").read_text()
-    table = page[page.index("## The folders") : page.index("## The way of one record")]
-    places = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", table, re.MULTILINE)
-    assert tuple(places) == ORDER
-
-
-def test_tests_and_modules_that_the_developer_page_names_exist() -> None:
+def test_tests_and_modules_that_the_developer_page_names_exist():
     page = (ROOT / "docs/developing.md").read_text()
     named = set(re.findall(r"`(test_\w+)`", page))
     text = (ROOT / "tests/test_additions.py").read_text()
@@ -123,9 +110,7 @@ def test_tests_and_modules_that_the_developer_page_names_exist() -> None:
         assert (ROOT / path).exists() or (ROOT / "virnucpro" / path).exists(), path
 
 
-def test_the_python_examples_run_one_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_python_examples_run_one_after_the_other(tmp_path, monkeypatch, capsys):
     shutil.copyfile(ROOT / "virnucpro/data/example.fa", tmp_path / "contigs.fa")
     (tmp_path / "proteins.fa").write_text(f">p\n{'ACDEFGHIKLMNPQRSTVWY' * 20}\n")
     monkeypatch.chdir(tmp_path)
@@ -139,7 +124,7 @@ def test_the_python_examples_run_one_after_the_other(
     assert "no_serpin" in printed
 
 
-def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) -> None:
+def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path):
     """Slurm sends the signal of ``B:`` to the shell of the batch script, and to nothing else."""
     section = USAGE[USAGE.index("## Under Slurm") :]
     script = section[section.index("#!/bin/bash") : section.index("```\n\nTwo minutes")]
@@ -166,7 +151,7 @@ def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) 
     assert (tmp_path / "results/contigs_contigs.tsv").exists()
 
 
-def test_the_documented_exit_codes_are_those_of_the_errors() -> None:
+def test_the_documented_exit_codes_are_those_of_the_errors():
     table = USAGE[USAGE.index("## Exit codes") : USAGE.index("## Under Slurm")]
     codes = [int(code) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE)
              for code in row.split(",")]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from collections import Counter
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import Stopped, Stopping, toy_request
+from tests.cli.inputs import Stopped, Stopping, open_bases, toy_request
 from tests.contract.poisoned import PoisonedExecutor
 from virnucpro.contracts import Device
 from virnucpro.errors import OutputError
@@ -19,22 +18,19 @@ from virnucpro.executors.executor import LocalPool
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.status import statuses
-from virnucpro.store.disk import Disk
 from virnucpro.tables import FAILURES
 
 FRAMES_PER_FILE = 20
 FAILING = "r14_chunk_1F1"
-COPIES = ["r61_chunk_1F1", "r64_chunk_1F1"]  # the same frame
+COPIES = ["r64_chunk_1F1", "r74_chunk_1F1"]  # the same frame
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Reads, of which some are the same; the first frame of each is open."""
     path = tmp_path_factory.mktemp("input") / "in.fa"
-    codons = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
-    chance = random.Random(6)
-    reads = ["".join(chance.choices(codons, k=30 + n % 7)) for n in range(60)]
-    reads += chance.choices(reads, k=20)
+    reads = [open_bases(30 + n % 7, n) for n in range(60)]
+    reads += 2 * reads[10:20]
     path.write_text("".join(f">r{n}\n{read}\n" for n, read in enumerate(reads)))
     return path
 
@@ -82,56 +78,27 @@ def _computed(request: PredictionRequest) -> dict[str, int]:
     return todo
 
 
-def test_features_are_gone_when_the_last_model_has_read_them(
-    source: Path, kept: Path, tmp_path: Path
-) -> None:
+def test_features_are_gone_when_the_last_model_has_read_them(source, kept, tmp_path):
     out = tmp_path / "out"
-    left: dict[str, set[str]] = {}
-    todo: dict[str, int] = {}
+    left: dict[str, tuple[int, set[str]]] = {}
 
     def watch(event: Event) -> None:
         if isinstance(event, StageStarted):
-            left[event.stage], todo[event.stage] = _features(out), event.todo
+            left[event.stage] = event.todo, _features(out)
 
     summary = run_prediction(_request(source, out), watch)
     assert _results(out) == _results(kept)
     counts = summary.record["counts"]
     files = -(-(counts["frames"] - counts["identical_frames"]) // FRAMES_PER_FILE)
     names = {f"output_{number}_DNABERT_S.pt" for number in range(1, files + 1)}
-    assert (left["protein_embeddings"], left["merging"]) == (names, set())
-    assert todo["merging"] == 0
-    record = json.loads((out / "in_run.json").read_bytes())
-    assert {row["stage"]: row["tasks"] for row in record["workers"]} == {
-        "nucleotide_embeddings": files,
-        "protein_embeddings": files,
-    }
-
-
-class StoppingDisk(Disk):
-    """Ends the run at its ``last``-th change of the disk, as a kill would."""
-
-    def __init__(self, root: Path, last: int) -> None:
-        super().__init__(root)
-        self.left = last
-
-    def _count(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise Stopped
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._count()
-        super().rename(old, new)
-
-    def unlink(self, path: Path) -> None:
-        self._count()
-        super().unlink(path)
+    assert (left["protein_embeddings"], left["merging"]) == ((files, names), (0, set()))
+    embeddings = ("nucleotide_embeddings", "protein_embeddings")
+    worked = {row["stage"]: row["tasks"] for row in summary.record["workers"]}
+    assert worked == dict.fromkeys(embeddings, files)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_stopped_at_random_moments_it_goes_on(
-    source: Path, kept: Path, tmp_path: Path, seed: int
-) -> None:
+def test_stopped_at_random_moments_it_goes_on(source, kept, tmp_path, seed):
     """Some of the starts keep the features: that changes no byte of the results either."""
     chance = random.Random(seed)
     out = tmp_path / "out"
@@ -139,7 +106,7 @@ def test_stopped_at_random_moments_it_goes_on(
     while True:
         try:
             request = _request(source, out, keep=chance.random() < 0.3)
-            disk = StoppingDisk(out, chance.randrange(10, 60))
+            disk = Stopping(out, after=chance.randrange(10, 60))
             run_prediction(request, lambda _: None, disk)
             break
         except Stopped:
@@ -152,38 +119,31 @@ def test_stopped_at_random_moments_it_goes_on(
     assert _results(out) == _results(kept)
 
 
-def _stopped_at(request: PredictionRequest, name: str) -> None:
-    with pytest.raises(Stopped):
-        run_prediction(request, lambda _: None, Stopping(request.layout.root, name))
-
-
-@pytest.mark.parametrize("damage", ["scores", "receipt", "receipts", "split file"])
-def test_of_a_damaged_file_only_that_is_done_again(
-    source: Path, kept: Path, tmp_path: Path, damage: str
-) -> None:
+@pytest.mark.parametrize(
+    ("damaged", "again"),
+    [
+        (lambda layout: [layout.scores(2)], 1),
+        (lambda layout: [layout.scores(2).with_suffix(".tsv.done")], 1),
+        (lambda layout: layout.receipt_files, 0),
+        (lambda layout: [layout.split("protein", 2)], 0),
+    ],
+    ids=["scores", "receipt", "receipts", "split file"],
+)
+def test_of_a_damaged_file_only_that_is_done_again(source, kept, tmp_path, damaged, again):
     request = _request(source, tmp_path / "out")
-    _stopped_at(request, "prediction_results.txt")
     layout = request.layout
+    with pytest.raises(Stopped):
+        run_prediction(request, lambda _: None, Stopping(layout.root, "prediction_results.txt"))
     assert not layout.features("nucleotide", 2).exists()
-    scores = layout.scores(2)
-    paths: dict[str, tuple[Path, ...]] = {
-        "scores": (scores,),
-        "receipt": (scores.with_name(f"{scores.name}.done"),),
-        "receipts": layout.receipt_files,
-        "split file": (layout.split("protein", 2),),
-    }
-    for path in paths[damage]:
+    for path in damaged(layout):
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
-    again = {"scores": 1, "receipt": 1, "receipts": 0, "split file": 0}[damage]
     assert _computed(request)["protein_embeddings"] == again
     assert _results(tmp_path / "out") == _results(kept)
 
 
-def test_a_disk_that_is_too_small_is_named_before_a_model_computes(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_too_small_is_named_before_a_model_computes(source, tmp_path, monkeypatch):
     free = 20_000  # the features of all nucleotides need some bytes less
     usage = shutil._ntuple_diskusage(10**12, 10**12 - free, free)  # type: ignore[attr-defined]
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
@@ -193,9 +153,7 @@ def test_a_disk_that_is_too_small_is_named_before_a_model_computes(
     run_prediction(_request(source, tmp_path / "out"), lambda _: None)
 
 
-def test_failed_sequences_are_tried_again_and_the_others_are_not(
-    source: Path, kept: Path, tmp_path: Path
-) -> None:
+def test_failed_sequences_are_tried_again_and_the_others_are_not(source, kept, tmp_path):
     request = _request(source, tmp_path / "out")
     executor = PoisonedExecutor(LocalPool([Device("cpu")]), (FAILING,), 0.0)
     summary = run_prediction(request, lambda _: None, executor=executor)

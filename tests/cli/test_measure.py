@@ -40,9 +40,7 @@ def in_this_process(name: str, words: str, out: Path, limit: float) -> dict[str,
         ),
     ],
 )
-def test_a_rehearsal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, name: str, goals: set[str]
-) -> None:
+def test_a_rehearsal(tmp_path, monkeypatch, command, name, goals):
     monkeypatch.setattr(measure, "run_part", in_this_process)
     earlier = {"part": "earlier", "state": "done", "figures": {}}
     (tmp_path / SUMMARY).write_text(json.dumps({"parts": [earlier]}))
@@ -53,7 +51,7 @@ def test_a_rehearsal(
     assert {row["goal"] for row in found["goals"] if row["measured"] is not None} == goals
 
 
-def test_the_bodies_of_the_tests_are_rehearsed() -> None:
+def test_the_bodies_of_the_tests_are_rehearsed():
     words = ("tests/gpu", "--on=cpu", "-q", "-p", "no:cacheprovider")
     whole_runs = ("--deselect", "tests/gpu/test_gpu_commands.py")  # which take minutes
     done = run_forked(*words, *whole_runs, module="pytest", cwd=ROOT)

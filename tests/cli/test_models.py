@@ -7,24 +7,14 @@ import zipfile
 
 import pytest
 
-from tests.unit.models.conftest import VARIABLES
+from tests.unit.models.conftest import cache  # noqa: F401 - an empty one for each test
 
 ESM = "esm2_t6_8M_UR50D"
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    """No models, no network."""
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    return tmp_path
-
-
 @pytest.fixture
-def checkpoint(cache):
-    path = cache / f"torch/hub/checkpoints/{ESM}.pt"
+def checkpoint(tmp_path):
+    path = tmp_path / f"cache/torch/hub/checkpoints/{ESM}.pt"
     path.parent.mkdir(parents=True)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("data.pkl", "weights")
@@ -33,9 +23,9 @@ def checkpoint(cache):
 
 def test_the_list_for_machines(call, checkpoint):
     rows = {row["name"]: row for row in json.loads(call("models", "list", "--json").out)}
-    assert rows[ESM]["path"] == str(checkpoint)
-    assert rows[ESM]["bytes"] == checkpoint.stat().st_size
-    assert (rows[ESM]["state"], rows[ESM]["recorded"]) == ("here", False)
+    found = {name: rows[ESM][name] for name in ("path", "bytes", "state", "recorded")}
+    size = checkpoint.stat().st_size
+    assert found == {"path": str(checkpoint), "bytes": size, "state": "here", "recorded": False}
     assert (rows["500_model.pth"]["state"], rows["500_model.pth"]["bytes"]) == ("missing", None)
 
 
@@ -49,7 +39,8 @@ def test_verify_records_checks_and_renews(call, checkpoint):
     assert "intact" in call("models", "verify").out
 
 
-def test_without_models(call):
+def test_without_models(call, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert "virnucpro models fetch 500" in call("models", "verify").out
     for words in (("verify", "500_model.pth"), ("verify", "--renew"), ("path", ESM)):
         assert call("models", *words).code == 64

@@ -28,7 +28,7 @@ def run_cells(document: dict, folder: Path) -> list[str]:
     return printed
 
 
-def test_the_cells_print_what_is_stored(tmp_path: Path) -> None:
+def test_the_cells_print_what_is_stored(tmp_path):
     document = json.loads(NOTEBOOK.read_text())
     outputs = [cell["outputs"] for cell in document["cells"] if cell["cell_type"] == "code"]
     assert run_cells(document, tmp_path) == ["".join(o[0]["text"]) for o in outputs]

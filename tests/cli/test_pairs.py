@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import random
-from collections.abc import Callable
-from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
 import virnucpro
-from tests.cli.inputs import TOY, check_accepted, toy_request
-from tests.conftest import Call
+from tests.cli.inputs import CODONS, TOY, check_accepted, interrupted_at, table, toy_request
 from tests.contract.poisoned import PoisonedExecutor
 from virnucpro.cli import run
 from virnucpro.contracts import Device
-from virnucpro.events import Event, StageStarted
 from virnucpro.executors.executor import LocalPool
 from virnucpro.results import open_run
 from virnucpro.run.predict import run_prediction
 from virnucpro.stages import output
 from virnucpro.stages.regions import Region
-from virnucpro.tables import CHUNKS, CONTIGS, PAIRS
-from virnucpro.ui.terminal import Screen
 
-Calling = Callable[..., Call]
-CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
 PAIRS_IN_ALL = 40
 LENGTH = 66  # bases per chunk: a mate of 78 bases has two chunks, one of 60 has one
 PREDICT = (*TOY, "-e", LENGTH)
@@ -60,74 +51,57 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The output directory of a finished run, and what it said. Not to be changed."""
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output directory of a finished run. Not to be changed."""
     folder = tmp_path_factory.mktemp("pairs")
     first, second = _write_pair(folder)
     command = ("predict", first, "--input2", second, "-o", folder / "out", *PREDICT, *CUT)
-    said = io.StringIO()
-    with redirect_stdout(said):
-        assert run([str(word) for word in command]) == 0
-    return folder / "out", said.getvalue()
+    assert run([str(word) for word in command]) == 0
+    return folder / "out"
 
 
 def _rows(path: Path, *names: str) -> list[list[str]]:
-    table = CONTIGS if path.name.endswith("contigs.tsv") else CHUNKS
-    return [list(row) for row in table.read(path, *names)]
+    return [[row[name] for name in names] for row in table(path)]
 
 
 def _text(path: Path) -> str:
     return gzip.decompress(path.read_bytes()).decode()
 
 
-def test_a_pair_has_one_call_from_the_chunks_of_both_mates(finished: tuple[Path, str]) -> None:
-    out, said = finished
-    assert f"of {PAIRS_IN_ALL} pairs are classified as viral" in said
-    assert "s_R1_virus_2.fastq.gz  their second mates, in the same order" in said
-    rows = _rows(out / "s_R1_contigs.tsv", "record", "length", "chunks", "regions")
+def test_a_pair_has_one_call_from_the_chunks_of_both_mates(finished):
+    rows = _rows(finished / "s_R1_contigs.tsv", "record", "length", "chunks", "regions")
     assert rows[:2] == [["p0", "156", "4", "0"], ["p1", "120", "2", "0"]]
     assert len(rows) == PAIRS_IN_ALL
-    chunks = _rows(out / "s_R1_chunks.tsv", "chunk", "start", "end")
-    assert [row[1:] for row in chunks[:4]] == [
-        *(["1", "66"], ["39", "78"]),
-        *(["79", "144"], ["117", "156"]),
-    ]
-    assert [row[0] for row in chunks[:4]] == [f"p0_chunk_{n}" for n in range(1, 5)]
-    record = json.loads((out / "s_R1_run.json").read_text())
+    chunks = _rows(finished / "s_R1_chunks.tsv", "chunk", "start", "end")
+    places = [("1", "66"), ("39", "78"), ("79", "144"), ("117", "156")]
+    assert chunks[:4] == [[f"p0_chunk_{n}", *place] for n, place in enumerate(places, 1)]
+    record = json.loads((finished / "s_R1_run.json").read_text())
     assert record["counts"]["records"] == PAIRS_IN_ALL
     assert record["input"]["mates"]["path"].endswith("s_R2.fq.gz")
-    report = (out / "s_R1_report.html").read_text()
+    report = (finished / "s_R1_report.html").read_text()
     assert f"s_R1.fq and s_R2.fq.gz: {PAIRS_IN_ALL} pairs" in report
     assert 'href="./s_R1_virus_2.fastq.gz"' in report
-    table = out / ".checkpoints/runs/s_R1/state/records.tsv"
-    pairs = list(PAIRS.read(table, *PAIRS.row._fields))
-    assert pairs[:2] == [["p0", "78", "78"], ["p1", "60", "60"]]
 
 
-def test_both_mates_come_out_also_where_only_the_second_is_viral(
-    finished: tuple[Path, str],
-) -> None:
-    out, _ = finished
-    viral = [n for n, row in enumerate(_rows(out / "s_R1_contigs.tsv", "call")) if row == ["virus"]]
+def test_both_mates_come_out_also_where_only_the_second_is_viral(finished):
+    calls = _rows(finished / "s_R1_contigs.tsv", "call")
+    viral = [n for n, row in enumerate(calls) if row == ["virus"]]
     scores: dict[str, list[float]] = {}
     names = ("record", "max_score_0", "max_score_1")
-    for record, others, virus in _rows(out / "s_R1_chunks.tsv", *names):
+    for record, others, virus in _rows(finished / "s_R1_chunks.tsv", *names):
         scores.setdefault(record, []).append(float(virus) - float(others))
-    only_second = [n for n in viral if n % 2 and scores[f"p{n}"][0] < 0 < scores[f"p{n}"][1]]
-    assert only_second
+    assert [n for n in viral if n % 2 and scores[f"p{n}"][0] < 0 < scores[f"p{n}"][1]]
     assert len(viral) < PAIRS_IN_ALL
     for number in (1, 2):
-        reads = _text(out / f"s_R1_virus_{number}.fastq.gz")
+        reads = _text(finished / f"s_R1_virus_{number}.fastq.gz")
         assert reads == "".join(_mates(number)[n] for n in viral)
-    fasta = (out / "s_R1_virus.fna").read_text()
+    fasta = (finished / "s_R1_virus.fna").read_text()
     headers = [line for line in fasta.splitlines() if line.startswith(">")]
     assert headers == [f">p{n}/{mate} {mate}:N:0" for n in viral for mate in (1, 2)]
-    assert not (out / "s_R1_virus.fastq.gz").exists()
+    assert not (finished / "s_R1_virus.fastq.gz").exists()
 
 
-def test_single_reads_come_out_with_their_headers_and_qualities(
-    call: Calling, pair: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_single_reads_come_out_with_their_headers_and_qualities(call, pair, tmp_path):
     arguments = ("predict", pair[0], "-o", tmp_path / "out", *PREDICT)
     found, long = tmp_path / "out/s_R1_virus.fastq.gz", ("--min-score", "-1", "--min-length", "78")
     check_accepted(call(*arguments, *long))
@@ -141,9 +115,7 @@ def test_single_reads_come_out_with_their_headers_and_qualities(
     assert found.read_bytes() == first
 
 
-def test_no_region_is_looked_for_in_a_pair(
-    call: Calling, pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_region_is_looked_for_in_a_pair(call, pair, tmp_path, monkeypatch):
     """Its mates are two pieces: what lies between them is not known."""
     found = [Region(0, 60, 4, 4, 0.9, None, at_edge=True)]
     monkeypatch.setattr(output, "SHORTEST_RECORD", 0)
@@ -155,7 +127,7 @@ def test_no_region_is_looked_for_in_a_pair(
     assert not list((tmp_path / "both").glob("*_regions.*"))
 
 
-def test_failed_pairs_are_an_input_of_their_own(tmp_path: Path) -> None:
+def test_failed_pairs_are_an_input_of_their_own(tmp_path):
     files = tmp_path / "s_R1.fq", tmp_path / "s_R2.fq"
     for number, path in enumerate(files, 1):  # both mates have the same id
         path.write_text("".join(_mates(number)).replace(f"/{number} ", " "))
@@ -169,42 +141,26 @@ def test_failed_pairs_are_an_input_of_their_own(tmp_path: Path) -> None:
     assert run_prediction(again, lambda _: None).results.records == 2
 
 
-def test_pairs_of_fasta_come_out_as_fasta(call: Calling, tmp_path: Path) -> None:
+def test_pairs_of_fasta_given_in_python_come_out_as_fasta(tmp_path):
     files = tmp_path / "a.fa", tmp_path / "b.fa"
     for number, path in enumerate(files, 1):
-        path.write_text("".join(f">p{n}\n{'GCAGCC' * (10 + n + number)}\n" for n in range(3)))
-    out = tmp_path / "out"
-    check_accepted(
-        call("predict", files[0], "--input2", files[1], "-o", out, *PREDICT, "--min-score", "-1")
-    )
+        path.write_text("".join(f">p{n}\n{'GCAGCC' * (9 + n + number)}\n" for n in range(2)))
+    out, asked = tmp_path / "out", {"chunk_length": LENGTH, "min_score": -1.0}
+    made = virnucpro.predict(files[0], out, input2=files[1], model="toy", device="cpu", **asked)
+    assert [row.length for row in made.contigs()] == [126, 138]
+    assert f"input2={str(files[1])!r}" in made.record["command"][0]
     for number, path in enumerate(files, 1):
-        lines = (out / f"a_virus_{number}.fna").read_text().split(">")
-        assert [line.replace("\n", "") for line in lines] == [
-            line.replace("\n", "") for line in path.read_text().split(">")
-        ]
+        assert (out / f"a_virus_{number}.fna").read_text() == path.read_text()
     assert not list(out.glob("*.fastq.gz"))
 
 
-def _interrupted_in(stage: str) -> Callable[[Screen, Event], None]:
-    def show(screen: Screen, event: Event) -> None:
-        if isinstance(event, StageStarted) and event.stage == stage:
-            raise KeyboardInterrupt
-
-    return show
-
-
 def test_an_interrupted_run_goes_on_and_another_second_file_is_refused(
-    call: Calling,
-    pair: tuple[Path, Path],
-    finished: tuple[Path, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    out, whole = tmp_path / "out", finished[0]
+    call, pair, finished, tmp_path
+):
+    out = tmp_path / "out"
     command = ("predict", pair[0], "--input2", pair[1], *PREDICT, *CUT, "-o")
     for stage in ("translation", "protein_embeddings", "output"):
-        with monkeypatch.context() as patch:
-            patch.setattr(Screen, "show", _interrupted_in(stage))
+        with interrupted_at(stage):
             assert call(*command, out).code == 130
     content = pair[1].read_bytes()
     pair[1].write_bytes(gzip.compress("".join(_mates(3)).replace("/3 3", "/2 2").encode()))
@@ -213,46 +169,31 @@ def test_an_interrupted_run_goes_on_and_another_second_file_is_refused(
     assert call("predict", pair[0], *PREDICT, *CUT, "-o", out, "--resume").code == 3
     pair[1].write_bytes(content)
     check_accepted(call(*command, out))
-    names = [path.name for path in sorted(whole.glob("s_R1_*")) if path.is_file()]
+    names = [path.name for path in finished.glob("s_R1_*") if path.is_file()]
     assert len(names) == 9
     for name in names:
         if not name.endswith(("run.json", "report.html")):
-            assert (out / name).read_bytes() == (whole / name).read_bytes(), name
+            assert (out / name).read_bytes() == (finished / name).read_bytes(), name
 
 
-def test_the_tables_are_written_again_with_other_cuts(
-    call: Calling, pair: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_moved_second_file_is_named_for_other_cuts(call, pair, finished, tmp_path):
     out = tmp_path / "out"
     check_accepted(call("predict", pair[0], "--input2", pair[1], "-o", out, *PREDICT))
-    done = call("call", out, "--min-score", "-1")
-    assert done.code == 0, done.err
-    assert _text(out / "s_R1_virus_2.fastq.gz") == "".join(_mates(2))
-    moved = tmp_path / "moved.fq.gz"
-    pair[1].rename(moved)
-    assert call("call", out).code == 65
-    assert call("call", out, "--input", pair[0], "--input2", moved).code == 0
+    moved = pair[1].rename(tmp_path / "moved.fq.gz")
+    assert call("call", out, *CUT).code == 65
+    assert call("call", out, *CUT, "--input", pair[0], "--input2", moved).code == 0
+    for name in ("s_R1_virus_2.fastq.gz", "s_R1_contigs.tsv"):
+        assert (out / name).read_bytes() == (finished / name).read_bytes()
 
 
-def _write_interleaved(path: Path) -> Path:
-    """Write the pairs of ``pair`` into one file, mate after mate."""
-    pairs = zip(_mates(1), _mates(2), strict=True)
-    path.write_text("".join(read for pair in pairs for read in pair))
-    return path
-
-
-def test_an_interleaved_file_gives_what_two_files_give(
-    call: Calling, finished: tuple[Path, str], tmp_path: Path
-) -> None:
-    source, out = _write_interleaved(tmp_path / "s_R1.fq"), tmp_path / "out"
+def test_an_interleaved_file_gives_what_two_files_give(call, finished, tmp_path):
+    source, out = tmp_path / "s_R1.fq", tmp_path / "out"
+    source.write_text("".join(map("".join, zip(_mates(1), _mates(2), strict=True))))
     command = ("predict", source, "-o", out, *PREDICT, *CUT)
-    done = call(*command, "--interleaved")
-    check_accepted(done)
-    results = ("contigs.tsv", "chunks.tsv", "virus.fna", "virus_1.fastq.gz", "virus_2.fastq.gz")
-    for name in results:
-        assert (out / f"s_R1_{name}").read_bytes() == (finished[0] / f"s_R1_{name}").read_bytes(), (
-            name
-        )
+    check_accepted(call(*command, "--interleaved"))
+    for name in ("contigs.tsv", "chunks.tsv", "virus.fna", "virus_1.fastq.gz", "virus_2.fastq.gz"):
+        theirs = (finished / f"s_R1_{name}").read_bytes()
+        assert (out / f"s_R1_{name}").read_bytes() == theirs, name
     assert f"s_R1.fq: {PAIRS_IN_ALL} pairs" in (out / "s_R1_report.html").read_text()
     assert call("call", out, "--min-score", "-1").code == 0
     assert _text(out / "s_R1_virus_2.fastq.gz") == "".join(_mates(2))
@@ -271,35 +212,16 @@ def test_an_interleaved_file_gives_what_two_files_give(
         "s_R1.fq s_R1.fq --input2 s_R2.fq.gz",
     ],
 )
-def test_what_is_no_pair_is_refused(
-    call: Calling,
-    pair: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: str,
-) -> None:
+def test_what_is_no_pair_is_refused(call, pair, tmp_path, monkeypatch, arguments):
     monkeypatch.chdir(tmp_path)
     assert call("predict", *arguments.split(), "-o", "out", *PREDICT).code == 64
     assert not list(Path("out").glob("s_R1*"))
 
 
-def test_pairs_in_a_list_of_samples(
-    call: Calling, pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pairs_in_a_list_of_samples(call, pair, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     listed = "name\tfile\tinput2\nboth\ts_R1.fq\ts_R2.fq.gz\none\ts_R1.fq\t\nshort\ts_R1.fq\n"
     Path("samples.tsv").write_text(listed)
     assert call("predict", "--input-list", "samples.tsv", "-o", "out", *PREDICT).code == 0
-    lengths = [
-        _rows(Path(f"out/{name}/s_R1_contigs.tsv"), "length")[0]
-        for name in ("both", "one", "short")
-    ]
-    assert lengths == [["156"], ["78"], ["78"]]
-
-
-def test_pairs_from_python(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    made = virnucpro.predict(
-        pair[0], tmp_path / "out", input2=pair[1], model="toy", device="cpu", chunk_length=LENGTH
-    )
-    assert [row.length for row in made.contigs()][:2] == [156, 120]
-    assert f"input2={str(pair[1])!r}" in made.record["command"][0]
+    for name, length in (("both", "156"), ("one", "78"), ("short", "78")):
+        assert table(Path(f"out/{name}/s_R1_contigs.tsv"))[0]["length"] == length

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
-from virnucpro.compute.budget import best_budget
 
 QUICK = ("-d", "cpu", "--seconds", 0, "--budgets")
 
@@ -20,21 +19,6 @@ def models(tmp_path_factory) -> dict[str, Path]:
         "esm2": save_fair(fair_model(), folder / "esm2_t2_test.pt"),
         "dnabert-s": make_dnabert(folder / "dnabert"),
     }
-
-
-@pytest.mark.parametrize(
-    ("speeds", "budget"),
-    [
-        ((5,), 1),
-        ((5, 10, 20), 4),
-        ((5, 20, 20.3, 20.2), 2),  # what is within the noise is not worth its memory
-        ((5, 20, 18), 2),
-        ((20, 20, 20), 1),
-    ],
-)
-def test_the_smallest_budget_that_suffices_is_recommended(speeds, budget):
-    points = [{"budget": 2**n, "tokens_per_second": speed} for n, speed in enumerate(speeds)]
-    assert best_budget(points) == budget
 
 
 @pytest.mark.parametrize(

@@ -60,28 +60,30 @@ def test_training_on_features(call, esm, tables, tmp_path):
     config.write_text("models: {cnn: {channels: [4], kernel_sizes: [3]}}\ntraining: {epochs: 1}\n")
     train = ("rcl", "train", "--encoding", "esm2_650m", "--model", "cnn", "--config", config, *tables,
              "--split", "random", "--no-tensorboard", "--device", "cpu", "-t", 1)  # fmt: skip
-    runs = tmp_path / "runs"
+    runs, model = tmp_path / "runs", ("--esm-model", esm[1])
     fasta = tmp_path / "p.fa"
     fasta.write_text(">a\nMKLMKLMKL\n>b\nMKLV\n")
-    done = call(*train, "--output-dir", runs, "--esm-model", esm[1])  # computed on the way
-    assert done.code == 0, done.err
-    assert read_rcl_model(runs / "run_001").encoding == "esm2_8m"
-    assert len(list((runs / "features_tiny.pt").glob("features_*"))) == 1
     use = ("-m", runs / "run_001", "--device", "cpu", "-t", 1)
     measure = ("rcl", "evaluate", *tables, "-o", tmp_path / "figures", *use)
-    assert call(*measure).code == 64  # the released ESM-2 of that width is not here
-    for command in (measure, ("rcl", "predict", fasta, "-o", tmp_path / "out", *use)):
-        done = call(*command, "--esm-model", esm[1])
-        assert done.code == 0, done.err
-    assert len((tmp_path / "out" / "p_rcl.tsv").read_text().splitlines()) == 3
-    embedded = ("rcl", "embed", "--esm-model", esm[1], *tables, "-o", folder, *OPTIONS)
-    assert call(*embedded).code == 0
-    done = call(*train, "--output-dir", tmp_path / "stored", "--precomputed", folder)
-    assert done.code == 0, done.err
-    other = write_tables(tmp_path / "more", 25)[0]
-    stored = ("--precomputed", folder, "--output-dir", tmp_path / "x")
-    assert call(*train, "--serpins", other, *stored).code == 65  # without features
-    assert call(*train, "--encoding", "onehot", "--precomputed", folder).code == 64
+    predict = ("rcl", "predict", fasta, "-o", tmp_path / "out", *use)
+    embed = ("rcl", "embed", *model, *tables, "-o", folder, *OPTIONS)
     archive = tmp_path / "features.npz"  # of RCL-identifier: it holds pickled objects
     np.savez(archive, sequences=np.array(["MKLV"], object))
-    assert call(*train, "--precomputed", archive, "--output-dir", tmp_path / "x").code == 64
+    other = write_tables(tmp_path / "more", 25)[0]
+    stored = ("--precomputed", folder, "--output-dir")
+    for command, code in (
+        ((*train, "--output-dir", runs, *model), 0),  # features are computed on the way
+        (measure, 64),  # the released ESM-2 of that width is not here
+        ((*measure, *model), 0),
+        ((*predict, *model), 0),
+        (embed, 0),
+        ((*train, *stored, tmp_path / "stored"), 0),
+        ((*train, "--serpins", other, *stored, tmp_path / "x"), 65),  # without features
+        ((*train, "--encoding", "onehot", *stored, tmp_path / "x"), 64),
+        ((*train, "--precomputed", archive, "--output-dir", tmp_path / "x"), 64),
+    ):
+        done = call(*command)
+        assert done.code == code, done.err
+    assert read_rcl_model(runs / "run_001").encoding == "esm2_8m"
+    assert len(list((runs / "features_tiny.pt").glob("features_*"))) == 1
+    assert len((tmp_path / "out" / "p_rcl.tsv").read_text().splitlines()) == 3

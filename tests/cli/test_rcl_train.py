@@ -106,19 +106,16 @@ def test_configurations_that_are_wrong(call, tmp_path, section):
 
 def test_same_bytes_and_what_is_there_is_kept(train, tmp_path):
     runs = tmp_path / "runs"
-    assert train(runs).code == 0
-    assert train(runs).code == 0  # a finished run is kept: each start is a run of its own
-    names = FILES - {"config.json"}
-    for name in names:
-        one, two = (runs / run / name for run in ("run_001", "run_002"))
-        assert one.read_bytes() == two.read_bytes(), name
-    assert train(tmp_path / "other", "--seed", 7).code == 0
-    model = "run_001/best_model.safetensors"
-    assert (tmp_path / "other" / model).read_bytes() != (runs / model).read_bytes()
-    split = runs / "run_001/split.tsv"
-    done = train(tmp_path / "again", "--split", split, "--model", "cnn")
-    assert done.code == 0, done.err
-    assert (tmp_path / "again/run_001/split.tsv").read_bytes() == split.read_bytes()
+    first, second, other = runs / "run_001", runs / "run_002", runs / "run_003"
+    for options in ((), (), ("--seed", 7)):  # each start is a run of its own
+        assert train(runs, *options).code == 0
+    for name in FILES - {"config.json"}:
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
+    model = "best_model.safetensors"
+    assert (other / model).read_bytes() != (first / model).read_bytes()
+    assert train(runs, "--split", other / "split.tsv", "--model", "cnn").code == 0
+    split = (runs / "run_004/split.tsv").read_bytes()
+    assert split == (other / "split.tsv").read_bytes() != (first / "split.tsv").read_bytes()
 
 
 def test_what_cannot_be_trained(call, train, tmp_path):

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,7 +16,8 @@ from unittest.mock import Mock, patch
 
 import pytest
 
-from tests.cli.inputs import bases, table, toy_request
+from tests.cli.inputs import open_bases, table, toy_request
+from tests.conftest import Call
 from virnucpro.cli import run
 from virnucpro.contracts import Device, Session
 from virnucpro.errors import InputError, OutputError, RunInterruptedError
@@ -30,7 +32,8 @@ from virnucpro.store.documents import sealed
 from virnucpro.store.lock import LockOwner
 from virnucpro.tables import SAMPLES
 
-TOY = ("-m", "toy", "-t", "1", "--no-progress")
+TOY = ("-m", "toy", "-t", "1", "--no-progress", "-q")
+OUT, SUMMARY, OVERVIEW = map(Path, ("out", "out/samples_summary.tsv", "out/samples_overview.html"))
 GOOD = ("a", "b", "c")
 KINDS = ("virus", "nonvirus", "undecided", "unscored")
 ENDS = ("contigs.tsv", "chunks.tsv", "virus.fna", "merged/prediction_results.txt")
@@ -41,14 +44,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three inputs, an empty one and a damaged one, in ``in``; a single run of each of the three."""
     home = tmp_path_factory.mktemp("made")
     (home / "in").mkdir()
-    for number, name in enumerate(GOOD):
-        # Without T there is no stop codon on either strand: every frame is open.
-        text = bases(3000 * (number + 1), seed=number).decode().replace("T", "G")
-        records = [text[n : n + 600] for n in range(0, len(text), 600)]
-        lines = [f">r{n}\n{record}\n" for n, record in enumerate(records)]
+    for number, name in enumerate(GOOD, 1):
+        records = (f">r{n}\n{open_bases(200, 100 * number + n)}\n" for n in range(5 * number))
         source, single = home / f"in/{name}.fa", home / f"single_{name}"
-        source.write_text("".join(lines))
-        assert run(["predict", str(source), "-o", str(single), *TOY, "-q"]) == 0
+        source.write_text("".join(records))
+        assert run(["predict", str(source), "-o", str(single), *TOY]) == 0
     (home / "in/empty.fa").touch()
     (home / "in/wrong.fa").write_text(">x\nAC!GT\n")
     return home
@@ -62,70 +62,65 @@ def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _predict(*arguments: object) -> int:
-    """Predict samples into ``out`` and return the exit code."""
-    return run(["predict", *map(str, arguments), "-o", "out", *TOY])
+@pytest.fixture
+def predict(call: Callable[..., Call], folder: Path) -> Callable[..., Call]:
+    """Predict samples into ``out``."""
+    return lambda *arguments: call("predict", *arguments, "-o", "out", *TOY)
 
 
-def _rows(root: Path) -> dict[str, dict[str, str]]:
-    return {row["sample"]: row for row in table(root / "samples_summary.tsv")}
+def _rows() -> dict[str, dict[str, str]]:
+    return {row["sample"]: row for row in table(SUMMARY)}
 
 
-def _listed(folder: Path, *names: str) -> Path:
-    path = folder / "samples.tsv"
-    path.write_text("name\tfile\n" + "".join(f"s_{name}\tin/{name}.fa\n" for name in names))
-    return path
+def _listed(**files: str) -> Path:
+    rows = (f"{sample}\tin/{file}.fa\n" for sample, file in files.items())
+    Path("samples.tsv").write_text("name\tfile\n" + "".join(rows))
+    return Path("samples.tsv")
 
 
-def _check(folder: Path, root: Path, name: str, sample: str) -> None:
-    for end in ENDS:
-        found = (root / sample / f"{name}_{end}").read_bytes()
-        assert found == (folder / f"single_{name}/{name}_{end}").read_bytes(), end
+def _check(**files: str) -> None:
+    """Samples have the bytes of single runs of these files."""
+    for sample, name in files.items():
+        for end in ENDS:
+            found = (OUT / sample / f"{name}_{end}").read_bytes()
+            assert found == Path(f"single_{name}/{name}_{end}").read_bytes(), end
 
 
-def _check_all(folder: Path) -> None:
-    """Check the samples of ``GOOD`` in ``out``, which are named as their files."""
-    for name in GOOD:
-        _check(folder, folder / "out", name, name)
-
-
-def test_a_list_with_samples_that_fail(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names = (*GOOD, "empty", "wrong", "gone")
-    listed = _listed(folder, *names)
-    assert _predict("--input-list", listed) == 2
-    shown = capsys.readouterr()
-    assert all(f"sample s_{name} failed" in shown.err for name in ("empty", "wrong", "gone"))
-    rows = _rows(folder / "out")
-    assert list(rows) == [f"s_{name}" for name in names]
-    assert [row["state"] for row in rows.values()] == ["finished"] * 3 + ["failed"] * 3
-    assert [rows[f"s_{name}"]["records"] for name in GOOD] == ["5", "10", "15"]
-    found = [(row["regions"], row["region_bases"]) for row in rows.values()]
-    assert found == [("0", "0")] * 3 + [("NA", "NA")] * 3
-    for name in GOOD:
-        _check(folder, folder / "out", name, f"s_{name}")
-    page = (folder / "out/samples_overview.html").read_text()
-    assert [f"<td>s_{name}</td>" in page for name in names] == [False] * 3 + [True] * 3
+def test_a_list_with_samples_that_fail(predict):
+    files = {f"s_{name}": name for name in (*GOOD, "empty", "wrong", "gone")}
+    listed = _listed(**files)
+    done = predict("--input-list", listed)
+    assert done.code == 2
+    assert [f"sample {name} failed" in done.err for name in files] == [False] * 3 + [True] * 3
+    rows = _rows()
+    assert list(rows) == list(files)
+    found = [(row["state"], row["records"], row["regions"]) for row in rows.values()]
+    finished = [("finished", records, "0") for records in ("5", "10", "15")]
+    assert found == finished + [("failed", "NA", "NA")] * 3
+    _check(**{f"s_{name}": name for name in GOOD})
+    page = OVERVIEW.read_text()
+    assert [f"<td>{name}</td>" in page for name in files] == [False] * 3 + [True] * 3
     assert '<a href="./s_a/a_report.html">s_a</a>' in page
-    written = [*(folder / "out").glob("*/*.tsv"), folder / "out/samples_overview.html"]
+    written = [*OUT.glob("*/*.tsv"), *OUT.glob("samples_*")]
     before = {path: path.stat().st_mtime_ns for path in written}
-    table = (folder / "out/samples_summary.tsv").read_bytes()
-    assert _predict("--input-list", listed) == 2
-    assert "Nothing to compute" in capsys.readouterr().out
+    table = SUMMARY.read_bytes()
+    assert predict("--input-list", listed).code == 2
+    assert SUMMARY.read_bytes() == table
+    del before[SUMMARY]  # which is written again
     assert before == {path: path.stat().st_mtime_ns for path in before}
-    assert (folder / "out/samples_summary.tsv").read_bytes() == table
 
 
 @pytest.mark.parametrize(
     ("number", "state"), [(errno.EACCES, "failed"), (errno.ENOSPC, "unfinished")]
 )
-def test_a_full_disk_ends_all_samples_and_a_closed_folder_one(number: int, state: str) -> None:
+def test_a_full_disk_ends_all_samples_and_a_closed_folder_one(number, state):
     sample, path = Sample("s", "s.fa"), Path("out")
     with suppress(OutputError), _failing(sample, lambda event: None), explain_write_errors(path):
         raise OSError(number, "no")
     assert sample.state == state
 
 
-def test_files_of_one_name_are_named_after_their_folders() -> None:
+def test_files_of_one_name_are_named_after_their_folders():
     """Names that differ only in case are one name: on some disks it would be one folder."""
     files = ("A/final.contigs.fa", "B/Final.contigs.fa.gz", "A/x.fa")
     assert [sample.name for sample in named_files(files)] == ["A", "B", "x"]
@@ -144,9 +139,7 @@ def test_files_of_one_name_are_named_after_their_folders() -> None:
         (("contigs_1.fa", "contigs_2.fa"), None),
     ],
 )
-def test_mates_are_told_by_their_names(
-    files: tuple[str, ...], mates: tuple[str, str] | None
-) -> None:
+def test_mates_are_told_by_their_names(files, mates):
     assert mates_among(named_files(files)) == mates
     assert mates_among([Sample(row.name, row.file, "x.fq") for row in named_files(files)]) is None
 
@@ -160,9 +153,7 @@ def _predict_samples(emit: Emit) -> list[str]:
 
 
 @pytest.mark.parametrize(("share", "most", "loads"), [(0.25, 100, 2), (0.0, 100, 6), (0.25, 2, 4)])
-def test_models_are_loaded_once_for_a_group(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, share: float, most: int, loads: int
-) -> None:
+def test_models_are_loaded_once_for_a_group(folder, monkeypatch, share, most, loads):
     """A group ends where the features of its samples take too much of the disk, or they are many.
 
     Each of them has open files.
@@ -179,20 +170,18 @@ def test_models_are_loaded_once_for_a_group(
     monkeypatch.setattr(samples_module, "MOST_SAMPLES", most)
     assert _predict_samples(lambda event: None) == ["finished"] * 3
     assert len(opened) == loads
-    assert not list((folder / "out").rglob("*.pt"))
-    _check_all(folder)
+    assert not list(OUT.rglob("*.pt"))
+    _check(a="a", b="b", c="c")
 
 
-def test_an_interrupted_list_is_continued(folder: Path) -> None:
-    root = folder / "out"
-
+def test_an_interrupted_list_is_continued(folder):
     def interrupt(event: Event) -> None:
         if isinstance(event, StageStarted) and event.stage == "protein_embeddings":
             raise RunInterruptedError(15)
 
     with pytest.raises(RunInterruptedError):
         _predict_samples(interrupt)
-    assert [row["state"] for row in _rows(root).values()] == ["unfinished"] * 3
+    assert [row["state"] for row in _rows().values()] == ["unfinished"] * 3
     events: list[Event] = []
     finish = samples_module.finish
     failing = Mock(side_effect=lambda *of: replace(finish(*of), failed_records=1))
@@ -200,78 +189,58 @@ def test_an_interrupted_list_is_continued(folder: Path) -> None:
         assert _predict_samples(events.append) == ["partial"] * 3
     todo = {e.stage: e.todo for e in events if isinstance(e, StageStarted) and e.on_workers}
     assert todo == {"nucleotide_embeddings": 0, "protein_embeddings": 3}
-    _check_all(folder)
+    _check(a="a", b="b", c="c")
 
 
-def test_a_table_of_the_user_is_not_overwritten(folder: Path, capsys) -> None:
-    table, overview = (folder / f"out/samples_{end}" for end in ("summary.tsv", "overview.html"))
-    table.parent.mkdir()
-    table.write_text("mine")
-    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
-    assert list(_rows(folder / "out")) == ["a", "b"]
-    assert table.with_name("samples_summary.tsv.yours").read_text() == "mine"
-    overview.write_text("mine")
-    assert _predict("in/a.fa", "in/b.fa", "in/b.fa", "--min-score", "-1") == 0
-    shown = capsys.readouterr()
-    assert "named twice" in shown.err
-    assert "15 of 15 records" in shown.out
-    assert overview.with_name("samples_overview.html.yours").read_text() == "mine"
-    for path in (table, overview):
-        path.write_text("mine, too")
-    assert run(["call", "out/a", "--min-score", "0"]) == 0
-    for path in (table, overview):
-        assert path.with_name(f"{path.name}.yours.2").read_text() == "mine, too"
+def test_a_table_of_the_user_is_not_overwritten(call, predict):
+    paths = SUMMARY, OVERVIEW
+    OUT.mkdir()
+    commands = [predict, lambda *files: call("call", "out/a", "--min-score", "0")]
+    for number, command in enumerate(commands, 1):
+        for path in paths:
+            path.write_text("mine")
+        assert command("in/a.fa", "in/b.fa", "in/b.fa").code == 0
+        for path in paths:
+            assert len(list(path.parent.glob(f"{path.name}.yours*"))) == number
+            assert path.read_text() != "mine"
+    assert list(_rows()) == ["a", "b"]
 
 
 @pytest.mark.parametrize("is_worked_on", [False, True])
-def test_a_sample_of_a_newer_version_stops_no_other(
-    folder: Path, capsys: pytest.CaptureFixture[str], is_worked_on: bool
-) -> None:
+def test_a_sample_of_a_newer_version_stops_no_other(call, predict, is_worked_on):
     """A sample that the newer version works on at this moment stops no other, either."""
-    home = folder / "out/b/.checkpoints/runs/b"
+    home = OUT / "b/.checkpoints/runs/b"
     (home / "state").mkdir(parents=True)
     (home / "state/run.json").write_bytes(sealed({"schema": 99, "producer": "virnucpro 9.9"}))
     (home / "lock").write_text(json.dumps(asdict(LockOwner(HOST_NAME, os.getppid(), 1))))
-    stream = (home / "lock").open()
-    if is_worked_on:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-    assert _predict("in/a.fa", "in/b.fa", "in/c.fa", "-q") == 2
-    rows = _rows(folder / "out")
+    with (home / "lock").open() as stream:
+        if is_worked_on:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        assert predict("in/a.fa", "in/b.fa", "in/c.fa").code == 2
+    rows = _rows()
     assert [row["state"] for row in rows.values()] == ["finished", "failed", "finished"]
     assert (f"{os.getppid()} on" if is_worked_on else "virnucpro 9.9") in rows["b"]["message"]
-    stream.close()
-    capsys.readouterr()
-    (folder / "out/samples_summary.tsv").unlink()  # status tells it from the run itself
-    assert run(["status", "out"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "a: finished"
-    assert lines[1].startswith("b: failed: ")
+    SUMMARY.unlink()  # status tells it from the run itself
+    lines = call("status", "out").out.splitlines()
+    assert [line.split()[:2] for line in lines[:2]] == [["a:", "finished"], ["b:", "failed:"]]
 
 
 def _calls(root: Path, name: str) -> Counter[str]:
     return Counter(row["call"] for row in table(root / f"{name}_contigs.tsv"))
 
 
-def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _predict("in/c.fa", "-q") == 0
-    assert _predict("--input-list", _listed(folder, "a", "b"), "-q") == 0
-    capsys.readouterr()
-    assert run(["status", "out"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(call, predict):
+    assert predict("in/c.fa").code == 0
+    assert predict("--input-list", _listed(s_a="a", s_b="b")).code == 0
+    lines = call("status", "out").out.splitlines()
     assert lines[:3] == ["s_a: finished", "s_b: finished", "c: finished"]
-    assert lines[-1].startswith("2 of 2 samples are finished")
-    assert run(["status", "out", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(call("status", "out", "--json").out)
     assert [row["sample"] for row in document["samples"]] == ["s_a", "s_b"]
     assert [row["stem"] for row in document["runs"]] == ["c"]
-
-    rows = _rows(folder / "out")
-    before = _calls(folder / "out", "c")
-    assert run(["call", "out", "--min-score", "-1", "-q"]) == 0
-    assert _calls(folder / "out", "c")["virus"] > before["virus"]
-    assert set(_rows(folder / "out")) == set(rows)
+    before = _calls(OUT, "c")
+    assert call("call", "out", "--min-score", "-1").code == 0
+    assert _calls(OUT, "c")["virus"] > before["virus"]
+    assert list(_rows()) == ["s_a", "s_b"]
 
 
 @pytest.mark.parametrize(
@@ -284,40 +253,38 @@ def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(
         "--input-list none.tsv -o out",
     ],
 )
-def test_what_cannot_be_samples_is_refused(folder: Path, arguments: str) -> None:
+def test_what_cannot_be_samples_is_refused(folder, arguments):
     assert run(["predict", *arguments.split(), *TOY]) == 64
-    assert not (folder / "out").exists()
+    assert not OUT.exists()
+
+
+ONE = "name\tfile\na\tin/a.fa\n"
+NO_NAMES = ("../a", ".a", "-a", "a\x1b[2J", "ü" * 101, SUMMARY.name, OVERVIEW.name)
 
 
 @pytest.mark.parametrize(
     "text",
     [
         *("", "a\tin/a.fa\n", "name\tfile\n", "name\tfile\na\n", "name\tfile\na\t\n"),
-        *(f"name\tfile\n{name}\tin/a.fa\n" for name in ("../a", ".a", "-a", "a\x1b[2J", "ü" * 101)),
-        *(
-            f"name\tfile\n{name}\tx.fa\n"
-            for name in ("samples_summary.tsv", "samples_overview.html")
-        ),
-        *(f"name\tfile\na\tin/a.fa\n{row}\n" for row in ("A\tin/b.fa", "a\tin/a.fa", "b\t-")),
-        *(f"name\tfile\n{a}\tin/a.fa\n{b}\tin/b.fa\n" for a, b in (("A", "a"), ("ss", "ß"))),
-        "name\tfile\tinput2\na\t1.fq\t-\n",
-        "name\tfile\na\tin/\udcff.fa\n",
+        *(f"name\tfile\n{name}\tin/a.fa\n" for name in NO_NAMES),
+        *(f"{ONE}{row}\n" for row in ("A\tin/b.fa", "a\tin/a.fa", "b\t-", "ss\tx.fa\nß\ty.fa")),
+        *("name\tfile\tinput2\na\t1.fq\t-\n", "name\tfile\na\tin/\udcff.fa\n"),
     ],
 )
-def test_a_wrong_list_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_wrong_list_is_refused(tmp_path, text):
     path = tmp_path / "samples.tsv"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError):
         read_sample_list(path)
 
 
-def test_a_list_may_have_blank_lines_and_other_columns(tmp_path: Path) -> None:
+def test_a_list_may_have_blank_lines_and_other_columns(tmp_path):
     path = tmp_path / "samples.tsv"
     path.write_text("\ufeffplace\tname\tfile\n\nlake\tone\tin/a b.fa\r\n")
     assert read_sample_list(path) == [Sample("one", "in/a b.fa")]
 
 
-def test_names_in_a_table_that_cannot_be_folders_do_not_count(tmp_path: Path) -> None:
+def test_names_in_a_table_that_cannot_be_folders_do_not_count(tmp_path):
     folder = SamplesFolder(tmp_path)
     assert samples_of(tmp_path) == {}
     cells = "\tx\tfailed" + "\tNA" * (len(SAMPLES.row._fields) - 3) + "\n"
@@ -325,7 +292,7 @@ def test_names_in_a_table_that_cannot_be_folders_do_not_count(tmp_path: Path) ->
     assert list(samples_of(tmp_path)) == ["a"]
 
 
-def test_rows_of_an_earlier_version_are_kept(tmp_path: Path) -> None:
+def test_rows_of_an_earlier_version_are_kept(tmp_path):
     names = SAMPLES.row._fields[: SAMPLES.row._fields.index("message") + 1]
     cells = ["a", "x", "failed"] + ["NA"] * (len(names) - 4) + ["no such file"]
     table = "\t".join(names) + "\n" + "\t".join(cells) + "\n"
@@ -339,88 +306,68 @@ def _contents(root: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in files if path.name not in ("lock", "run.log")}
 
 
-def test_a_second_batch_adds_its_samples_and_forgets_none(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
-    before = _rows(folder / "out")
-    capsys.readouterr()
-    assert _predict("in/c.fa", "in/b.fa", "in/wrong.fa") == 2
-    assert "Nothing to compute" not in capsys.readouterr().out
-    rows = _rows(folder / "out")
+def test_a_second_batch_adds_its_samples_and_forgets_none(call, predict):
+    assert predict("in/a.fa", "in/b.fa").code == 0
+    before = _rows()
+    assert predict("in/c.fa", "in/b.fa", "in/wrong.fa").code == 2
+    rows = _rows()
     assert list(rows) == [*GOOD, "wrong"]
     assert {name: rows[name] for name in before} == before
-    page = (folder / "out/samples_overview.html").read_text()
+    page = OVERVIEW.read_text()
     assert all(f'href="./{name}/{name}_report.html"' in page for name in GOOD)
-    capsys.readouterr()
-    assert run(["status", "out"]) == 0
-    assert "3 of 4 samples are finished" in capsys.readouterr().out
-    assert run(["call", "out", "--min-score", "-1", "-q"]) == 0
-    after = _rows(folder / "out")
+    assert call("call", "out", "--min-score", "-1").code == 0
+    after = _rows()
     assert all(int(after[name]["virus"]) > int(rows[name]["virus"]) for name in GOOD)
     for name in GOOD:
-        calls = _calls(folder / "out" / name, name)
+        calls = _calls(OUT / name, name)
         assert [int(after[name][kind]) for kind in KINDS] == [calls[kind] for kind in KINDS]
     assert after["wrong"] == rows["wrong"]
-    assert (folder / "out/samples_overview.html").read_text() != page
-    assert _predict("in/a.fa", "in/b.fa", "-q", "--force") == 0
-    assert {name: row["virus"] for name, row in _rows(folder / "out").items()} == {
-        **{name: rows[name]["virus"] for name in ("a", "b")},
-        **{name: after[name]["virus"] for name in ("c", "wrong")},
-    }
-    (folder / "out/samples_summary.tsv").unlink()
-    assert run(["report", "out"]) == 0  # the runs are the list
-    assert list(_rows(folder / "out")) == [*GOOD, "wrong"]
+    assert OVERVIEW.read_text() != page
+    assert predict("in/a.fa", "in/b.fa", "--force").code == 0
+    again = _rows()
+    assert [again[name]["virus"] == rows[name]["virus"] for name in GOOD] == [True, True, False]
+    SUMMARY.unlink()
+    assert call("report", "out").code == 0  # the runs are the list
+    assert list(_rows()) == [*GOOD, "wrong"]
 
 
-def test_a_name_stands_for_one_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
-    before, table = _contents(folder / "out/a"), (folder / "out/samples_summary.tsv").read_text()
-    listed = folder / "samples.tsv"
+def test_a_name_stands_for_one_file(predict):
+    assert predict("in/a.fa", "in/b.fa").code == 0
+    before, rows = _contents(OUT / "a"), _rows()
     for options in ((), ("--force",)):
-        listed.write_text("name\tfile\na\tin/c.fa\n")
-        assert _predict("--input-list", listed, *options) == 3
-        assert str(folder / "out/a") in capsys.readouterr().err
-        listed.write_text("name\tfile\na\tin/c.fa\nc\tin/c.fa\n")
-        assert _predict("--input-list", listed, "-q", *options) == 2
-        assert _contents(folder / "out/a") == before
-    lines = (folder / "out/samples_summary.tsv").read_text().splitlines(keepends=True)
-    assert "".join(lines[:-1]) == table
-    assert lines[-1].startswith("c\t")
+        alone = predict("--input-list", _listed(a="c"), *options)
+        assert (alone.code, f"{OUT.absolute()}/a" in alone.err) == (3, True)
+        assert predict("--input-list", _listed(a="c", c="c"), *options).code == 2
+        assert _contents(OUT / "a") == before
+    found = _rows()
+    assert found.pop("c")["state"] == "finished"
+    assert found == rows
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_run_of_another_file_in_the_folder_of_a_sample_is_no_sample(
-    folder: Path, first: bool
-) -> None:
+def test_a_run_of_another_file_in_the_folder_of_a_sample_is_no_sample(call, predict, first):
     """Such as that of the records that failed, which the documentation tells users to make."""
-    shutil.copy(folder / "in/c.fa", other := folder / f"in/{'0' if first else 'd'}.fa")
-    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
-    table = (folder / "out/samples_summary.tsv").read_text()
-    assert run(["predict", str(other), "-o", "out/a", *TOY, "-q"]) == 0
-    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
-    assert run(["call", "out", "-q"]) == 0
-    assert (folder / "out/samples_summary.tsv").read_text() == table
-    assert f"{other.stem}_report.html" in (folder / "out/samples_overview.html").read_text()
+    other = Path(shutil.copy("in/c.fa", f"in/{'0' if first else 'd'}.fa"))
+    assert predict("in/a.fa", "in/b.fa").code == 0
+    rows = _rows()
+    assert call("predict", other, "-o", "out/a", *TOY).code == 0
+    assert predict("in/a.fa", "in/b.fa").code == 0
+    assert call("call", "out").code == 0
+    assert _rows() == rows
+    assert f"{other.stem}_report.html" in OVERVIEW.read_text()
 
 
-def test_a_file_that_was_refused_gives_its_name_to_another(folder: Path) -> None:
-    listed = folder / "samples.tsv"
+def test_a_file_that_was_refused_gives_its_name_to_another(predict):
     for file, code in (("wrong", 2), ("a", 0)):
-        listed.write_text(f"name\tfile\nx\tin/{file}.fa\n")
-        assert _predict("--input-list", listed, "-q") == code
-    assert [row["file"] for row in _rows(folder / "out").values()] == ["in/a.fa"]
+        assert predict("--input-list", _listed(x=file)).code == code
+    assert [row["file"] for row in _rows().values()] == ["in/a.fa"]
 
 
-def test_a_refused_command_changes_nothing(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
-    before = _contents(folder / "out")
-    capsys.readouterr()
-    assert _predict("in/a.fa", "in/b.fa", "-e", "300") == 3
-    assert f"virnucpro: {folder / 'out/a'} holds" in capsys.readouterr().err
-    assert _contents(folder / "out") == before
-    assert _predict("in/a.fa", "in/b.fa", "in/c.fa", "-e", "300", "-q") == 2
-    assert [row["state"] for row in _rows(folder / "out").values()] == ["finished"] * 3
-    assert _predict("in/empty.fa", "in/wrong.fa", "-q") == 2
+def test_a_refused_command_changes_nothing(predict):
+    assert predict("in/a.fa", "in/b.fa").code == 0
+    before = _contents(OUT)
+    assert predict("in/a.fa", "in/b.fa", "-e", "300").code == 3
+    assert _contents(OUT) == before
+    assert predict("in/a.fa", "in/b.fa", "in/c.fa", "-e", "300").code == 2
+    assert [row["state"] for row in _rows().values()] == ["finished"] * 3
+    assert predict("in/empty.fa", "in/wrong.fa").code == 2

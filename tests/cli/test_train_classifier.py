@@ -35,10 +35,8 @@ def dataset(tmp_path_factory):
 
 @pytest.fixture
 def train(call, dataset):
-    def _train(output, *options):
-        return call("train", "classifier", dataset.root, "--output", output, *options)
-
-    return _train
+    command = ("train", "classifier", dataset.root, "--output")
+    return lambda output, *options: call(*command, output, *options)
 
 
 def test_the_next_command_works_as_printed(call, tmp_path, monkeypatch):
@@ -60,10 +58,11 @@ def test_the_next_command_works_as_printed(call, tmp_path, monkeypatch):
     assert (tmp_path / "contigs_predictions/contigs_contigs.tsv").exists()
 
 
-def _fact(output, name):
-    """What the model card of a classifier says of ``name``."""
+def _facts(output):
+    """What the model card of a classifier says: the cells behind each name."""
     rows = output.with_suffix(".md").read_text().splitlines()
-    return next(row.split("|")[2].strip() for row in rows if row.startswith(f"| {name} |"))
+    cells = [[cell.strip() for cell in row.strip("| ").split("|")] for row in rows if "|" in row]
+    return {name: values for name, *values in cells}
 
 
 def test_what_a_classifier_and_its_card_say(train, dataset, tmp_path):
@@ -75,16 +74,13 @@ def test_what_a_classifier_and_its_card_say(train, dataset, tmp_path):
     assert (info.model.input_width, info.model.hidden) == (32, 16)
     assert str(tmp_path) not in output.read_bytes().decode("latin-1")
     assert not list(tmp_path.glob(".checkpoints/*.pt"))
-    card = output.with_suffix(".md").read_text()
-    facts = dataset.description["parts"]
-    assert f"| train frames | {facts['train']['frames']} |" in card
-    held_out = (f"{facts[part]['frames']:,}" for part in ("validation", "test"))
-    assert f"| frames | {' | '.join(held_out)} |" in card
+    parts, said = dataset.description["parts"], _facts(output)
+    assert said["train frames"] == [str(parts["train"]["frames"])]
+    assert said["frames"] == [f"{parts[part]['frames']:,}" for part in ("validation", "test")]
     test = find_features(dataset, "test")
     called = info.model.scores(test.take(np.arange(len(test)))).argmax(1).numpy()
-    accuracy = (called == test.labels).mean()
-    row = next(line for line in card.splitlines() if line.startswith("| accuracy"))
-    assert row.split("|")[3].strip() == f"{accuracy:.4f}"
+    (accuracy,) = (values for name, values in said.items() if name.startswith("accuracy"))
+    assert accuracy[1] == f"{(called == test.labels).mean():.4f}"
 
 
 def test_the_best_network_is_measured_and_written(train, tmp_path):
@@ -93,7 +89,7 @@ def test_the_best_network_is_measured_and_written(train, tmp_path):
     long.parent.mkdir()
     words = ("--hidden", 16, "--learning-rate", 0.5, "--patience", 2, "-t", 1, "--epochs")
     assert train(long, *words, 60).code == 0
-    best, _, last = _fact(long, "kept epoch").partition(" of ")
+    best, _, last = _facts(long)["kept epoch"][0].partition(" of ")
     assert int(best) + 2 == int(last) < 60  # the patience
     assert train(short, *words, best).code == 0
     assert inspect_classifier(long).temperature == inspect_classifier(short).temperature
@@ -109,33 +105,26 @@ def test_one_device_is_used_unless_several_are_asked_for():
         assert training_machine(None, none | several).max_workers == most
 
 
-def test_what_cannot_be_trained(call, train, dataset, tmp_path):
+def test_what_cannot_be_trained(call, train, tmp_path):
     assert train(tmp_path / "my.pth").code == 64
     assert train(tmp_path / "a.safetensors", "--processes", 2, "--multi-gpu").code == 64
+    output = ("--output", tmp_path / "a.safetensors", *QUICK)
     raw = make_dataset(tmp_path / "raw", genomes=(2, 1, 0), codons=300)
-    command = ("train", "classifier", raw.root, "--output", tmp_path / "a.safetensors")
-    assert call(*command).code == 64  # not embedded
-    toy = ("--model-type", "toy", "--device", "cpu")
-    assert call("train", "embed", raw.root, *toy).code == 0
-    assert call(*command, *QUICK).code == 0
+    none = make_dataset(tmp_path / "none", genomes=(2, 0, 1), codons=300)
+    assert call("train", "classifier", raw.root, *output).code == 64  # not embedded
+    for made, code in ((raw, 0), (none, 64)):
+        embed_toy(made)
+        assert call("train", "classifier", made.root, *output).code == code
     assert "The test part was\nempty" in (tmp_path / "a.md").read_text()
     raw.description_file.write_text(raw.description_file.read_text() + "\n")  # prepared again
-    assert call(*command, *QUICK, "--force").code == 64
-    none = make_dataset(tmp_path / "none", genomes=(2, 0, 1), codons=300)
-    assert call("train", "embed", none.root, *toy).code == 0
-    command = ("train", "classifier", none.root, "--output", tmp_path / "b.safetensors")
-    assert call(*command).code == 64
+    assert call("train", "classifier", raw.root, *output, "--force").code == 64
 
 
 @pytest.fixture
 def start_training(start, dataset):
     """Start a training in a process of its own."""
-
-    def _start(output, *options):
-        words = ("train", "classifier", dataset.root, "--output", output)
-        return start("virnucpro", *words, *options)
-
-    return _start
+    command = ("virnucpro", "train", "classifier", dataset.root, "--output")
+    return lambda output, *options: start(*command, output, *options)
 
 
 def until_epochs(output, more):

@@ -52,7 +52,7 @@ def came(folder):
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*.gz")}
 
 
-def test_files_and_table(download: Callable, site: Site, tmp_path: Path) -> None:
+def test_files_and_table(download, site, tmp_path):
     done = download()
     assert done.code == 0, done.err
     assert "RefSeq release 231" in done.err
@@ -72,9 +72,7 @@ def test_files_and_table(download: Callable, site: Site, tmp_path: Path) -> None
     assert not list(folder.glob("*.yours*"))
 
 
-def test_what_cannot_be_had_is_named_and_the_rest_comes(
-    download: Callable, site: Site, tmp_path: Path
-) -> None:
+def test_what_cannot_be_had_is_named_and_the_rest_comes(download, site, tmp_path):
     second, third = (f"viral/viral.{n}.genomic.gbff.gz" for n in (2, 3))
     del site.files[f"/{second}"]
     site.files[f"/{third}"] = b"wrong"
@@ -104,6 +102,6 @@ def test_what_cannot_be_had_is_named_and_the_rest_comes(
         ("--mirror", "http://127.0.0.1:1/nowhere"),
     ],
 )
-def test_refusals(download: Callable, tmp_path: Path, arguments: tuple[str, str]) -> None:
+def test_refusals(download, tmp_path, arguments):
     assert download(*arguments).code == 64
     assert not (tmp_path / "refseq").exists()

@@ -30,20 +30,15 @@ def test_features_of_every_frame(call, dataset):
     for part in ("train", "validation", "test"):
         layout = dataset.layout(part)
         names = [row.frame for row in dataset.frames(part)]
-        merged = [
-            load_features(layout.features("merged", n), "merged")
-            for n in range(1, dataset.shards(part) + 1)
-        ]
+        files = (layout.features("merged", n + 1) for n in range(dataset.shards(part)))
+        merged = [load_features(file, "merged") for file in files]
         assert [name for features in merged for name in features.ids] == names
         sequences = [s for _, s in read_fasta(layout.split("protein", 1))]
         expected = ToyEncoder("protein", 1024).encode(sequences, lambda s, t: None)
         assert torch.equal(merged[0].data[:, 16:], expected)
         record = json.loads(layout.run_json.read_text())
-        assert record["counts"] == {
-            "shards": dataset.shards(part),
-            "frames": len(names),
-            "failed": 0,
-        }
+        counts = {"shards": dataset.shards(part), "frames": len(names), "failed": 0}
+        assert record["counts"] == counts
         assert record["models"]["protein"]["family"] == "toy-protein"
 
 
@@ -77,21 +72,22 @@ def test_the_precision_is_that_of_the_start_unless_it_starts_over(call, dataset)
 
 
 def test_what_cannot_be_embedded(call, dataset, tmp_path):
+    embed, layout = ("train", "embed", dataset.root, *TOY), dataset.layout("test")
     assert call("train", "embed", tmp_path / "none", *TOY).code == 64
-    whole = call("train", "embed", dataset.root, *TOY, "--nucleotide-model", "lite")
+    whole = call(*embed, "--nucleotide-model", "lite")
     assert (whole.code, "use virnucpro train lite" in whole.err) == (64, True)
-    shard = dataset.layout("test").split("protein", 1)
-    text = shard.read_text()
-    shard.write_text(text.replace(">", ">x", 1))
-    assert call("train", "embed", dataset.root, *TOY).code == 65
-    shard.write_text(text + ">more\nACGT\n")
-    nucleotides = dataset.layout("test").split("nucleotide", 1)
-    nucleotides.write_text(nucleotides.read_text() + ">more\nACGT\n")
-    assert call("train", "embed", dataset.root, *TOY).code == 65
+    shards = [layout.split(molecule, 1) for molecule in ("protein", "nucleotide")]
+    text = shards[0].read_text()
+    shards[0].write_text(text.replace(">", ">x", 1))
+    assert call(*embed).code == 65
+    shards[0].write_text(text)
+    for shard in shards:
+        shard.write_text(shard.read_text() + ">more\nACGT\n")
+    assert call(*embed).code == 65
     facts = json.loads(dataset.description_file.read_text())
     facts["parts"].pop("test")
     dataset.description_file.write_text(json.dumps(facts))
-    assert call("train", "embed", dataset.root, *TOY).code == 0
+    assert call(*embed).code == 0
 
 
 def test_failed_frames_are_left_out_and_tried_again(dataset):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ def table(tmp_path: Path) -> Path:
     return write_table(tmp_path / "in/genomes.tsv", rows)
 
 
-def test_a_data_set_and_its_summary(call: Callable, table: Path, tmp_path: Path) -> None:
+def test_a_data_set_and_its_summary(call, table, tmp_path):
     options = ["-e", "300,150,99", "--validation", "0.3", "--test", "0.2", "--seed", "2"]
     command = ("train", "prepare", table, "-o", tmp_path / "data", *options)
     done = call(*command)
@@ -48,7 +47,7 @@ def test_a_data_set_and_its_summary(call: Callable, table: Path, tmp_path: Path)
     assert (embedding.code, training.code) == (64, 64)
 
 
-def test_genomes_elsewhere(call: Callable, table: Path, tmp_path: Path) -> None:
+def test_genomes_elsewhere(call, table, tmp_path):
     moved = tmp_path / "tables" / "t.tsv"
     moved.parent.mkdir()
     table.rename(moved)
@@ -59,6 +58,6 @@ def test_genomes_elsewhere(call: Callable, table: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", ["-e 300,many", "-e ,", "--test 0.6 --validation 0.6"])
-def test_refusals(call: Callable, table: Path, tmp_path: Path, options: str) -> None:
+def test_refusals(call, table, tmp_path, options):
     assert call("train", "prepare", table, "-o", tmp_path / "data", *options.split()).code == 64
     assert not (tmp_path / "data").exists()

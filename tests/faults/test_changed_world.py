@@ -17,7 +17,13 @@ from tests.unit.test_classifier import MLPClassifier
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.configuration import Configuration
 from virnucpro.encoders.registry import locate
-from virnucpro.errors import InputError, ModelError, OutputError, ResumeRefusedError, UsageError
+from virnucpro.errors import (
+    ModelError,
+    OutputError,
+    ResumeRefusedError,
+    UsageError,
+    VirNucProError,
+)
 from virnucpro.events import Event, Notice, StageStarted, WorkerReady
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
@@ -337,17 +343,24 @@ def test_an_intermediate_file_that_changes_after_it_was_proved(
     assert _results(world.out) == _results(made.out)
 
 
-@pytest.mark.parametrize("stage", ["chunking", "output"])
-def test_an_input_that_changes_after_it_was_hashed(world: World, made: World, stage: str) -> None:
+@pytest.mark.parametrize(
+    ("stage", "bases", "code"),
+    [("chunking", "GCA", 65), ("output", "GCA", 65), ("chunking", "", 64)],
+)
+def test_an_input_that_changes_after_it_was_hashed(
+    world: World, made: World, stage: str, bases: str, code: int
+) -> None:
     shutil.rmtree(world.out)
-    content = world.file("the input").read_text()
+    source = world.file("the input")
+    content = source.read_text()
 
     def change() -> None:
-        world.file("the input").write_text(content.replace("GCT", "GCA"))
+        source.write_text(content.replace("GCT", bases)) if bases else source.unlink()
 
-    with pytest.raises(InputError, match=r"changed while it was used"):
+    with pytest.raises(VirNucProError) as caught:
         _run_with(world, _when(stage, change))
-    assert not world.file("STEM_contigs.tsv").exists()
-    world.file("the input").write_text(content)
+    assert (caught.value.exit_code, str(source) in str(caught.value)) == (code, True)
+    assert not list(world.out.glob("*.tsv"))
+    source.write_text(content)
     _run_with(world, lambda event: None)
     assert _results(world.out) == _results(made.out)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -27,25 +26,17 @@ def arguments(reference: Path, tmp_path: Path) -> list[object]:
     return ["predict", "--input", source, "--resume", *chosen, "-d", "cpu", "-v"]
 
 
-def _copy(folder: Path, out: Path) -> Path:
-    """A copy that may be written to, as the reference may not."""
-    for root, _, files in os.walk(folder):
-        there = out / Path(root).relative_to(folder)
-        there.mkdir(parents=True)
-        for name in files:
-            shutil.copyfile(Path(root) / name, there / name)
-    return out
-
-
 def _pieces(log: str) -> dict[str, int]:
     return {name: int(n) for name, n in re.findall(r"stage \d (\w+): (\d+) tasks?", log)}
 
 
 @pytest.mark.parametrize(("folder", "missing"), [("legacy_interrupted", 1), ("legacy_complete", 0)])
-def test_only_what_is_missing_is_embedded(
-    reference: Path, arguments: list[object], tmp_path: Path, folder: str, missing: int
-) -> None:
-    out = _copy(reference / folder, tmp_path / "results")
+def test_only_what_is_missing_is_embedded(reference, arguments, tmp_path, folder, missing):
+    # Neither modes nor times are copied: the reference may not be written to.
+    out = tmp_path / "results"
+    shutil.copytree(reference / folder, out, copy_function=shutil.copyfile)
+    for place in filter(Path.is_dir, (out, *out.rglob("*"))):
+        place.chmod(0o755)
     before = {path: path.read_bytes() for path in (*out.rglob("*_ESM.pt"), *out.rglob("*_S.pt"))}
     assert len(before) == 6 - missing
     done = run_forked(*arguments, "--output-dir", out, "-k")

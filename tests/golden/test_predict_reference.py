@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import RESULTS, table
+from tests.cli.inputs import RESULTS
 from tests.faults.processes import files_under, until
-from tests.forked import ForkedCommand, run_forked
+from tests.forked import run_forked
 from tests.golden.comparison import TOLERANCE, assert_same_consensus, assert_same_predictions
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import FeatureKind as Kind
@@ -69,17 +69,10 @@ def without_copies(finished_run: Callable[..., Path], source: Path) -> Path:
 
 @pytest.fixture(params=["undisturbed", "two_workers"])
 def results(request: pytest.FixtureRequest) -> Path:
-    folder: Path = request.getfixturevalue(request.param)
-    return folder
+    return request.getfixturevalue(request.param)
 
 
-@pytest.fixture(params=["undisturbed", "two_workers", "without_copies"])
-def tables(request: pytest.FixtureRequest) -> Path:
-    folder: Path = request.getfixturevalue(request.param)
-    return folder
-
-
-def test_fasta_files_are_the_originals(results: Path, reference: Path) -> None:
+def test_fasta_files_are_the_originals(results, reference):
     original = reference / "original_500"
     pairs = [
         ("sample_chunked500.fa", "sample_chunked500.fa"),
@@ -95,7 +88,7 @@ def test_fasta_files_are_the_originals(results: Path, reference: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "name"), FEATURES, ids=[kind for kind, _ in FEATURES])
-def test_features_are_the_originals(results: Path, reference: Path, kind: Kind, name: str) -> None:
+def test_features_are_the_originals(results, reference, kind, name):
     for number in (1, 2, 3):
         ours = load_features(results / name.format(number), kind)
         theirs = load_features(reference / "original_500" / name.format(number), kind)
@@ -104,60 +97,24 @@ def test_features_are_the_originals(results: Path, reference: Path, kind: Kind, 
         assert (ours.data - theirs.data[rows]).abs().max() < TOLERANCE
 
 
-def test_predictions_are_the_originals(tables: Path, reference: Path) -> None:
-    assert_same_predictions(tables / PREDICTIONS, reference / "original_500" / PREDICTIONS)
+@pytest.mark.parametrize("run", ["undisturbed", "two_workers", "without_copies"])
+def test_tables_are_the_originals(request, run, reference):
+    ours, original = request.getfixturevalue(run), reference / "original_500"
+    assert_same_predictions(ours / PREDICTIONS, original / PREDICTIONS)
+    older = reference / "legacy_complete"
+    assert_same_consensus(ours / CONSENSUS, original / CONSENSUS, older / CONSENSUS)
 
 
-def test_consensus_is_the_originals(tables: Path, reference: Path) -> None:
-    original, older = (reference / run / CONSENSUS for run in ("original_500", "legacy_complete"))
-    assert_same_consensus(tables / CONSENSUS, original, older)
-
-
-def test_every_record_and_chunk_is_accounted_for(results: Path, source: Path) -> None:
-    contigs = table(results / "sample_contigs.tsv")
-    text = source.read_text()
-    headers = [line[1:].split()[0] for line in text.splitlines() if line.startswith(">")]
-    assert [row["record"] for row in contigs] == headers
-    chunks = table(results / "sample_chunks.tsv")
-    assert [row["chunk"] for row in chunks] == [
-        i for i, _ in read_fasta(results / "sample_chunked500.fa")
-    ]
-    scored = [row["chunk"] for row in chunks if row["status"] == "scored"]
-    assert scored == [row["Modified_ID"] for row in table(results / CONSENSUS)]
-    status = {row["record"]: row["status"] for row in contigs}
-    assert status["tiny_2bp"] == "too_short"
-    assert status["all_n"] == "ambiguous"
-    assert status["stops"] == "no_open_frame"
-
-
-def _assert_same_bytes(ours: Path, theirs: Path) -> None:
+@pytest.mark.parametrize("where", [(), ("-d", "cpu", "-t", 1), ("-t", 5, "--cpu-workers", 2)])
+def test_workers_and_threads_change_no_byte(undisturbed, two_workers, finished_run, source, where):
+    other = finished_run(source, "-k", *where) if where else two_workers
     features = [name.format(number) for _, name in FEATURES for number in (1, 2, 3)]
     for name in (*RESULTS, *features):
-        assert (ours / name).read_bytes() == (theirs / name).read_bytes(), name
-
-
-def test_workers_change_no_byte(undisturbed: Path, two_workers: Path) -> None:
-    _assert_same_bytes(undisturbed, two_workers)
-
-
-@pytest.mark.parametrize("where", [("-d", "cpu", "-t", 1), ("-t", 5, "--cpu-workers", 2)])
-def test_threads_change_no_byte(
-    undisturbed: Path, source: Path, options: list[str], tmp_path: Path, where: tuple[object, ...]
-) -> None:
-    done = run_forked("predict", source, "-o", tmp_path, *options, "-k", *where)
-    assert done.code == 0, done.err
-    _assert_same_bytes(undisturbed, tmp_path)
+        assert (undisturbed / name).read_bytes() == (other / name).read_bytes(), name
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_killed_and_resumed_is_undisturbed(
-    undisturbed: Path,
-    source: Path,
-    options: list[str],
-    start: Callable[..., ForkedCommand],
-    tmp_path: Path,
-    workers: int,
-) -> None:
+def test_killed_and_resumed_is_undisturbed(undisturbed, source, options, start, tmp_path, workers):
     """Kill -9 whenever a little more work is proved, however fast the machine is."""
     command = ["virnucpro", "predict", source, "-o", tmp_path, *options, "--resume"]
     command += ["--cpu-workers", workers] if workers else ["-d", "cpu"]
@@ -166,12 +123,12 @@ def test_killed_and_resumed_is_undisturbed(
     for _ in range(5):
         before = files_under(tmp_path, ".done")
         process, more = start(*command), rng.randint(1, 3)
-        until(
-            lambda process=process, before=before, more=more: (
-                process.poll() is not None or len(files_under(tmp_path, ".done") - before) >= more
-            ),
-            200,
-        )
+
+        def enough(process=process, before=before, more=more) -> bool:
+            proved = files_under(tmp_path, ".done") - before
+            return process.poll() is not None or len(proved) >= more
+
+        until(enough, 200)
         time.sleep(rng.uniform(0, 0.1))
         kills += process.poll() is None
         process.kill()

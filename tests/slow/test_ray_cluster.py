@@ -81,7 +81,7 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path, _open_frames(2_400_000), "-m", "toy", "-c", str(config), "-k")
 
 
-def test_a_node_that_is_killed_is_done_without(cluster: LocalCluster, run: Run) -> None:
+def test_a_node_that_is_killed_is_done_without(cluster, run):
     process = run.start()
     until(lambda: run.done >= 4)
     cluster.nodes[2].kill()
@@ -89,7 +89,7 @@ def test_a_node_that_is_killed_is_done_without(cluster: LocalCluster, run: Run) 
     assert " died: " in run.log
 
 
-def test_a_node_that_is_added_gets_work(cluster: LocalCluster, run: Run) -> None:
+def test_a_node_that_is_added_gets_work(cluster, run):
     process = run.start()
     until(lambda: run.done >= 2)
     cluster.add()
@@ -97,9 +97,7 @@ def test_a_node_that_is_added_gets_work(cluster: LocalCluster, run: Run) -> None
     assert "has joined" in run.log
 
 
-def test_a_driver_that_is_killed_leaves_no_worker_and_is_resumed(
-    cluster: LocalCluster, run: Run
-) -> None:
+def test_a_driver_that_is_killed_leaves_no_worker_and_is_resumed(cluster, run):
     process = run.start()
     until(lambda: run.done >= 4)
     process.kill()
@@ -108,7 +106,7 @@ def test_a_driver_that_is_killed_leaves_no_worker_and_is_resumed(
     run.finish(run.start())
 
 
-def test_a_driver_that_is_asked_to_end_leaves_no_worker(cluster: LocalCluster, run: Run) -> None:
+def test_a_driver_that_is_asked_to_end_leaves_no_worker(cluster, run):
     process = run.start()
     until(lambda: run.done >= 2)
     process.send_signal(signal.SIGTERM)
@@ -117,13 +115,11 @@ def test_a_driver_that_is_asked_to_end_leaves_no_worker(cluster: LocalCluster, r
     until(lambda: not cluster.workers)
 
 
-def test_results_of_lite_are_those_of_one_machine(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_results_of_lite_are_those_of_one_machine(cluster, tmp_path):
     run = Run(tmp_path, bases(400_000).decode(), "-m", "lite")
     run.finish(run.start())
 
 
-def test_results_of_the_reference_models_are_those_of_one_machine(
-    cluster: LocalCluster, tmp_path: Path, reference: Path
-) -> None:
+def test_results_of_the_reference_models_are_those_of_one_machine(cluster, tmp_path, reference):
     run = Run(tmp_path, _open_frames(40_000), *reference_options(reference, tmp_path))
     run.finish(run.start())

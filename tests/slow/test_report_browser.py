@@ -49,7 +49,7 @@ def page(window: Browser, tmp_path: Path) -> Browser:
     return window
 
 
-def test_it_opens_without_a_message_and_no_id_becomes_markup(page: Browser) -> None:
+def test_it_opens_without_a_message_and_no_id_becomes_markup(page):
     assert page.messages() == []
     assert page.run(ROWS) == 43
     assert page.run("return document.images.length") == 0
@@ -57,7 +57,7 @@ def test_it_opens_without_a_message_and_no_id_becomes_markup(page: Browser) -> N
     assert HOSTILE in page.run(cells)
 
 
-def test_tiles_search_and_sliders_filter_the_rows(page: Browser) -> None:
+def test_tiles_search_and_sliders_filter_the_rows(page):
     tile = "document.querySelector('.tile[data-kind={}]').click()"
     for kind, rows in (("nonvirus", 41), ("unscored", 1), ("region", 1), ("virus", 42)):
         page.run(tile.format(kind))
@@ -81,7 +81,7 @@ def test_tiles_search_and_sliders_filter_the_rows(page: Browser) -> None:
     assert page.messages() == []
 
 
-def test_a_click_on_a_heading_sorts_by_it(page: Browser) -> None:
+def test_a_click_on_a_heading_sorts_by_it(page):
     head = "document.querySelectorAll('#rows th button')[{}].click()"
     page.run(head.format(2))
     assert page.run(CELL.format(2)) == "5,000"
@@ -97,7 +97,7 @@ def test_a_click_on_a_heading_sorts_by_it(page: Browser) -> None:
     assert page.run(sorted_by) == 1
 
 
-def test_rows_and_tracks_can_be_saved(page: Browser) -> None:
+def test_rows_and_tracks_can_be_saved(page):
     saved = {}
     for button in ("#download", ".track-box button"):
         with page.page.expect_download() as download:
@@ -112,7 +112,7 @@ def test_rows_and_tracks_can_be_saved(page: Browser) -> None:
     assert page.messages() == []
 
 
-def test_it_is_readable_in_light_and_dark_and_on_a_phone(page: Browser) -> None:
+def test_it_is_readable_in_light_and_dark_and_on_a_phone(page):
     colours = "const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]"
     light = page.run(colours)
     page.look(1200, 900, dark=True)
@@ -132,7 +132,7 @@ def test_it_is_readable_in_light_and_dark_and_on_a_phone(page: Browser) -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [1200, 360])
-def test_axe_finds_no_barrier(page: Browser, width: int, dark: bool) -> None:
+def test_axe_finds_no_barrier(page, width, dark):
     package = importlib.util.find_spec("axe_playwright_python")
     if package is None or package.origin is None:
         pytest.skip("axe is not installed")
@@ -142,7 +142,7 @@ def test_axe_finds_no_barrier(page: Browser, width: int, dark: bool) -> None:
     assert page.run(f"return axe.run().then((all) => all.violations.map((rule) => {told}))") == []
 
 
-def test_a_print_has_the_first_rows_and_tracks(page: Browser, tmp_path: Path) -> None:
+def test_a_print_has_the_first_rows_and_tracks(page, tmp_path):
     page.page.goto(_report(tmp_path, mixed(60)))
     page.page.emulate_media(media="print")
     shown = "return [...document.querySelectorAll('{}')].filter((e) => e.offsetHeight).length"
@@ -151,7 +151,7 @@ def test_a_print_has_the_first_rows_and_tracks(page: Browser, tmp_path: Path) ->
     page.page.emulate_media(media="null")
 
 
-def test_without_javascript_tiles_and_table_are_there(window: Browser, tmp_path: Path) -> None:
+def test_without_javascript_tiles_and_table_are_there(window, tmp_path):
     plain = window.page.context.browser.new_page(java_script_enabled=False)
     plain.goto(_report(tmp_path, mixed()))
     shown = plain.locator("body").inner_text()

@@ -20,13 +20,13 @@ def _load(folder: Path, text: str | bytes) -> Configuration:
     return load_configuration(path)
 
 
-def test_the_example_is_the_defaults(tmp_path: Path) -> None:
+def test_the_example_is_the_defaults(tmp_path):
     text = (ROOT / "config/default_config.yaml").read_text()
     assert text == default_yaml(), "run python -m tools.document_tables"
     assert _load(tmp_path, text) == Configuration()
 
 
-def test_the_documentation_has_every_keyword() -> None:
+def test_the_documentation_has_every_keyword():
     text = PAGE.read_text(encoding="utf-8")
     assert documented(text) == text, "run python -m tools.document_tables"
 
@@ -53,7 +53,7 @@ def test_the_documentation_has_every_keyword() -> None:
         ("# nothing", "model_type", "500"),
     ],
 )
-def test_keys(tmp_path: Path, text: str, name: str, value: object) -> None:
+def test_keys(tmp_path, text, name, value):
     loaded = _load(tmp_path, text)
     groups = (loaded.analysis, loaded.thresholds, loaded.machine, loaded.display)
     (found,) = (getattr(group, name) for group in groups if hasattr(group, name))
@@ -61,7 +61,7 @@ def test_keys(tmp_path: Path, text: str, name: str, value: object) -> None:
     assert not loaded.warnings
 
 
-def test_obsolete_keys_give_one_warning(tmp_path: Path) -> None:
+def test_obsolete_keys_give_one_warning(tmp_path):
     text = (
         "version: '2.0.0'\nfeatures: {dnabert: {trust_remote_code: true}, "
         "esm: {representation_layer: 36}}\nprogress: {enabled: true}\n"
@@ -99,7 +99,7 @@ def test_obsolete_keys_give_one_warning(tmp_path: Path) -> None:
     ],
     ids=lambda value: repr(value)[:40],
 )  # fmt: skip
-def test_refusals(tmp_path: Path, text: str | bytes, message: str) -> None:
+def test_refusals(tmp_path, text, message):
     with pytest.raises(UsageError) as refused:
         _load(tmp_path, text)
     assert message in str(refused.value)
@@ -107,12 +107,12 @@ def test_refusals(tmp_path: Path, text: str | bytes, message: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "message"), [("none.yaml", "generate-config"), ("", "cannot be")])
-def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, message: str) -> None:
+def test_a_file_that_cannot_be_read(tmp_path, name, message):
     with pytest.raises(UsageError, match=message):
         load_configuration(tmp_path / name)
 
 
-def test_a_model_type_settles_classifier_and_chunk_length() -> None:
+def test_a_model_type_settles_classifier_and_chunk_length():
     assert AnalysisSettings(model_type="300").resolved().chunk_length == 300
     assert AnalysisSettings(model_type="300").resolved().classifier == "300_model.pth"
     assert AnalysisSettings(model_type="500", chunk_length=400).resolved().chunk_length == 400

@@ -25,7 +25,7 @@ from virnucpro.formatting import printable
         ),
     ],
 )
-def test_figures(function: str, cases: dict[object, str]) -> None:
+def test_figures(function, cases):
     write = getattr(formatting, function)
     for given, text in cases.items():
         assert write(*(given if isinstance(given, tuple) else (given,))) == text
@@ -35,5 +35,5 @@ def test_figures(function: str, cases: dict[object, str]) -> None:
     ("text", "written"),
     [("plain é", "plain é"), ("a\tb\nc", "a\tb\nc"), ("\x1b[2J\r", "\\x1b[2J\\x0d")],
 )
-def test_no_character_moves_the_cursor(text: str, written: str) -> None:
+def test_no_character_moves_the_cursor(text, written):
     assert printable(text) == written

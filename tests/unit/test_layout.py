@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from virnucpro.layout import Layout, stem_of
@@ -27,17 +25,17 @@ from virnucpro.layout import Layout, stem_of
         ("-", "stdin"),
     ],
 )
-def test_stem(source: str, stem: str) -> None:
+def test_stem(source, stem):
     assert stem_of(source) == stem
 
 
-def test_version_1_knew_fewer_suffixes() -> None:
+def test_version_1_knew_fewer_suffixes():
     names = ("reads.fas", "reads.fsa.gz", "reads.ffn", "reads.fna.gz")
     stems = [stem_of(name, version_1=True) for name in names]
     assert stems == ["reads.fas", "reads.fsa", "reads.ffn", "reads"]
 
 
-def test_a_run_owns_only_its_own_files(tmp_path: Path) -> None:
+def test_a_run_owns_only_its_own_files(tmp_path):
     for name in ("a_chunked500.fa", "a_contigs.tsv", "ab_contigs.tsv", "a[b]_chunked300.fa"):
         (tmp_path / name).touch()
     owned = [path.name for path in Layout(tmp_path, "a", 500).owned()]

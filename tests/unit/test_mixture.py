@@ -48,7 +48,7 @@ def rates(odds: np.ndarray, logs: np.ndarray, hallmarks: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("shift", [-1.0, 0.0, 1.0])
 @pytest.mark.parametrize("share", [0.0, 0.03, 0.14, 0.5, 1.0])
-def test_stated_rates_are_realised_whatever_the_share_of_virus(share: float, shift: float) -> None:
+def test_stated_rates_are_realised_whatever_the_share_of_virus(share, shift):
     virus, odds, logs = sample(3, 3000, share, shift)
     called = odds > 1.7
     stated = running_mean(rates(odds, logs))[called].max()
@@ -56,7 +56,7 @@ def test_stated_rates_are_realised_whatever_the_share_of_virus(share: float, shi
     assert realised / 2 - 0.02 <= stated <= 2 * realised + 0.02
 
 
-def test_a_sample_of_viruses_of_one_chunk_is_not_told_that_half_of_its_calls_are_wrong() -> None:
+def test_a_sample_of_viruses_of_one_chunk_is_not_told_that_half_of_its_calls_are_wrong():
     model = ContigModel(
         *(0.0, 1.0, 0.0, 0.0, 0.0),  # the others are near those of lite for chunks of 150 bases
         **{"others": -0.4, "others_by_count": -0.6, "others_variance": 1.06**2},
@@ -69,7 +69,7 @@ def test_a_sample_of_viruses_of_one_chunk_is_not_told_that_half_of_its_calls_are
     assert fdr[odds > 1.7].max() < 0.3
 
 
-def test_few_hosts_that_look_like_viruses_are_no_reason_to_be_sure() -> None:
+def test_few_hosts_that_look_like_viruses_are_no_reason_to_be_sure():
     virus, odds, logs = sample(8, 1500, 0.03)
     odd = np.flatnonzero(~virus)[:15]  # of a hundred hosts, one
     logs[odd] = math.log(4)
@@ -78,7 +78,7 @@ def test_few_hosts_that_look_like_viruses_are_no_reason_to_be_sure() -> None:
     assert found.mean() > 0.2
 
 
-def test_one_record_is_judged_by_what_is_assumed() -> None:
+def test_one_record_is_judged_by_what_is_assumed():
     one = np.zeros(1)
     first = [float(rates(np.array([odds]), one)[0]) for odds in (-3.0, 0.0, 3.0, 6.0, 20.0)]
     assert first == sorted(first, reverse=True)
@@ -88,7 +88,7 @@ def test_one_record_is_judged_by_what_is_assumed() -> None:
     assert twice[0] == twice[1] < first[2]  # two that look viral: the share of virus is larger
 
 
-def test_no_record_is_more_certain_than_one_of_its_length_with_a_higher_score() -> None:
+def test_no_record_is_more_certain_than_one_of_its_length_with_a_higher_score():
     _, odds, logs = sample(4, 2000, 0.1, 1.5)
     found = rates(odds, logs)
     for count in np.unique(logs):
@@ -97,7 +97,7 @@ def test_no_record_is_more_certain_than_one_of_its_length_with_a_higher_score() 
     assert ((found > 0) & (found < 1)).all()
 
 
-def test_hallmark_genes_are_evidence_and_their_absence_is_none() -> None:
+def test_hallmark_genes_are_evidence_and_their_absence_is_none():
     _, odds, logs = sample(5, 1000, 0.1)
     none, one, two, many = (rates(odds, logs, number) for number in (0, 1, 2, 7))
     assert (one < none).all()
@@ -109,7 +109,7 @@ def test_hallmark_genes_are_evidence_and_their_absence_is_none() -> None:
     assert (mixed[marked] == two[marked]).all()
 
 
-def test_the_distributions_of_known_contigs_are_found_again() -> None:
+def test_the_distributions_of_known_contigs_are_found_again():
     _, odds, logs = sample(6, 20_000, 0.5)
     virus = np.arange(20_000) < 10_000
     groups = np.where(virus, 0, 1 + np.arange(20_000) % 3)
@@ -126,11 +126,11 @@ def test_the_distributions_of_known_contigs_are_found_again() -> None:
         assert next(spreads) == pytest.approx(next(spreads), rel=0.1)
 
 
-def test_a_model_of_an_earlier_version_has_none() -> None:
+def test_a_model_of_an_earlier_version_has_none():
     assert not ContigModel(*MODEL[:5]).has_distributions
     assert not ContigModel(*MODEL[:5], -1.0, -0.5, -0.1, 0.2).has_distributions
 
 
-def test_contigs_of_any_number_of_chunks() -> None:
+def test_contigs_of_any_number_of_chunks():
     logs = np.array([math.log(1.002), math.log(32)])
     assert np.isfinite(rates(np.array([5.0, -12.0]), logs)).all()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -37,7 +35,7 @@ def write_run(folder: Path, stem: str, ids: list[str] = IDS, **changes: object) 
     path.write_text(CONTIGS.header + "".join(lines), encoding="utf-8", newline="\n")
 
 
-def test_rows_are_typed_and_come_one_after_the_other(tmp_path: Path) -> None:
+def test_rows_are_typed_and_come_one_after_the_other(tmp_path):
     write_run(tmp_path, "s")
     run = virnucpro.open_run(tmp_path)
     assert (run.stem, run.folder) == ("s", tmp_path)
@@ -50,7 +48,7 @@ def test_rows_are_typed_and_come_one_after_the_other(tmp_path: Path) -> None:
     assert (run.summary.regions, run.summary.region_bases) == (None, None)  # an earlier version
 
 
-def test_a_data_frame_has_every_row_as_it_is_in_the_table(tmp_path: Path) -> None:
+def test_a_data_frame_has_every_row_as_it_is_in_the_table(tmp_path):
     write_run(tmp_path, "s")
     frame = virnucpro.open_run(tmp_path).contigs().to_pandas()
     assert list(frame.columns) == list(CONTIGS.row._fields)
@@ -60,7 +58,7 @@ def test_a_data_frame_has_every_row_as_it_is_in_the_table(tmp_path: Path) -> Non
     assert frame["fdr"][1] == 0.5
 
 
-def test_runs_in_a_folder_are_told_apart_by_name(tmp_path: Path) -> None:
+def test_runs_in_a_folder_are_told_apart_by_name(tmp_path):
     (tmp_path / "s_run.json").write_text('{"counts": ')
     (tmp_path / "train_run.json").write_text('{"counts": {}}')  # of train embed
     for folder, message in ((tmp_path, "virnucpro status"), (tmp_path / "no", "not a directory")):
@@ -80,14 +78,14 @@ def test_runs_in_a_folder_are_told_apart_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["x\n", CONTIGS.header + "a\t1\n", CONTIGS.header + "a\t" * 12 + "\n"]
 )
-def test_a_changed_table_is_named(tmp_path: Path, text: str) -> None:
+def test_a_changed_table_is_named(tmp_path, text):
     write_run(tmp_path, "s")
     (tmp_path / "s_contigs.tsv").write_text(text)
     with pytest.raises(InputError, match=r"s_contigs\.tsv"):
         virnucpro.open_run(tmp_path).contigs().to_pandas()
 
 
-def test_a_missing_table_and_a_changed_record_are_named(tmp_path: Path) -> None:
+def test_a_missing_table_and_a_changed_record_are_named(tmp_path):
     write_run(tmp_path, "s", counts={"records": "many"})
     run = virnucpro.open_run(tmp_path)
     with pytest.raises(InputError, match=r"s_chunks.tsv does not exist"):
@@ -96,7 +94,7 @@ def test_a_missing_table_and_a_changed_record_are_named(tmp_path: Path) -> None:
         assert run.summary
 
 
-def test_a_compressed_table_is_read(tmp_path: Path) -> None:
+def test_a_compressed_table_is_read(tmp_path):
     (tmp_path / "p_rcl_run.json").write_text(json.dumps({"statuses": {"found": 1}}))
     line = RCL_RESIDUES.line(accession="P", position=1, residue="G", probability=0.5)
     with gzip.open(tmp_path / RCL_RESIDUES.path.format(stem="p"), "wt") as file:
@@ -109,9 +107,3 @@ def test_a_compressed_table_is_read(tmp_path: Path) -> None:
     (tmp_path / RCL_RESIDUES.path.format(stem="p")).write_bytes(cut)
     with pytest.raises(InputError, match="changed or cut off"):
         list(run.residues())
-
-
-def test_importing_the_package_imports_nothing_heavy() -> None:
-    code = "import sys, virnucpro; virnucpro.open_run; virnucpro.predict; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"torch", "numpy", "pandas", "click"} & set(done.stdout.split())

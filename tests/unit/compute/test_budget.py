@@ -15,7 +15,7 @@ from tests.unit.encoders.small import (
     quiet,
     save_fair,
 )
-from virnucpro.compute.budget import Bounds, Budget, measured_budget
+from virnucpro.compute.budget import Bounds, Budget, best_budget, measured_budget
 from virnucpro.contracts import Device, Measurements
 from virnucpro.encoders.registry import locate
 from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
@@ -63,6 +63,13 @@ class Gpu:
 )
 def test_budget_follows_from_free_memory(gpu, budget):
     assert measured_budget(TOKENS, gpu.memory, gpu.peak) == Budget(budget, "measured")
+
+
+def test_the_smallest_budget_that_suffices_is_recommended():
+    noise = (5, 20, 20.3, 20.2)  # which is not worth the memory
+    for speeds, budget in (((5, 10, 20), 4), (noise, 2), ((20, 20, 20), 1)):
+        points = [{"budget": 2**n, "tokens_per_second": speed} for n, speed in enumerate(speeds)]
+        assert best_budget(points) == budget
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.forked import run_forked
+from tests.cli.inputs import Stopped, Stopping
 from tests.hostile import Evil
 from tests.legacy_run import make_legacy, predict, results, write_old
 from virnucpro.errors import NothingToResumeError, OutputError, ResumeRefusedError, UsageError
@@ -228,6 +229,23 @@ def test_a_finished_run_without_features_is_left_alone(complete: tuple[Path, Lay
     assert not list(layout.root.rglob("*.yours*"))
 
 
-def test_a_stop_at_any_moment_loses_nothing(tmp_path: Path) -> None:
-    done = run_forked(tmp_path, module="tests.legacy_run")
-    assert done.code == 0, done.out + done.err
+def test_a_stop_at_any_moment_loses_nothing(
+    interrupted: tuple[Path, Layout], expected: dict[str, bytes], made: tuple[Path, Path]
+) -> None:
+    """At every fifth change of the disk; no feature file but the missing one is ever made."""
+    source, layout = interrupted
+    for at in count(1, 5):
+        shutil.rmtree(layout.root)
+        shutil.copytree(made[0] / "old", layout.root)
+        before = {path: path.read_bytes() for path in legacy.feature_files(layout)}
+        try:
+            predict(source, layout.root, Stopping(layout.root, after=at), resume=True)
+            break
+        except Stopped:
+            pieces = predict(source, layout.root, resume=True).pieces
+        # A piece that the stopped run did is not done again.
+        assert pieces["nucleotide_embeddings"] == 0
+        assert pieces["protein_embeddings"] <= 1
+        assert results(layout) == expected
+        assert all(path.read_bytes() == data for path, data in before.items()), at
+    assert at > 15

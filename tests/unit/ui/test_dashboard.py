@@ -33,7 +33,7 @@ def running(*devices: Device, scale: int = 1) -> Worked:
     return stage
 
 
-def test_eight_gpus_in_eighty_columns() -> None:
+def test_eight_gpus_in_eighty_columns():
     lines = running(*map(gpu, range(8))).lines()
     assert len(lines) == 12
     assert lines[0].startswith("[5/9] ESM-2  88 of 1,200 files  11:")
@@ -49,25 +49,21 @@ def test_eight_gpus_in_eighty_columns() -> None:
     assert "612 W" in "\n".join(two.lines(140))
     words = two.board.line_parts()
     assert words[1] == "24,000 of 1,200,000 seq 400/s 64.0k tok/s (2.0 %)"
-    assert words[2].startswith(
-        "GPU 0: tasks 11, sequences 12,000, part 50 %, seq/s 200, tok/s 32.0k"
-    )
+    assert words[2].startswith("GPU 0: tasks 11, sequences 12,000, part 50 %, seq/s 200, tok/s 32")
     assert "memory 34/140 GiB, util 99 %, temp 61 C, power 612 W" in words[3]
 
 
-@pytest.mark.parametrize(
-    ("used", "shown"), [(0.12, "0.12/141 GiB"), (4.1, "4.1/141 GiB"), (140.4, "140/141 GiB")]
-)
 @pytest.mark.parametrize("width", [62, 80, 140])
-def test_the_memory_of_a_gpu_is_shown_whole(used: float, shown: str, width: int) -> None:
+def test_the_memory_of_a_gpu_is_shown_whole(width):
     stage = running(gpu(0))
-    stage.board.readings = {0: (int(used * 2**30), 141 * 2**30, 99, 61, 612.0)}
-    assert f" {shown} " in stage.lines(width)[4]
+    for used, shown in ((0.12, "0.12/141 GiB"), (4.1, "4.1/141 GiB"), (140.4, "140/141 GiB")):
+        stage.board.readings = {0: (int(used * 2**30), 141 * 2**30, 99, 61, 612.0)}
+        assert f" {shown} " in stage.lines(width)[4]
 
 
-@pytest.mark.parametrize("width", [20, 30, 40, 50, 60, 66, 72, 76, 79, 80, 99, 100, 120, 140, 200])
+@pytest.mark.parametrize("width", [20, 40, 60, 66, 76, 79, 80, 99, 120, 140, 200])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_no_line_is_wider_than_the_terminal(width: int, encoding: str) -> None:
+def test_no_line_is_wider_than_the_terminal(width, encoding):
     nodes = [f"gpu-node.of.a.cluster.example.org-{node}" for node in range(4)]
     for stage, start, rows in (
         (running(*map(gpu, range(8))), "GPU", 8),
@@ -79,7 +75,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, encoding: str) -> None:
         assert sum(line.startswith(start) for line in lines) == rows  # not folded
 
 
-def test_the_state_of_a_worker_and_failures_are_seen() -> None:
+def test_the_state_of_a_worker_and_failures_are_seen():
     stage = running(*map(gpu, range(3)))
     stage.board.readings = {}
     failures = (FailedSequences("E", "m", ("a", "b", "c")),)
@@ -93,14 +89,12 @@ def test_the_state_of_a_worker_and_failures_are_seen() -> None:
     stage.board.readings = {0: (None, None, 50, None, None)}
     assert " 50 %" in stage.lines()[4]
     stage.update(begin())  # of the next stage, the dead are not known
-    assert [line.split()[:3] for line in stage.lines()[4:]] == [
-        ["GPU", "0", "0"],
-        ["GPU", "2", "0"],
-    ]
-    assert all(" loading " in line for line in stage.lines()[4:])
+    lines = stage.lines()[4:]
+    assert [line.split()[:3] for line in lines] == [["GPU", "0", "0"], ["GPU", "2", "0"]]
+    assert all(" loading " in line for line in lines)
 
 
-def test_a_silent_gpu_is_told_once_until_it_moves_again() -> None:
+def test_a_silent_gpu_is_told_once_until_it_moves_again():
     stage = running(gpu(0), gpu(1))
     stage.hand.now += 599
     assert stage.board.stalls() == []
@@ -113,7 +107,7 @@ def test_a_silent_gpu_is_told_once_until_it_moves_again() -> None:
     assert len(stage.board.stalls()) == 2
 
 
-def test_a_host_stage_is_a_single_bar() -> None:
+def test_a_host_stage_is_a_single_bar():
     stage = Worked()
     assert (stage.lines(), stage.board.line_parts()) == ([], [])
     stage.update(host_stage("Chunking", 1))
@@ -129,7 +123,7 @@ def test_a_host_stage_is_a_single_bar() -> None:
     assert second.rstrip().endswith(" 50.0 %    500 of 1,000     25/s")
 
 
-def test_what_a_dead_worker_had_begun_is_taken_back() -> None:
+def test_what_a_dead_worker_had_begun_is_taken_back():
     stage = Worked(gpu(0))
     stage.work(0, 0, 5)
     stage.update(TaskStarted(0, file_task(100)), Progressed(0, 60, 4200))
@@ -141,7 +135,7 @@ def test_what_a_dead_worker_had_begun_is_taken_back() -> None:
     assert (stage.board.sequences, stage.board.share) == (200, 0.2)
 
 
-def test_trials_and_failures_end_at_all_done() -> None:
+def test_trials_and_failures_end_at_all_done():
     stage = Worked(gpu(0), stage=begin(tasks=1))
     for sequences in (80, 50):  # of an attempt that failed, and of a trial
         stage.update(TaskStarted(0, file_task(1)))
@@ -153,7 +147,7 @@ def test_trials_and_failures_end_at_all_done() -> None:
     assert (stage.board.sequences, stage.board.share, stage.board.failed) == (100, 1.0, 1)
 
 
-def test_the_time_left_is_that_of_the_whole_command() -> None:
+def test_the_time_left_is_that_of_the_whole_command():
     nucleotides = replace(begin(), stage="nucleotides", ahead=(STAGE,))
     stage = Worked()
     stage.update(nucleotides)

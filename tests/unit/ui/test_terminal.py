@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,20 +81,14 @@ def shown(tmp_path: Path) -> Shown:
 
 
 @pytest.mark.parametrize("host", ["", "node7"])
-def test_the_log_names_the_gpu_and_the_seconds_of_each_file(shown: Shown, host: str) -> None:
-    device = gpu(3, host=host)
-    _, log = shown(
-        begin(),
-        WorkerReady(0, device, STAGE, 12.3, {"precision": "bf16", "budget": 65536}),
-        TaskStarted(0, file_task(0)),
-        TaskFinished(0, file_task(0), 2.5),
-        WorkerDied(0, device, "signal 9"),
-        host_stage("Merging", 6),
-        TaskStarted(0, file_task(5)),
-    )
-    name = f"{host} GPU 3 NVIDIA H200".strip()
+def test_the_log_names_the_gpu_and_the_seconds_of_each_file(shown, host):
+    device = gpu(0, host=host)
+    events = [*EVENTS, WorkerDied(0, device, "signal 9"), host_stage("Merging", 6)]
+    events[1] = replace(EVENTS[1], device=device)
+    _, log = shown(*events, TaskStarted(0, file_task(5)))
+    name = f"{host} GPU 0 NVIDIA H200".strip()
     for line in (
-        f"{name} (GPU-3) ready for {STAGE} after 12.3 s: precision bf16, budget 65536\n",
+        f"{name} (GPU-0) ready for {STAGE} after 12.3 s: precision bf16, budget 65536\n",
         f"{name} started output_0_ESM.pt (100 sequences)\n",
         f"{name} finished output_0_ESM.pt after 2.50 s\n",
         f"worker 0 on {name} died: signal 9\n",
@@ -102,7 +98,7 @@ def test_the_log_names_the_gpu_and_the_seconds_of_each_file(shown: Shown, host: 
 
 
 @pytest.mark.parametrize("kind", ["dashboard", "plain", "quiet"])
-def test_the_line_goes_to_the_log_whatever_is_shown(shown: Shown, kind: str) -> None:
+def test_the_line_goes_to_the_log_whatever_is_shown(shown, kind):
     text, log = shown(
         *EVENTS,
         console=terminal() if kind == "dashboard" else piped(),
@@ -114,22 +110,18 @@ def test_the_line_goes_to_the_log_whatever_is_shown(shown: Shown, kind: str) -> 
     assert text.count("[5/9] ESM-2, ") == (kind == "plain")
 
 
-def test_the_dashboard_is_drawn_without_events_and_leaves_the_terminal_fine(tmp_path: Path) -> None:
+def test_the_dashboard_is_drawn_without_events_and_leaves_the_terminal_fine(tmp_path):
     console, log = terminal(), tmp_path / "run.log"
     before = threading.active_count()
-
-    def interrupted() -> None:
-        with Screen(DisplaySettings(), log, console, read=lambda device: FULL).shown() as screen:
-            for event in EVENTS:
-                screen.show(event)
-            screen.tick()
-            drawn = len(text_of(console))
-            time.sleep(0.6)
-            assert len(text_of(console)) > drawn
-            raise OutputError("full")
-
-    with pytest.raises(OutputError):
-        interrupted()
+    screen = Screen(DisplaySettings(), log, console, read=lambda device: FULL)
+    with suppress(OutputError), screen.shown():
+        for event in EVENTS:
+            screen.show(event)
+        screen.tick()
+        drawn = len(text_of(console))
+        time.sleep(0.6)
+        assert len(text_of(console)) > drawn
+        raise OutputError("full")
     text = text_of(console)
     assert "34/140 GiB" in text
     assert text.rindex(SHOW_CURSOR) > text.rindex("GPU 0")
@@ -148,13 +140,13 @@ def test_the_dashboard_is_drawn_without_events_and_leaves_the_terminal_fine(tmp_
         (piped(force_terminal=True), {}),  # forced colours make no terminal
     ],
 )
-def test_no_dashboard_where_none_is_wanted(console: Console, display: dict) -> None:
+def test_no_dashboard_where_none_is_wanted(console, display):
     with Screen(DisplaySettings(**display), None, console, Hand()).shown() as screen:
         screen.show(begin())
     assert text_of(console) == ""
 
 
-def test_ids_and_messages_are_literal(shown: Shown) -> None:
+def test_ids_and_messages_are_literal(shown):
     failed = FailedSequences("ValueError", "[bold]no[/bold] \x1b[2J", ("[red]id[/red]",))
     for text in shown(
         begin(),
@@ -168,7 +160,7 @@ def test_ids_and_messages_are_literal(shown: Shown) -> None:
         assert "\x1b" not in text
 
 
-def test_steps_are_lines_every_ten_seconds_without_a_terminal() -> None:
+def test_steps_are_lines_every_ten_seconds_without_a_terminal():
     console, hand = piped(), Hand()
     with Screen(DisplaySettings(), None, console, hand).shown() as screen:
         screen.begin("reading", 400)
@@ -187,7 +179,7 @@ def test_steps_are_lines_every_ten_seconds_without_a_terminal() -> None:
     ]
 
 
-def test_a_step_is_a_bar_on_a_terminal_that_is_gone_afterwards() -> None:
+def test_a_step_is_a_bar_on_a_terminal_that_is_gone_afterwards():
     console = terminal(200)
     with Screen(DisplaySettings(), None, console, Hand()).shown() as screen:
         for title in ("reading", "calling a\x1b[5B"):
@@ -201,7 +193,7 @@ def test_a_step_is_a_bar_on_a_terminal_that_is_gone_afterwards() -> None:
     assert text.rindex(SHOW_CURSOR) > text.rindex("\x1b[?25l")
 
 
-def test_a_training_shows_and_logs_each_epoch(shown: Shown, tmp_path: Path) -> None:
+def test_a_training_shows_and_logs_each_epoch(shown, tmp_path):
     row = {"epochs": 20, "loss": 0.5, "validation_loss": 0.4, "auroc": 0.9, "rate": 2e-4}
     log = tmp_path / "training.log"
     text, _ = shown(
@@ -225,8 +217,8 @@ def test_a_training_shows_and_logs_each_epoch(shown: Shown, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", [">a\nACGT\n", "\nnotes\n"])
-def test_a_log_is_not_written_into_another_file(tmp_path: Path, text: str) -> None:
+def test_a_log_is_not_written_into_another_file(tmp_path, text):
     (file := tmp_path / "contigs.fa").write_text(text)
-    with pytest.raises(UsageError, match="is not a log"):
+    with pytest.raises(UsageError):
         LogFile(file).open()
     assert file.read_text() == text
