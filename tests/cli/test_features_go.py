@@ -197,7 +197,7 @@ def test_failed_sequences_are_tried_again_and_the_others_are_not(
     source: Path, kept: Path, tmp_path: Path
 ) -> None:
     request = _request(source, tmp_path / "out")
-    executor = PoisonedExecutor(LocalPool([Device("cpu")]), (FAILING,), 0.0)
+    executor = PoisonedExecutor(LocalPool([Device("cpu")]), (FAILING,))
     summary = run_prediction(request, lambda _: None, executor=executor)
     assert summary.failed_records == 3
     layout = request.layout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -14,14 +13,13 @@ from virnucpro.io.fasta import read_fasta
 
 
 class PoisonedSession(Session):
-    """Raises over each of the sequences ``poison``; each task takes ``seconds`` more."""
+    """Raises over each of the sequences ``poison``."""
 
-    def __init__(self, session: Session, poison: frozenset[str], seconds: float) -> None:
+    def __init__(self, session: Session, poison: frozenset[str]) -> None:
         super().__init__(lambda task, report: session.compute(task, report)())
-        self._poison, self._seconds = poison, seconds
+        self._poison = poison
 
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
-        time.sleep(self._seconds)
         start, stop = task.trial or (0, None)
         excluded = {failed.row for failed in task.excluded}
         records = enumerate(read_fasta(task.inputs[0], start, stop), start)
@@ -37,7 +35,6 @@ class PoisonedStage(Stage):
 
     stage: Stage
     poison: frozenset[str]
-    seconds: float = 0.0
 
     runs_on = "worker"
     divisible = True
@@ -50,21 +47,20 @@ class PoisonedStage(Stage):
         return self.stage.plan(receipts)
 
     def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> PoisonedStage:
-        return PoisonedStage(self.stage.opened_for(sequences, budgets), self.poison, self.seconds)
+        return PoisonedStage(self.stage.opened_for(sequences, budgets), self.poison)
 
     def open(self, device: Device) -> Session:
-        return PoisonedSession(self.stage.open(device), self.poison, self.seconds)
+        return PoisonedSession(self.stage.open(device), self.poison)
 
 
 class PoisonedExecutor(Executor):
     """Carries out the stage of the protein embeddings poisoned."""
 
-    def __init__(self, pool: WorkerPool, poison: Iterable[str], seconds: float = 0.0) -> None:
+    def __init__(self, pool: WorkerPool, poison: Iterable[str]) -> None:
         super().__init__(pool, host_threads=1)
         self._poison = frozenset(poison)
-        self._seconds = seconds
 
     def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
         if stage.name == "protein_embeddings":
-            stage = PoisonedStage(stage, self._poison, self._seconds)
+            stage = PoisonedStage(stage, self._poison)
         return super().run(stage, tasks, emit)

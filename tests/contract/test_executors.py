@@ -13,7 +13,7 @@ from tests.contract.counting import Counting
 from tests.contract.pools import ANY_POOL, POOLS
 from tests.contract.running import failed_ids, fasta, fastas, run_stage, written
 from virnucpro.contracts import Device, Session
-from virnucpro.events import Notice, Progressed, WorkerReady, WorkerReport
+from virnucpro.events import Progressed, WorkerReady, WorkerReport
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.pool import PoolEvent
 from virnucpro.executors.worker import TaskRunner
@@ -101,14 +101,3 @@ def test_a_stage_follows_one_that_was_left_half_way(executor: Executor, tmp_path
     assert len(outcomes) == 5
     assert written(tmp_path) == ids
     assert sum(e.sequences for e in events if isinstance(e, Progressed)) == 20
-
-
-def test_a_model_that_opens_at_the_third_time_costs_nothing(
-    executor: Executor, tmp_path: Path
-) -> None:
-    stage = Counting(fastas(tmp_path, ["a", "b", "c"], 1), tmp_path, opening="third time")
-    outcomes, events = run_stage(stage, executor, tmp_path)
-    assert (len(outcomes), written(tmp_path)) == (3, ["a", "b", "c"])
-    notices = [event.message for event in events if isinstance(event, Notice)]
-    assert any("trying again" in text for text in notices)
-    assert not any("given up" in text for text in notices)

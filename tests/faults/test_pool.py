@@ -14,7 +14,7 @@ from tests.contract.pools import POOLS
 from tests.contract.running import failed_ids, fasta, fastas, run_stage, written
 from virnucpro.contracts import Device, TaskResult
 from virnucpro.errors import DeviceError, OutputError
-from virnucpro.events import Event, Notice, Progressed, WorkerDied, WorkerReport
+from virnucpro.events import Event, Progressed, WorkerDied, WorkerReport
 from virnucpro.executors import scheduler
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.pool import WorkerPool
@@ -50,10 +50,6 @@ def _check(ids: list[str], bad: list[str], outcomes: list[TaskResult], folder: P
 
 def _of(events: list[Event], kind: type) -> list[Any]:
     return [event for event in events if isinstance(event, kind)]
-
-
-def _warnings(events: list[Event]) -> str:
-    return "\n".join(event.message for event in _of(events, Notice))
 
 
 def test_two_bad_sequences_are_found_and_no_other_lost(pool: Make, tmp_path: Path) -> None:
