@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -28,7 +27,7 @@ from virnucpro.io.records import Record, Records
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import DEFAULT_THRESHOLDS, DOUBTFUL, TOY_CLASSIFIER
-from virnucpro.stages import kinds, output, result_files
+from virnucpro.stages import output, result_files
 from virnucpro.stages.calls import TIERS, contig_rates
 from virnucpro.stages.genes import GeneFinder, Genes, Searched
 from virnucpro.stages.kinds import Kind, VirusKinds
@@ -73,42 +72,31 @@ def _computed(request: PredictionRequest) -> list[str]:
     return [e.stage for e in events if isinstance(e, StageStarted) and e.todo]
 
 
-def test_with_a_temperature_every_scored_record_has_a_rate(
-    request_of: Callable[..., PredictionRequest], calibrated: Path
-) -> None:
-    request = request_of(calibrated)
-    _computed(request)
-    rows = table(request.layout.contigs_table)
-    assert [row["record"] for row in rows if row["fdr"] == "NA"] == ["closed"]
-    assert rows[0]["status"] == "no_open_frame"
-    scores: dict[str, list[float]] = {row["record"]: [] for row in rows}
-    for row in table(request.layout.chunks_table):
-        if row["status"] == "scored":
-            others, virus = float(row["max_score_0"]), float(row["max_score_1"])
-            scores[row["record"]].append(math.log(virus) - math.log(others))
-    flat = [odds for found in scores.values() for odds in found]
-    expected, _ = contig_rates(np.array(flat), np.array([len(found) for found in scores.values()]))
-    assert [float(row["fdr"]) for row in rows[1:]] == pytest.approx(expected[1:], abs=1e-6)
-    assert len({row["fdr"] for row in rows}) > RECORDS / 2
-
-
-def test_the_ranked_table_has_the_surest_records_first_up_to_a_rate_that_is_asked_for(
+def test_records_have_rates_and_the_surest_come_first_up_to_a_rate_that_is_asked_for(
     request_of: Callable[..., PredictionRequest], calibrated: Path
 ) -> None:
     request = request_of(calibrated, min_score=-1.0, genes=False)
     _computed(request)
-    rows = table(request.layout.virus_table)
     contigs = {row["record"]: row for row in table(request.layout.contigs_table)}
+    assert [name for name, row in contigs.items() if row["fdr"] == "NA"] == ["closed"]
+    assert contigs.pop("closed")["status"] == "no_open_frame"
+    odds: dict[str, list[float]] = {name: [] for name in contigs}
+    for row in table(request.layout.chunks_table):
+        if row["status"] == "scored":
+            others, virus = float(row["max_score_0"]), float(row["max_score_1"])
+            odds[row["record"]].append(math.log(virus) - math.log(others))
+    flat = np.concatenate(list(odds.values()))
+    expected, _ = contig_rates(flat, np.array([len(found) for found in odds.values()]))
+    assert [float(row["fdr"]) for row in contigs.values()] == pytest.approx(expected, abs=1e-6)
+    rows = table(request.layout.virus_table)
     assert len(rows) == RECORDS
     order = [(-TIERS.index(row["tier"]), -float(row["score"]), -int(row["length"])) for row in rows]
     assert order == sorted(order)
     assert {"one chunk", "ok"} <= {row["evidence"] for row in rows}
     for row in rows:
         contig = contigs[row["record"]]
-        assert (row["score"], row["chunks_scored"]) == (
-            contig["virus_score"],
-            contig["chunks_scored"],
-        )
+        assert row["score"] == contig["virus_score"]
+        assert row["chunks_scored"] == contig["chunks_scored"]
         assert (row["evidence"] == "one chunk") == (row["chunks_scored"] == "1")
     rates = sorted(float(row["fdr"]) for row in rows)
     most = rates[RECORDS // 2]
@@ -166,20 +154,6 @@ def test_terminal_repeats_and_kinds_of_viruses(
     headers = [r.header for r in Records(request.layout.virus_fasta)]
     assert headers[2] == "r2 of five [topology=circular]"
     assert headers[3] == "r3 of five"
-
-
-def test_all_runs_of_a_process_share_what_finds_genes_and_tells_kinds(
-    request_of: Callable[..., PredictionRequest], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = [Mock(side_effect=each) for each in (GeneFinder, VirusKinds)]
-    monkeypatch.setattr(output, "GeneFinder", made[0])
-    monkeypatch.setattr(kinds, "VirusKinds", made[1])
-    output.gene_finder.cache_clear()
-    kinds.virus_kinds.cache_clear()
-    request = request_of(TOY_CLASSIFIER, 2, min_score=-1.0)
-    for folder in ("first", "second"):
-        _computed(replace(request, output_dir=request.layout.root / folder))
-    assert [each.call_count for each in made] == [1, 1]
 
 
 def test_without_rates_a_rate_cannot_be_asked_for(
