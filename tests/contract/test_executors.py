@@ -7,16 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.contract.counting import Counting
 from tests.contract.pools import ANY_POOL, POOLS
 from tests.contract.running import failed_ids, fasta, fastas, run_stage, written
-from virnucpro.contracts import Device, Session
-from virnucpro.events import Progressed, WorkerReady, WorkerReport
+from virnucpro.contracts import Device
+from virnucpro.events import Progressed, WorkerReport
 from virnucpro.executors.executor import Executor
-from virnucpro.executors.pool import PoolEvent
-from virnucpro.executors.worker import TaskRunner
 
 
 @pytest.fixture(params=ANY_POOL)
@@ -41,26 +38,6 @@ def test_every_sequence_exactly_once_in_file_order(executor: Executor, tmp_path:
     assert sum(report.tasks for report in reports) == len(outcomes)
     assert max(report.measured.peak_memory for report in reports) == 8000
     assert run_stage(Counting(files, tmp_path), executor, tmp_path)[0] == []
-
-
-class Threads(Counting):
-    """Cannot be opened on another number of threads than its device has."""
-
-    def open(self, device: Device) -> Session:
-        assert torch.get_num_threads() == device.threads
-        return super().open(device)
-
-
-def test_a_model_is_opened_on_the_threads_that_it_works_on(tmp_path: Path) -> None:
-    """Else nothing that is compiled in it would be used: torch asks for the same number."""
-    before, events = torch.get_num_threads(), list[PoolEvent]()
-    torch.set_num_threads(3)
-    try:
-        TaskRunner(0, Device("cpu", threads=2), events.append).take(Threads((), tmp_path))
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-    assert [type(event) for event in events] == [WorkerReady]
 
 
 @pytest.mark.parametrize(
