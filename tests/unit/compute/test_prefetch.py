@@ -143,16 +143,6 @@ def test_what_cannot_be_begun_fails_in_its_own_turn(encoder, monkeypatch):
         encoder.encode(short, quiet, others)
 
 
-def test_no_thread_is_left_when_the_consumer_fails(encoder):
-    def report(_: int, __: int) -> None:
-        raise KeyError("the pipe to the parent is gone")
-
-    encoder.ahead = 2
-    with pytest.raises(KeyError):
-        encoder.encode(sequences([30] * 40, "ACGT"), report)
-    assert not _threads()
-
-
 def test_a_later_slice_of_nucleotides_is_in_its_place(tmp_path):
     """More sequences than are tokenised at once, of lengths that stand in no order."""
     encoder = open_path(make_dnabert(tmp_path / "dnabert"), "nucleotide", budget=256)

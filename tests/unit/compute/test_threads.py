@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.unit.encoders.small import LETTERS, fair_model, open_path, quiet, save_fair, sequences
-from virnucpro.compute.threads import CoreThreads
+from virnucpro.compute.threads import PREFETCH_THREAD, CoreThreads
 
 
 def test_batches_are_computed_side_by_side() -> None:
@@ -55,8 +55,10 @@ def test_an_encoder_gives_up_a_batch_between_two_layers(tmp_path) -> None:
         raise KeyError("the pipe to the parent is gone")
 
     texts = sequences([30] * 40, LETTERS)
+    encoder.ahead = 2
     with pytest.raises(KeyError):
         encoder.encode(texts, report)
+    assert not any(t.name.startswith(PREFETCH_THREAD) for t in threading.enumerate())
     assert len(layers) <= 3  # not the two that were at their first layer by then
     handle.remove()
     assert encoder.encode(texts, quiet).shape == (40, encoder.dim)

@@ -13,11 +13,10 @@ import torch
 from tests.forked import run_forked
 from tests.hostile import Evil
 from tests.legacy_run import make_legacy, predict, results, write_old
-from virnucpro.errors import NothingToResumeError, OutputError, ResumeRefusedError, UsageError
+from virnucpro.errors import NothingToResumeError, ResumeRefusedError, UsageError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import Layout
 from virnucpro.store import legacy
-from virnucpro.store.disk import Disk
 from virnucpro.store.features import Features, load_features
 
 
@@ -43,15 +42,6 @@ def complete(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Layout]:
 def _copied(made: Path, folder: Path) -> tuple[Path, Layout]:
     shutil.copytree(made, folder, dirs_exist_ok=True)
     return folder / "in.fa", Layout(folder / "old", "in", 200)
-
-
-class Failing(Disk):
-    """A disk that is full when the chunks are written."""
-
-    def rename(self, old: Path, new: Path) -> None:
-        if "_chunked" in new.name:
-            raise OSError(28, "full")
-        super().rename(old, new)
 
 
 @pytest.fixture(scope="module")
@@ -142,40 +132,20 @@ def test_what_proves_wrong_is_computed_again_with_the_reason(
     assert not (layout.root / "pwned").exists()
 
 
-def test_a_file_that_changed_after_its_receipt_is_computed_again(
-    interrupted: tuple[Path, Layout], expected: dict[str, bytes]
+@pytest.mark.parametrize("state", ["gone", "of another input"])
+def test_features_that_no_state_file_names_are_nobodys(
+    interrupted: tuple[Path, Layout], state: str
 ) -> None:
-    """A stop after the receipts: what the files were made from is no matter any more."""
-    source, layout = interrupted
-    with pytest.raises(OutputError):
-        predict(source, layout.root, Failing(layout.root), resume=True)
-    assert len(list(layout.root.rglob("*.pt.done"))) == 5
-    damage = _features(lambda f: Features(f.ids, f.data + 1))
-    damage(layout.features("protein", 2))
-    _sequence(layout.features("protein", 1))
-    shown = predict(source, layout.root, resume=True)
-    assert shown.pieces["protein_embeddings"] == 2
-    assert results(layout) == expected
-
-
-def test_without_the_state_file_features_are_nobodys(interrupted: tuple[Path, Layout]) -> None:
-    source, layout = interrupted
-    layout.legacy_state.unlink()
-    before = {p: p.read_bytes() for p in layout.root.rglob("*") if p.is_file()}
-    shown = predict(source, layout.root, resume=True)
-    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (3, 3)
-    kept = {path.read_bytes() for path in layout.root.rglob("*") if path.is_file()}
-    assert kept >= set(before.values())
-
-
-def test_the_state_file_of_another_input_says_nothing(interrupted: tuple[Path, Layout]) -> None:
     source, layout = interrupted
     text = layout.legacy_state.read_text()
     layout.legacy_state.write_text(text.replace("in_chunked", "other_chunked"))
-    assert legacy.legacy_stems(layout) == ["other"]
+    if state == "gone":
+        layout.legacy_state.unlink()
+    assert legacy.legacy_stems(layout) == ["other"] * (state != "gone")
+    before = {path.read_bytes() for path in layout.root.rglob("*") if path.is_file()}
     shown = predict(source, layout.root, resume=True)
     assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (3, 3)
-    assert layout.legacy_state.exists()
+    assert before <= {path.read_bytes() for path in layout.root.rglob("*") if path.is_file()}
 
 
 def test_without_resume_it_is_refused_and_force_removes_it(
