@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.inputs import toy_request
 from tests.forked import run_forked
 from tests.unit.store.noting import Noting
 from tools.fault_sweep import make_input
-from virnucpro.configuration import Configuration
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.request import PredictionRequest
 
 
 def test_a_sample_of_stops_and_faults_is_survived(
@@ -28,9 +27,7 @@ def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
     source = tmp_path / "in.fa"
     make_input(source)
     disk = Noting(tmp_path / "out")
-    values = {"model_type": "toy", "chunk_length": 200, "sequences_per_file": 1200, "device": "cpu"}
-    settings = Configuration().with_values(values)
-    request = PredictionRequest(str(source), tmp_path / "out", settings)
+    request = toy_request(source, tmp_path / "out", chunk_length=200, sequences_per_file=1200)
     run_prediction(request, lambda event: None, disk)
     order = disk.notes
     names = [n for verb, n in order if verb == "rename" and n.endswith("_scores.tsv")]

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.inputs import toy_request
 from tests.contract.poisoned import PoisonedExecutor
 from tests.contract.pools import ENCODER_POOLS, POOLS
-from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device
 from virnucpro.io.fasta import read_fasta
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.request import PredictionRequest
 
 DEVICES = [Device("cpu", 0), Device("cpu", 1)]
 POISON = ("r3_chunk_1F1", "r100_chunk_1F1")
@@ -34,9 +33,7 @@ def test_the_poisonous_are_set_aside_and_resume_completes_the_run(
         for n in range(120)
     )
     source.write_text("".join(lines))
-    values = {"model_type": "toy", "chunk_length": 200, "sequences_per_file": 100, "device": "cpu"}
-    settings = Configuration().with_values(values)
-    request = PredictionRequest(str(source), out, settings, resume=True)
+    request = toy_request(source, out, chunk_length=200, sequences_per_file=100)
     with closing(PoisonedExecutor(POOLS[pool].make(DEVICES), POISON)) as executor:
         assert run_prediction(request, print, executor=executor).failed_records == 2
     scored = [line.split("\t")[0] for line in (out / RESULTS[3]).read_text().splitlines()[1:]]

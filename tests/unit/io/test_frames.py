@@ -23,7 +23,6 @@ from virnucpro.io.frames import (
     record_of,
     whole_chunks,
 )
-from virnucpro.settings import SHORTEST_WHOLE
 
 
 def original(length: int, chunk_length: int) -> list[tuple[int, int]]:
@@ -120,7 +119,6 @@ def test_what_says_nothing_is_not_read():
     gaps = ["N" * 500, known[1:] + "N" * 99, known + "N" * 99, "N".join(known)]
     results = whole_chunks([short, known, *gaps, ""])
     assert results.nucleotides == [known, known + "N"]
-    assert SHORTEST_WHOLE == 30
     assert results.statuses == [
         "too_short",
         "framed",

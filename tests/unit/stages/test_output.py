@@ -36,20 +36,21 @@ from virnucpro.stages.result_files import ResultFiles
 from virnucpro.store.disk import Disk
 
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
+Asking = Callable[..., PredictionRequest]
 RECORDS = 130  # enough for the correction of the share of virus
 
 
 @pytest.fixture
-def request_of(tmp_path: Path) -> Callable[..., PredictionRequest]:
+def request_of(tmp_path: Path) -> Asking:
     source = tmp_path / "in.fa"
 
     def _request(
         classifier: Path, records: int = RECORDS, **thresholds: float
     ) -> PredictionRequest:
-        lines = [
-            f">r{n}\n{''.join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n))}\n"
-            for n in range(records)
+        texts = [
+            "".join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n)) for n in range(records)
         ]
+        lines = [f">r{n}\n{text}\n" for n, text in enumerate(texts)]
         source.write_text(">closed\nTAATTAATTAATTAATTAATTAA\n" + "".join(lines))
         models = {"nucleotide_model": "toy", "protein_model": "toy", "classifier": str(classifier)}
         values = {"model_type": "custom", "chunk_length": 200, "sequences_per_file": 50, **models}
@@ -73,7 +74,7 @@ def _computed(request: PredictionRequest) -> list[str]:
 
 
 def test_records_have_rates_and_the_surest_come_first_up_to_a_rate_that_is_asked_for(
-    request_of: Callable[..., PredictionRequest], calibrated: Path
+    request_of: Asking, calibrated: Path
 ) -> None:
     request = request_of(calibrated, min_score=-1.0, genes=False)
     _computed(request)
@@ -107,7 +108,7 @@ def test_records_have_rates_and_the_surest_come_first_up_to_a_rate_that_is_asked
 
 
 def test_results_do_not_depend_on_how_many_records_are_worked_on_at_a_time(
-    request_of: Callable[..., PredictionRequest], calibrated: Path, monkeypatch: pytest.MonkeyPatch
+    request_of: Asking, calibrated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = request_of(calibrated, 40, min_score=0.0)
     together, few = run_prediction(request, lambda _: None).results, request.layout.root / "few"
@@ -124,7 +125,7 @@ def test_results_do_not_depend_on_how_many_records_are_worked_on_at_a_time(
 
 @pytest.mark.parametrize(("most", "sizes"), [(10_000_000, [2, 2, 1]), (1000, [1] * 5)])
 def test_terminal_repeats_and_kinds_of_viruses(
-    request_of: Callable[..., PredictionRequest],
+    request_of: Asking,
     monkeypatch: pytest.MonkeyPatch,
     most: int,
     sizes: list[int],
@@ -157,7 +158,7 @@ def test_terminal_repeats_and_kinds_of_viruses(
 
 
 def test_without_rates_a_rate_cannot_be_asked_for(
-    request_of: Callable[..., PredictionRequest],
+    request_of: Asking,
 ) -> None:
     request = request_of(TOY_CLASSIFIER, max_fdr=0.4)
     with pytest.raises(UsageError, match="needs a calibrated classifier"):
@@ -210,7 +211,7 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
 
 
 def test_every_stage_reports_the_sequences_that_it_has_to_do(
-    request_of: Callable[..., PredictionRequest],
+    request_of: Asking,
 ) -> None:
     to_do: dict[str, int] = {}
     done: Counter[str] = Counter()
@@ -228,7 +229,7 @@ def test_every_stage_reports_the_sequences_that_it_has_to_do(
 
 
 def test_a_run_moves_on_and_can_be_stopped_while_genes_are_found(
-    request_of: Callable[..., PredictionRequest], monkeypatch: pytest.MonkeyPatch
+    request_of: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks have one record each. The signal arrives while the genes of the sixth are found."""
     request = request_of(TOY_CLASSIFIER, 12, min_score=-1.0)
@@ -261,7 +262,7 @@ def test_a_run_moves_on_and_can_be_stopped_while_genes_are_found(
 
 
 def test_a_region_passes_the_cuts_by_its_own_length_and_score(
-    request_of: Callable[..., PredictionRequest], monkeypatch: pytest.MonkeyPatch
+    request_of: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = [(100, 300, 0.9), (301, 500, 0.9), (500, 700, 0.5)]
     regions = [Region(start, stop, 4, 4, score, None, False) for start, stop, score in places]
