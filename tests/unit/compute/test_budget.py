@@ -1,8 +1,8 @@
-"""How batch budgets are found, kept and halved. The GPU is a function of the batch's size."""
+"""How batch budgets are found, kept and halved."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,38 +31,30 @@ GIB = 2**30
 TOKENS = Bounds("tokens", cpu=100, least=2048, most=32768)
 
 
-@dataclass
-class Gpu:
-    """So much is free; a batch takes ``fixed`` bytes and ``token`` for each token."""
-
-    memory: int
-    token: int
-    fixed: int = 0
-
-    def peak(self, tokens: int) -> int:
-        assert tokens <= 4096
-        peak = self.fixed + self.token * tokens
-        if peak > self.memory:
-            raise RuntimeError("CUDA error: out of memory")
-        return peak
-
-
 @pytest.mark.parametrize(
-    ("gpu", "budget"),
+    ("memory", "token", "fixed", "budget"),
     [
-        (Gpu(100 * GIB, 130_000), 32768),  # more gains nothing
-        (Gpu(8 * GIB, 130_000), 32768),
-        (Gpu(7 * GIB, 130_000), 16384),  # 4.26 GB would be more than half
-        (Gpu(2 * GIB, 130_000), 8192),
-        (Gpu(2 * GIB, 130_000, fixed=GIB // 8), 4096),
-        (Gpu(GIB // 2, 130_000), 2048),  # over the share, but never less
-        (Gpu(GIB // 8, 130_000), 2048),  # the probe itself does not fit
-        (Gpu(GIB, 0, fixed=GIB), 2048),
-        (Gpu(GIB, 0), 32768),  # a device that reports nothing
+        (100 * GIB, 130_000, 0, 32768),  # more gains nothing
+        (8 * GIB, 130_000, 0, 32768),
+        (7 * GIB, 130_000, 0, 16384),  # 4.26 GB would be more than half
+        (2 * GIB, 130_000, 0, 8192),
+        (2 * GIB, 130_000, GIB // 8, 4096),
+        (GIB // 2, 130_000, 0, 2048),  # over the share, but never less
+        (GIB // 8, 130_000, 0, 2048),  # the probe itself does not fit
+        (GIB, 0, GIB, 2048),
+        (GIB, 0, 0, 32768),  # a device that reports nothing
     ],
 )
-def test_budget_follows_from_free_memory(gpu, budget):
-    assert measured_budget(TOKENS, gpu.memory, gpu.peak) == Budget(budget, "measured")
+def test_budget_follows_from_free_memory(memory, token, fixed, budget):
+    """A batch takes ``fixed`` bytes and ``token`` for each token."""
+
+    def peak(tokens: int) -> int:
+        assert tokens <= 4096
+        if fixed + token * tokens > memory:
+            raise RuntimeError("CUDA error: out of memory")
+        return fixed + token * tokens
+
+    assert measured_budget(TOKENS, memory, peak) == Budget(budget, "measured")
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator
-from typing import ClassVar
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -66,30 +66,18 @@ def test_encoding_is_the_same_to_the_bit_with_a_thread(encoder):
     assert not _threads()
 
 
-class Event:
-    """Stands for an event of a GPU, and notes when it is awaited."""
-
-    log: ClassVar[list[str]] = []
-
-    def record(self, stream: object) -> None:
-        pass
-
-    def synchronize(self) -> None:
-        self.log.append("await")
-
-
 @pytest.fixture
 def log(encoder, monkeypatch):
-    """The encoder computes by the loop for a GPU; the log says what it does."""
-    forward = encoder.forward
+    """The encoder computes by the loop for a GPU; the log says what it does and awaits."""
+    forward, event = encoder.forward, Mock()
 
     def logged(*inputs: torch.Tensor) -> torch.Tensor:
         log.append("compute")
         return forward(*inputs)
 
     log: list[str] = []
-    monkeypatch.setattr(Event, "log", log)
-    monkeypatch.setattr(torch.cuda, "Event", Event)
+    event.synchronize.side_effect = lambda: log.append("await")
+    monkeypatch.setattr(torch.cuda, "Event", lambda: event)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
     monkeypatch.setattr(encoder, "_compute_on_cores", encoder._compute_on_gpu)
     monkeypatch.setattr(encoder, "ahead", 2)
