@@ -4,8 +4,7 @@ What goes wrong is the word an id begins with:
 
     poison   raises                     exit     ends the process
     killed   ends it by SIGKILL         segfault ends it by SIGSEGV
-    full     reports a full disk        hang     never comes back
-    cuda     a sticky device error
+    full     reports a full disk        cuda     a sticky device error
     report   is killed while it reports, before the task is finished
     unwritable  raises when the task is computed and about to be written
     fat      takes all memory unless it is alone in its batch; ``obese`` even then
@@ -151,7 +150,5 @@ def _misbehave(name: str) -> None:
             ctypes.string_at(0)
         case "full":
             raise OutputError("the disk is full")
-        case "hang":
-            time.sleep(3600)
         case "cuda":
             raise RuntimeError("CUDA error: an illegal memory access was encountered")

@@ -77,13 +77,6 @@ def _find_two(executor: Executor, folder: Path, fault: str, error: str) -> list[
     return events
 
 
-def test_a_sequence_that_never_ends_is_found(pool: Make, tmp_path: Path) -> None:
-    ids = ["a0", "a1", "a2", "hang3", "a4", "a5"]
-    stage = Counting(fastas(tmp_path, ids, 2), tmp_path)
-    outcomes, _ = run_stage(stage, pool(2, silence=2.0), tmp_path)
-    _check(ids, ["hang3"], outcomes, tmp_path)
-
-
 @pytest.mark.parametrize(("word", "failed", "batch"), [("fat5", [], 1), ("obese5", ["obese5"], 8)])
 def test_batches_stay_smaller_where_everything_fits_then(
     pool: Make, tmp_path: Path, word: str, failed: list[str], batch: int

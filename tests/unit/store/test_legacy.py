@@ -21,34 +21,24 @@ from virnucpro.store.features import Features, load_features
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """An interrupted run (all three DNABERT-S files, two of three ESM files) and a finished one."""
-    folders = tmp_path_factory.mktemp("interrupted"), tmp_path_factory.mktemp("complete")
-    make_legacy(folders[0])
-    make_legacy(folders[1], completed=True)
-    return folders
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interrupted run: all three DNABERT-S files, two of three ESM files."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    make_legacy(folder)
+    return folder
 
 
 @pytest.fixture
-def interrupted(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Layout]:
-    return _copied(made[0], tmp_path)
-
-
-@pytest.fixture
-def complete(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Layout]:
-    return _copied(made[1], tmp_path)
-
-
-def _copied(made: Path, folder: Path) -> tuple[Path, Layout]:
-    shutil.copytree(made, folder, dirs_exist_ok=True)
-    return folder / "in.fa", Layout(folder / "old", "in", 200)
+def interrupted(made: Path, tmp_path: Path) -> tuple[Path, Layout]:
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "in.fa", Layout(tmp_path / "old", "in", 200)
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory, made: tuple[Path, Path]) -> dict[str, bytes]:
+def expected(tmp_path_factory: pytest.TempPathFactory, made: Path) -> dict[str, bytes]:
     """Results of a run of this version on the same input."""
     folder = tmp_path_factory.mktemp("ours")
-    predict(made[0] / "in.fa", folder / "out")
+    predict(made / "in.fa", folder / "out")
     return results(Layout(folder / "out", "in", 200))
 
 
@@ -178,8 +168,8 @@ def test_another_chunk_length_or_a_second_input_is_refused_before_anything_is_ov
     assert not layout.state.exists()
 
 
-def test_a_finished_run_without_features_is_left_alone(complete: tuple[Path, Layout]) -> None:
-    source, layout = complete
+def test_a_finished_run_without_features_is_left_alone(tmp_path: Path) -> None:
+    source, layout = make_legacy(tmp_path, completed=True)
     for molecule in ("nucleotide", "protein"):
         shutil.rmtree(layout.folders[molecule])  # type: ignore[arg-type]
     said = layout.legacy_state.read_text()
