@@ -19,7 +19,7 @@ from virnucpro.executors.executor import Executor
 @pytest.fixture(params=ANY_POOL)
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     """An executor over every pool."""
-    made = Executor(POOLS[request.param].make([Device("cpu", threads=1)] * 2), host_threads=1)
+    made = Executor(POOLS[request.param]([Device("cpu", threads=1)] * 2), host_threads=1)
     yield made
     made.close()
     assert not multiprocessing.active_children()
@@ -58,7 +58,7 @@ def test_only_the_wrong_sequence_is_lost(
 def test_a_device_that_computes_nothing_right_is_given_up(tmp_path: Path) -> None:
     stage = Counting(fastas(tmp_path, [f"a{n}" for n in range(40)], 10), tmp_path, wrong=1)
     devices = [Device("cpu", index, threads=1) for index in range(2)]
-    executor = Executor(POOLS["overlapping"].make(devices), host_threads=1)
+    executor = Executor(POOLS["overlapping"](devices), host_threads=1)
     try:
         outcomes, _ = run_stage(stage, executor, tmp_path)
     finally:

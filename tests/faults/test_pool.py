@@ -38,7 +38,7 @@ def maker(make_pool: Callable[[list[Device]], WorkerPool]) -> Iterator[Make]:
 @pytest.fixture
 def pool() -> Iterator[Make]:
     """Over processes that write one task while they compute the next one, as on GPUs."""
-    with maker(POOLS["overlapping"].make) as make:
+    with maker(POOLS["overlapping"]) as make:
         yield make
 
 

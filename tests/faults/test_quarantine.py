@@ -34,7 +34,7 @@ def test_the_poisonous_are_set_aside_and_resume_completes_the_run(
     )
     source.write_text("".join(lines))
     request = toy_request(source, out, chunk_length=200, sequences_per_file=100)
-    with closing(PoisonedExecutor(POOLS[pool].make(DEVICES), POISON)) as executor:
+    with closing(PoisonedExecutor(POOLS[pool](DEVICES), POISON)) as executor:
         assert run_prediction(request, print, executor=executor).failed_records == 2
     scored = [line.split("\t")[0] for line in (out / RESULTS[3]).read_text().splitlines()[1:]]
     frames = [name for name, _ in read_fasta(out / "in_protein.faa")]
