@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError
 from virnucpro.store.documents import SCHEMAS, DocumentKind, in_schema, parse_json
 
@@ -20,6 +21,12 @@ def test_the_present_schema_stays_and_a_newer_one_is_refused(kind: DocumentKind)
         in_schema(kind, document | {"schema": SCHEMAS[kind] + 1}, PATH)
     with pytest.raises((ResumeRefusedError, ValueError)):
         in_schema(kind, document | {"schema": SCHEMAS[kind] - 1}, PATH)
+
+
+@pytest.mark.parametrize("document", [None, [], "text", {"schema": 0}, {"schema": True}, {}])
+def test_what_is_no_such_document_is_unusable(document: Json) -> None:
+    with pytest.raises(ValueError, match=r"file\.json"):
+        in_schema("run state", document, PATH)
 
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e999", "[" * 100_000])

@@ -75,11 +75,6 @@ def _features(change: Callable[[Features], Features]) -> Callable[[Path], None]:
     return damage
 
 
-def _with_nan(features: Features) -> Features:
-    features.data[3, 2] = float("nan")
-    return features
-
-
 def _evil(path: Path) -> None:
     torch.save({"proteins": ["a"], "data": Evil(path.parents[1] / "pwned")}, path)
 
@@ -97,8 +92,6 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "another order": _features(lambda f: Features(f.ids[::-1], f.data)),
     "an id less": _features(lambda f: Features(f.ids[1:], f.data[1:])),
     "another width": _features(lambda f: Features(f.ids, f.data[:, :7].contiguous())),
-    "not a number": _features(_with_nan),
-    "truncated": lambda p: p.write_bytes(p.read_bytes()[:900]),
     "malicious": _evil,
     "another file": lambda p: shutil.copy(p.with_name("output_1_ESM.pt"), p),
     "FASTA gone": lambda p: p.with_name("output_2.fa").unlink(),
