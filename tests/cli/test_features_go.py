@@ -155,7 +155,7 @@ def test_a_disk_that_is_too_small_is_named_before_a_model_computes(source, tmp_p
 
 def test_failed_sequences_are_tried_again_and_the_others_are_not(source, kept, tmp_path):
     request = _request(source, tmp_path / "out")
-    executor = PoisonedExecutor(LocalPool([Device("cpu")]), (FAILING,), 0.0)
+    executor = PoisonedExecutor(LocalPool([Device("cpu")]), (FAILING,))
     summary = run_prediction(request, lambda _: None, executor=executor)
     assert summary.failed_records == 3
     layout = request.layout

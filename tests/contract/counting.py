@@ -4,8 +4,7 @@ What goes wrong is the word an id begins with:
 
     poison   raises                     exit     ends the process
     killed   ends it by SIGKILL         segfault ends it by SIGSEGV
-    full     reports a full disk        hang     never comes back
-    cuda     a sticky device error
+    full     reports a full disk        cuda     a sticky device error
     report   is killed while it reports, before the task is finished
     unwritable  raises when the task is computed and about to be written
     fat      takes all memory unless it is alone in its batch; ``obese`` even then
@@ -17,9 +16,8 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -39,14 +37,14 @@ from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.store.disk import Disk
 
-Opening = Literal["well", "segfault", "dies on 1", "hangs on 1", "third time"]
+Opening = Literal["well", "segfault", "dies on 1", "hangs on 1"]
 
 
 @dataclass(frozen=True)
 class Counting(Stage):
     """Writes ``id length`` lines for the records of FASTA files.
 
-    ``wrong`` is the index of a device that computes wrong values only. ``batch`` is in sequences.
+    ``wrong`` is the index of a device that computes wrong values only.
     """
 
     files: tuple[Path, ...]
@@ -54,8 +52,6 @@ class Counting(Stage):
     seconds_per_base: float = 0.0
     opening: Opening = "well"
     wrong: int = -9
-    batch: int = 8
-    disk: Disk = field(default_factory=Disk)
 
     name, title = "counting", "Counting"
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
@@ -72,10 +68,6 @@ class Counting(Stage):
         return tasks
 
     def open(self, device: Device) -> Session:
-        if self.opening == "third time":
-            for error in (OSError(116, "Stale file handle"), MemoryError("CUDA out of memory")):
-                if _first_time(self.folder / f"{type(error).__name__}-{device.index}"):
-                    raise error
         if self.opening == "segfault":
             ctypes.string_at(0)
         if self.opening == "dies on 1" and device.index == 1:
@@ -91,9 +83,7 @@ class CountingSession(Session):
     def __init__(self, stage: Counting, device: Device) -> None:
         self._stage = stage
         self._device = device
-        self._batch = stage.batch
-        self._reader = ThreadPoolExecutor(1)
-        self._prepared: tuple[Task, Future[list[tuple[str, str]]]] | None = None
+        self._batch = 8
         self.facts = {"budget": self._batch, "unit": "sequences"}
 
     def shrink(self) -> bool:
@@ -109,26 +99,18 @@ class CountingSession(Session):
         if self._device.index == self._stage.wrong:
             raise ArithmeticError("not finite")
 
-    def prepare(self, task: Task) -> None:
-        self._prepared = task, self._reader.submit(self._read, task)
-
-    def _read(self, task: Task) -> list[tuple[str, str]]:
-        return list(read_fasta(task.inputs[0], *(task.trial or (0, None))))
-
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
-        prepared, self._prepared = self._prepared, None
-        is_prepared = prepared is not None and prepared[0] == task
-        records = prepared[1].result() if prepared and is_prepared else self._read(task)
-        start = task.trial[0] if task.trial else 0
-        excluded = {failed.row - start: failed for failed in task.excluded}
+        start, stop = task.trial or (0, None)
+        rows = dict(enumerate(read_fasta(task.inputs[0], start, stop), start))
         failures = tuple(
-            FailedSequences(failed.error, failed.message, (records[row][0],))
-            for row, failed in excluded.items()
-            if 0 <= row < len(records)
+            FailedSequences(failed.error, failed.message, (rows.pop(failed.row)[0],))
+            for failed in task.excluded
+            if failed.row in rows
         )
-        records = [record for row, record in enumerate(records) if row not in excluded]
+        records = list(rows.values())
         lines = []
-        for batch in _batches(records, self._batch):
+        for first in range(0, len(records), self._batch):
+            batch = records[first : first + self._batch]
             _fill_memory([name for name, _ in batch])
             time.sleep(self._stage.seconds_per_base * sum(len(text) for _, text in batch))
             for name, sequence in batch:
@@ -144,21 +126,10 @@ class CountingSession(Session):
                 raise ArithmeticError("a result is not a number")
             if task.trial is not None:
                 return TaskResult(task, ())
-            output = self._stage.disk.save(task.outputs[0], "".join(lines).encode(), len(lines))
+            output = Disk().save(task.outputs[0], "".join(lines).encode(), len(lines))
             return TaskResult(task, (output,), TaskFigures(failures=failures))
 
         return write
-
-
-def _batches(records: list[tuple[str, str]], size: int) -> Iterator[list[tuple[str, str]]]:
-    for start in range(0, len(records), size):
-        yield records[start : start + size]
-
-
-def _first_time(mark: Path) -> bool:
-    first = not mark.exists()
-    mark.touch()
-    return first
 
 
 def _fill_memory(names: list[str]) -> None:
@@ -179,7 +150,5 @@ def _misbehave(name: str) -> None:
             ctypes.string_at(0)
         case "full":
             raise OutputError("the disk is full")
-        case "hang":
-            time.sleep(3600)
         case "cuda":
             raise RuntimeError("CUDA error: an illegal memory access was encountered")

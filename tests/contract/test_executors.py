@@ -7,22 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.contract.counting import Counting
 from tests.contract.pools import ANY_POOL, POOLS
 from tests.contract.running import failed_ids, fasta, fastas, run_stage, written
-from virnucpro.contracts import Device, Session
-from virnucpro.events import Notice, Progressed, WorkerReady, WorkerReport
+from virnucpro.contracts import Device
+from virnucpro.events import Progressed, WorkerReport
 from virnucpro.executors.executor import Executor
-from virnucpro.executors.pool import PoolEvent
-from virnucpro.executors.worker import TaskRunner
 
 
 @pytest.fixture(params=ANY_POOL)
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     """An executor over every pool."""
-    made = Executor(POOLS[request.param].make([Device("cpu", threads=1)] * 2), host_threads=1)
+    made = Executor(POOLS[request.param]([Device("cpu", threads=1)] * 2), host_threads=1)
     yield made
     made.close()
     assert not multiprocessing.active_children()
@@ -43,26 +40,6 @@ def test_every_sequence_exactly_once_in_file_order(executor: Executor, tmp_path:
     assert run_stage(Counting(files, tmp_path), executor, tmp_path)[0] == []
 
 
-class Threads(Counting):
-    """Cannot be opened on another number of threads than its device has."""
-
-    def open(self, device: Device) -> Session:
-        assert torch.get_num_threads() == device.threads
-        return super().open(device)
-
-
-def test_a_model_is_opened_on_the_threads_that_it_works_on(tmp_path: Path) -> None:
-    """Else nothing that is compiled in it would be used: torch asks for the same number."""
-    before, events = torch.get_num_threads(), list[PoolEvent]()
-    torch.set_num_threads(3)
-    try:
-        TaskRunner(0, Device("cpu", threads=2), events.append).take(Threads((), tmp_path))
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-    assert [type(event) for event in events] == [WorkerReady]
-
-
 @pytest.mark.parametrize(
     ("word", "error"), [("poison13", "ValueError"), ("unwritable", "ArithmeticError")]
 )
@@ -81,7 +58,7 @@ def test_only_the_wrong_sequence_is_lost(
 def test_a_device_that_computes_nothing_right_is_given_up(tmp_path: Path) -> None:
     stage = Counting(fastas(tmp_path, [f"a{n}" for n in range(40)], 10), tmp_path, wrong=1)
     devices = [Device("cpu", index, threads=1) for index in range(2)]
-    executor = Executor(POOLS["overlapping"].make(devices), host_threads=1)
+    executor = Executor(POOLS["overlapping"](devices), host_threads=1)
     try:
         outcomes, _ = run_stage(stage, executor, tmp_path)
     finally:
@@ -101,14 +78,3 @@ def test_a_stage_follows_one_that_was_left_half_way(executor: Executor, tmp_path
     assert len(outcomes) == 5
     assert written(tmp_path) == ids
     assert sum(e.sequences for e in events if isinstance(e, Progressed)) == 20
-
-
-def test_a_model_that_opens_at_the_third_time_costs_nothing(
-    executor: Executor, tmp_path: Path
-) -> None:
-    stage = Counting(fastas(tmp_path, ["a", "b", "c"], 1), tmp_path, opening="third time")
-    outcomes, events = run_stage(stage, executor, tmp_path)
-    assert (len(outcomes), written(tmp_path)) == (3, ["a", "b", "c"])
-    notices = [event.message for event in events if isinstance(event, Notice)]
-    assert any("trying again" in text for text in notices)
-    assert not any("given up" in text for text in notices)

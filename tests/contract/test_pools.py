@@ -19,24 +19,14 @@ DEVICES = [Device("cpu", 0), Device("cpu", 1)]
 SECONDS = 60  # a bound for a hang
 
 
-def _closed_later(name: str) -> Iterator[WorkerPool]:
-    made = POOLS[name].make(DEVICES)
+@pytest.fixture(params=ANY_POOL)
+def pool(request: pytest.FixtureRequest) -> Iterator[WorkerPool]:
+    """Each pool."""
+    made = POOLS[request.param](DEVICES)
     yield made
     made.close()
     made.close()
     assert not made.workers
-
-
-@pytest.fixture(params=ANY_POOL)
-def pool(request: pytest.FixtureRequest) -> Iterator[WorkerPool]:
-    """Each pool."""
-    yield from _closed_later(request.param)
-
-
-@pytest.fixture(params=SURVIVING_POOLS)
-def surviving_pool(request: pytest.FixtureRequest) -> Iterator[WorkerPool]:
-    """Each pool whose workers may die."""
-    yield from _closed_later(request.param)
 
 
 def _stage(folder: Path, ids: list[str], **options: float) -> tuple[Counting, list[Task]]:
@@ -120,15 +110,16 @@ def test_work_before_a_restart_is_never_reported_and_a_removed_worker_is_gone(
     assert pool.start() != worker
 
 
+@pytest.mark.parametrize("pool", SURVIVING_POOLS, indirect=True)
 @pytest.mark.parametrize(("fault", "reason"), [("exit", "exit code 7"), ("killed", "signal 9")])
 def test_a_worker_that_dies_is_reported_with_its_reason(
-    surviving_pool: WorkerPool, tmp_path: Path, fault: str, reason: str
+    pool: WorkerPool, tmp_path: Path, fault: str, reason: str
 ) -> None:
     stage, tasks = _stage(tmp_path, ["a", fault])
-    worker = surviving_pool.start()
+    worker = pool.start()
     assert worker is not None
-    surviving_pool.submit(worker, stage)
-    surviving_pool.submit(worker, tasks[0])
-    died = _until(surviving_pool, _is(WorkerDied))[-1]
+    pool.submit(worker, stage)
+    pool.submit(worker, tasks[0])
+    died = _until(pool, _is(WorkerDied))[-1]
     assert isinstance(died, WorkerDied)
     assert (died.worker, died.reason, died.lost) == (worker, reason, False)

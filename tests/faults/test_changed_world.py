@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.hostile import Evil
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
 from tests.unit.test_classifier import MLPClassifier
 from virnucpro.classifier.files import classifier_to_bytes
@@ -28,7 +27,6 @@ from virnucpro.events import Event, Notice, StageStarted, WorkerReady
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
-from virnucpro.store.features import Features, encode_features, load_features
 
 PAGE = (Path(__file__).parents[2] / "docs/checkpoints.md").read_text()
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
@@ -216,26 +214,6 @@ def test_92_swapped_with_their_receipts(world: World, made: World) -> None:
     for suffix in ("", ".done"):
         _swap(*(world.file(f"STEM_protein/output_{n}_ESM.pt{suffix}") for n in (1, 2)))
     assert _resume(world.request)[0] == {"protein_embeddings": 2}
-    assert _results(world.out) == _results(made.out)
-
-
-def test_97_a_malicious_feature_file_is_computed_again_and_not_run(world: World) -> None:
-    path = world.file("STEM_protein/output_1_ESM.pt")
-    torch.save({"proteins": [], "data": Evil(world.home / "pwned")}, path)
-    assert _resume(world.request)[0] == {"protein_embeddings": 1}
-    assert not (world.home / "pwned").exists()
-
-
-@pytest.mark.parametrize("damage", ["nan", "doubled"])
-def test_99_damaged_rows_are_computed_again(world: World, made: World, damage: str) -> None:
-    path = world.file("STEM_protein/output_1_ESM.pt")
-    features = load_features(path, "protein")
-    if damage == "nan":
-        features.data[0, 0] = float("nan")
-    else:
-        features = Features([features.ids[1], *features.ids[1:]], features.data)
-    path.write_bytes(encode_features(features, "protein"))
-    assert _resume(world.request)[0] == {"protein_embeddings": 1}
     assert _results(world.out) == _results(made.out)
 
 

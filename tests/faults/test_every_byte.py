@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.inputs import toy_request
 from tools.fault_sweep import RESULTS, results
-from virnucpro.configuration import Configuration
 from virnucpro.errors import VirNucProError
 from virnucpro.events import Event, StageStarted
 from virnucpro.run.predict import run_prediction
@@ -28,9 +28,7 @@ def finished_run(folder: Path) -> PredictionRequest:
     source = folder / "in.fa"
     lines = [f">r{n}\n{''.join(rng.choices(codons, k=20))}\n" for n in range(4)]
     source.write_text("".join(lines))
-    science = {"model_type": "toy", "chunk_length": 200, "sequences_per_file": 10}
-    settings = Configuration().with_values({**science, "device": "cpu", "threads": 1})
-    request = PredictionRequest(str(source), folder / "out", settings)
+    request = toy_request(source, folder / "out", chunk_length=200, sequences_per_file=10)
     run_prediction(request, lambda event: None)
     return request
 

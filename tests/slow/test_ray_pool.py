@@ -16,7 +16,6 @@ from tests.faults.test_pool import (  # noqa: F401
     maker,
     test_a_device_that_never_opens_does_not_hold_up_the_others,
     test_a_full_disk_lets_the_others_finish,
-    test_a_sequence_that_never_ends_is_found,
     test_a_spare_device_takes_over,
     test_batches_stay_smaller_where_everything_fits_then,
     test_two_bad_sequences_are_found_and_no_other_lost,

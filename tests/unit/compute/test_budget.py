@@ -1,21 +1,25 @@
-"""How batch budgets are found, kept and halved. The GPU is a function of the batch's size."""
+"""How batch budgets are found, kept and halved, and which batches are made of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.unit.encoders.small import (
-    fair_model,
-    make_dnabert,
-    open_path,
-    quiet,
-    save_fair,
+from tests.unit.encoders.small import fair_model, make_dnabert, open_path, quiet, save_fair
+from virnucpro.compute.budget import (
+    Bounds,
+    Budget,
+    best_budget,
+    by_sequences,
+    by_tokens,
+    measured_budget,
+    padded_length,
 )
-from virnucpro.compute.budget import Bounds, Budget, best_budget, measured_budget
 from virnucpro.contracts import Device, Measurements
 from virnucpro.encoders.registry import locate
 from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
@@ -31,38 +35,30 @@ GIB = 2**30
 TOKENS = Bounds("tokens", cpu=100, least=2048, most=32768)
 
 
-@dataclass
-class Gpu:
-    """So much is free; a batch takes ``fixed`` bytes and ``token`` for each token."""
-
-    memory: int
-    token: int
-    fixed: int = 0
-
-    def peak(self, tokens: int) -> int:
-        assert tokens <= 4096
-        peak = self.fixed + self.token * tokens
-        if peak > self.memory:
-            raise RuntimeError("CUDA error: out of memory")
-        return peak
-
-
 @pytest.mark.parametrize(
-    ("gpu", "budget"),
+    ("memory", "token", "fixed", "budget"),
     [
-        (Gpu(100 * GIB, 130_000), 32768),  # more gains nothing
-        (Gpu(8 * GIB, 130_000), 32768),
-        (Gpu(7 * GIB, 130_000), 16384),  # 4.26 GB would be more than half
-        (Gpu(2 * GIB, 130_000), 8192),
-        (Gpu(2 * GIB, 130_000, fixed=GIB // 8), 4096),
-        (Gpu(GIB // 2, 130_000), 2048),  # over the share, but never less
-        (Gpu(GIB // 8, 130_000), 2048),  # the probe itself does not fit
-        (Gpu(GIB, 0, fixed=GIB), 2048),
-        (Gpu(GIB, 0), 32768),  # a device that reports nothing
+        (100 * GIB, 130_000, 0, 32768),  # more gains nothing
+        (8 * GIB, 130_000, 0, 32768),
+        (7 * GIB, 130_000, 0, 16384),  # 4.26 GB would be more than half
+        (2 * GIB, 130_000, 0, 8192),
+        (2 * GIB, 130_000, GIB // 8, 4096),
+        (GIB // 2, 130_000, 0, 2048),  # over the share, but never less
+        (GIB // 8, 130_000, 0, 2048),  # the probe itself does not fit
+        (GIB, 0, GIB, 2048),
+        (GIB, 0, 0, 32768),  # a device that reports nothing
     ],
 )
-def test_budget_follows_from_free_memory(gpu, budget):
-    assert measured_budget(TOKENS, gpu.memory, gpu.peak) == Budget(budget, "measured")
+def test_budget_follows_from_free_memory(memory, token, fixed, budget):
+    """A batch takes ``fixed`` bytes and ``token`` for each token."""
+
+    def peak(tokens: int) -> int:
+        assert tokens <= 4096
+        if fixed + token * tokens > memory:
+            raise RuntimeError("CUDA error: out of memory")
+        return fixed + token * tokens
+
+    assert measured_budget(TOKENS, memory, peak) == Budget(budget, "measured")
 
 
 def test_the_smallest_budget_that_suffices_is_recommended():
@@ -191,3 +187,64 @@ def test_what_is_compiled(tmp_path, models, monkeypatch, compile, sequences, kin
     stage = replace(_stage(tmp_path, models["protein"]), compile=compile)
     stage.opened_for(sequences, {}).open(Device(kind, 0))
     assert asked == ([opened] if expected else [])
+
+
+LENGTHS = st.lists(st.integers(1, 300), max_size=80)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "budget", "batches"),
+    [
+        ([], 10, []),
+        ([5], 10, [[0]]),
+        ([50], 10, [[0]]),  # longer than the budget: alone
+        ([5, 5, 5], 10, [[0], [1, 2]]),
+        ([5] * 7, 15, [[0, 1], [2, 3], [4, 5, 6]]),  # of like size, not 3, 3 and 1
+        ([5, 5, 5], 15, [[0, 1, 2]]),
+        ([3, 9, 3, 9], 18, [[1, 3], [0, 2]]),  # longest first, equal lengths together
+        ([10, 9, 8, 7], 40, [[0, 1, 2], [3]]),  # strays: at most a fifth of a row is padding
+        ([10, 9, 8, 8], 20, [[0], [1], [2, 3]]),  # one of two is half a batch
+        ([10, 9, 9, 9], 30, [[0], [1, 2, 3]]),
+        ([10, 4], 40, [[0], [1]]),  # too unlike
+    ],
+)
+def test_by_tokens(lengths, budget, batches):
+    assert by_tokens(lengths, budget) == batches
+
+
+@pytest.mark.parametrize(
+    ("lengths", "sequences", "area", "batches"),
+    [
+        ([], 4, 10**6, []),
+        ([12, 16, 9, 16, 17], 4, 10**6, [[4, 1, 3, 0], [2]]),  # longest first, neighbours together
+        ([8, 8, 8, 8, 8], 2, 10**6, [[0, 1], [2, 3], [4]]),
+        ([100, 60, 59, 36, 35], 4, 10**6, [[0, 1], [2, 3], [4]]),  # none under 0.6 of the longest
+        ([16, 15, 13], 4, 2 * 256, [[0, 1], [2]]),  # the area bounds a batch
+        ([9, 9, 9], 4, 2 * 256, [[0, 1], [2]]),  # as it is padded
+        ([64], 4, 1, [[0]]),  # but one always goes
+    ],
+)
+def test_by_sequences(lengths, sequences, area, batches):
+    assert by_sequences(lengths, sequences, step=8, area=area) == batches
+
+
+def _check(lengths, batches, least, fits):
+    """Check that everything is there once, in batches of like lengths that fit."""
+    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+    for batch in batches:
+        longest = max(lengths[i] for i in batch)
+        assert len(batch) == 1 or fits(len(batch), longest)
+        assert min(lengths[i] for i in batch) >= least * longest
+    longest = [lengths[batch[0]] for batch in batches]
+    assert longest == sorted(longest, reverse=True)
+
+
+@given(LENGTHS, st.integers(1, 2000), st.sampled_from([10**5, 10**7]))
+def test_batches_hold_everything_once_within_the_limits(lengths, most, area):
+    _check(lengths, by_tokens(lengths, most), 0.8, lambda n, longest: n * longest <= most)
+    _check(
+        lengths,
+        by_sequences(lengths, most, step=8, area=area),
+        0.6,
+        lambda n, longest: n <= most and n * padded_length(longest, 8) ** 2 <= area,
+    )

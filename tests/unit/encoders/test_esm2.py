@@ -105,43 +105,29 @@ def test_equals_transformers(tmp_path, kind, shards, options):
     assert difference(open_path(folder), reference(of_hub(model), PROTEINS)) < 1e-5
 
 
-def as_older_files(state):
-    """Names of older transformers: ``weight`` and ``bias`` for the norms, frequencies a layer."""
-    new = {}
-    for key, value in state.items():
-        name = key.replace(".gamma", ".weight").replace(".beta", ".bias")
-        if "inv_freq" not in name:
-            new[name] = value
-    head = ESM_WIDTH // ESM_HEADS
-    prefix = "esm." if "esm.embeddings.word_embeddings.weight" in new else ""
-    for i in range(ESM_LAYERS):
-        name = f"{prefix}encoder.layer.{i}.attention.self.rotary_embeddings.inv_freq"
-        new[name] = 1 / 10000 ** (torch.arange(0, head, 2) / head)
-    return new
-
-
-@pytest.mark.parametrize(("kind", "sharded"), [("EsmModel", False), ("EsmForMaskedLM", True)])
-def test_older_names_in_pickles(tmp_path, kind, sharded):
-    model = hub_model(kind)
+def test_older_names_in_sharded_pickles(tmp_path):
+    """As older transformers wrote them: ``weight`` and ``bias`` of norms, frequencies a layer."""
+    model = hub_model("EsmForMaskedLM")
     folder = save_hub(model, tmp_path / "hub")
-    state = as_older_files(load_file(folder / "model.safetensors"))
+    state = {
+        key.replace(".gamma", ".weight").replace(".beta", ".bias"): value
+        for key, value in load_file(folder / "model.safetensors").items()
+        if "inv_freq" not in key
+    }
+    head = ESM_WIDTH // ESM_HEADS
+    for i in range(ESM_LAYERS):
+        name = f"esm.encoder.layer.{i}.attention.self.rotary_embeddings.inv_freq"
+        state[name] = 1 / 10000 ** (torch.arange(0, head, 2) / head)
     (folder / "model.safetensors").unlink()
-    write_bins(folder, state, sharded)
-    assert difference(open_path(folder), reference(of_hub(model), PROTEINS)) < 1e-5
-
-
-def write_bins(folder, state, sharded):
-    if not sharded:
-        torch.save(state, folder / "pytorch_model.bin")
-        return
     place = {}
     for number in (1, 2):
         name = f"pytorch_model-0000{number}-of-00002.bin"
-        part = {key: value for i, (key, value) in enumerate(state.items()) if i % 2 == number - 1}
+        part = dict(list(state.items())[number - 1 :: 2])
         torch.save(part, folder / name)
         place |= dict.fromkeys(part, name)
     index = {"metadata": {}, "weight_map": place}
     (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    assert difference(open_path(folder), reference(of_hub(model), PROTEINS)) < 1e-5
 
 
 def test_stored_frequencies_are_used_and_absent_ones_computed(tmp_path):

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from tests.unit.encoders.small import open_path, quiet, sequences
 from virnucpro.encoders.dnabert_s import Dnabert, DnabertSizes
 from virnucpro.encoders.esm2 import Esm2, Esm2Sizes
-from virnucpro.encoders.lite import PACKAGED, LiteEncoder, lite_to_bytes, read_lite
+from virnucpro.encoders.lite import PACKAGED, lite_to_bytes, read_lite
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError
@@ -82,15 +82,6 @@ def test_a_fused_network_computes_the_same(groups):
         with torch.inference_mode():
             expected = plain(bases)
             assert (fused(bases) - expected).abs().max() <= 1e-3 * expected.abs().max()
-
-
-def test_the_tables_of_a_fused_network_do_not_depend_on_threads():
-    tables = []
-    for threads in (2, 1):
-        torch.set_num_threads(threads)
-        encoder = LiteEncoder(read_lite(PACKAGED), torch.device("cpu"), "fp32")
-        tables.append(encoder._network.codons.transformed)
-    assert torch.equal(*tables)
 
 
 def test_file_and_back(file):

@@ -65,11 +65,12 @@ def test_rows_do_not_depend_on_their_batch_or_order(open_kind, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_bits_on_any_number_of_threads(open_kind, kind):
+    """Also where it is opened on so many."""
     molecule, small, _, _ = KINDS[kind]
-    encoder, rows = open_kind(kind, budget=small), []
+    rows = []
     for threads in (1, 2, 3, 8):
         torch.set_num_threads(threads)
-        rows.append(encoder.encode(TEXTS[molecule], quiet))
+        rows.append(open_kind(kind, budget=small).encode(TEXTS[molecule], quiet))
     assert all(torch.equal(rows[0], others) for others in rows[1:])
 
 

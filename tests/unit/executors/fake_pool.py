@@ -135,7 +135,9 @@ class FakePool(WorkerPool):
             self.failed |= begun
             handle(WorkerDied(number, device, "signal 9"))
         elif behaviour == "raises":
-            failure = WorkFailure("data", "ValueError", "bad letter")
+            # A file of a model that cannot be read may be there at the next opening.
+            kind, error = ("data", "ValueError") if task else ("run", "OSError")
+            failure = WorkFailure(kind, error, "bad letter")
             self.failed |= {task.receipt} if task else set()
             handle(WorkEnded(number, task, failure, self.STEP))
         elif task is None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from functools import partial
 from multiprocessing import Pipe
@@ -106,45 +105,24 @@ def test_what_a_replaced_worker_has_sent_is_passed_over(monkeypatch: pytest.Monk
     pool.close()
 
 
-UNKILLABLE = """
-import time
-from multiprocessing.context import SpawnProcess
+LOCKING = """
 from virnucpro.contracts import Device
 from virnucpro.executors import processes
-from tests.unit.executors.test_processes import _sleep
+from tests.unit.executors.locking import hold_a_lock
+child = processes.ChildProcess("child", Device("cpu"), 1, hold_a_lock)
+assert child.receive() == "here"
+"""
+UNKILLABLE = """
+from multiprocessing.context import SpawnProcess
 processes.STOP_SECONDS = 0.1
 SpawnProcess.kill = lambda process: None
-child = processes.ChildProcess("child", Device("cpu"), 1, _sleep)
-assert child.receive() == "here"
 child.process._popen.terminate = child.kill
 child.kill()
 assert child.process.exitcode is None
 """
 
 
-def _sleep(connection: Connection) -> None:
-    connection.send("here")
-    time.sleep(3600)
-
-
-LOCKING = """
-from virnucpro.contracts import Device
-from virnucpro.executors.processes import ChildProcess
-from tests.unit.executors.test_processes import _lock
-child = ChildProcess("child", Device("cpu"), 1, _lock)
-assert child.receive() == "here"
-child.kill()
-"""
-
-
-def _lock(connection: Connection) -> None:
-    """As torch's compiler does in the lock of its progress bar, and then waits to be killed."""
-    lock = multiprocessing.RLock()
-    _sleep(connection)
-    del lock
-
-
-@pytest.mark.parametrize("script", [UNKILLABLE, LOCKING])
+@pytest.mark.parametrize("script", [LOCKING + "child.kill()", LOCKING + UNKILLABLE])
 def test_a_child_neither_holds_up_the_exit_nor_leaves_a_semaphore_behind(script: str) -> None:
     """Also in an uninterruptible call of a driver; here the system ends it with its parent."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 import virnucpro.executors.ray_pool as ray_pool
 from virnucpro.contracts import Device, OutputFile
-from virnucpro.errors import UsageError
 from virnucpro.executors.ray_pool import (
-    Actor,
-    Place,
-    RayPool,
     VirNucProWorker,
     await_files,
     software,
@@ -61,25 +55,3 @@ def test_a_file_that_another_node_wrote_is_waited_for(
     monkeypatch.setattr(ray_pool.time, "sleep", arrive)
     await_files([OutputFile(path, 0, "", 0)])
     assert len(waits) == 3
-
-
-def test_a_worker_that_comes_late_is_asked_for_the_models_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pytest.importorskip("ray")
-    asked: list[dict[Path, int]] = []
-    join = SimpleNamespace(remote=lambda software, files: asked.append(dict(files)))
-
-    def create(pool: RayPool, number: int, place: Place) -> Actor:
-        return Actor(place, SimpleNamespace(join=join))
-
-    def nothing_yet(*_: Any) -> set[Any]:
-        return set()
-
-    monkeypatch.setattr(RayPool, "_create", create)
-    monkeypatch.setattr(RayPool, "_ready", nothing_yet)
-    pool = RayPool(lambda: [("a", Device("cuda", 0))], 1, {Path("probe"): 1})
-    pool.wait(0, lambda event: None)
-    with pytest.raises(UsageError):  # none has joined yet
-        pool.require({Path("model"): 2})
-    assert asked == [{Path("probe"): 1}, {Path("probe"): 1, Path("model"): 2}]

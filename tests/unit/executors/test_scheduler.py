@@ -140,7 +140,7 @@ def test_the_last_tasks_go_heaviest_first() -> None:
     assert (trial.of(WorkerReport, "busy"), trial.of(WorkerReport, "idle")) == ([6.0], [0.0])
 
 
-@pytest.mark.parametrize("behaviour", ["exits", "exits writing", "raises"])
+@pytest.mark.parametrize("behaviour", ["exits", "exits writing", "raises", "silent"])
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("deadly", [(0,), (0, 3), (5, 6, 7), (0, 1, 2, 8, 9), range(0, 24, 2)])

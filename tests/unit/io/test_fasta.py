@@ -23,9 +23,3 @@ def test_round_trip(tmp_path_factory, pairs, start, stop):
     batches = [list(zip(*batch, strict=True)) for batch in fasta_batches(path, 1 + start)]
     assert [pair for batch in batches for pair in batch] == pairs
     assert {len(batch) for batch in batches[:-1]} <= {1 + start}
-
-
-def test_wrapped(tmp_path):
-    path = tmp_path / "wrapped.fa"
-    path.write_bytes(b">a\nAC\nGT\n\n>b\nG")
-    assert list(read_fasta(path)) == [("a", "ACGT"), ("b", "G")]

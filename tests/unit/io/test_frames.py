@@ -1,7 +1,10 @@
-"""Six-frame translation, against Biopython codon by codon."""
+"""The chunk rule, against the shifts of the original, and six frames, against Biopython."""
 
 from __future__ import annotations
 
+from math import ceil, floor
+
+import pytest
 from Bio.Data.CodonTable import standard_dna_table
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,11 +16,44 @@ from virnucpro.io.frames import (
     LEAST_KMERS,
     WHOLE_LABEL,
     Frames,
+    chunk_id,
     chunk_of,
+    chunk_spans,
     open_frames,
+    record_of,
     whole_chunks,
 )
-from virnucpro.settings import SHORTEST_WHOLE
+
+
+def original(length: int, chunk_length: int) -> list[tuple[int, int]]:
+    count = ceil(length / chunk_length)
+    spare = count * chunk_length - length
+    low = floor(spare / count)
+    longer = spare - low * (count - 1)
+    shifts = [low + 1] * longer + [low] * (count - 1 - longer) + [0]
+    spans, start = [], 0
+    for k in range(count):
+        spans.append((start, min(start + chunk_length, length)))
+        start += chunk_length - shifts[k]
+    return spans
+
+
+@given(st.integers(1, 5000), st.integers(1, 600))
+def test_same_as_the_original(length, chunk_length):
+    assert chunk_spans(0, chunk_length) == []
+    assert chunk_spans(length, chunk_length) == original(length, chunk_length)
+
+
+@pytest.mark.parametrize("record_id", ["a", "a_chunk_1", "a_chunk_1F1", "_chunk_", "é|x", "3"])
+def test_19_ids_can_be_taken_apart(record_id):
+    assert record_of(chunk_id(record_id, 12)) == (record_id, 12)
+
+
+@pytest.mark.parametrize("name", ["a", "a_chunk_", "a_chunk_x", "a_chunk_1F1", "a_chunk_²"])
+def test_not_a_chunk_id(name):
+    with pytest.raises(ValueError, match="not the id of a chunk"):
+        record_of(name)
+
 
 CODE = {**standard_dna_table.forward_table, **dict.fromkeys(standard_dna_table.stop_codons, "*")}
 
@@ -83,7 +119,6 @@ def test_what_says_nothing_is_not_read():
     gaps = ["N" * 500, known[1:] + "N" * 99, known + "N" * 99, "N".join(known)]
     results = whole_chunks([short, known, *gaps, ""])
     assert results.nucleotides == [known, known + "N"]
-    assert SHORTEST_WHOLE == 30
     assert results.statuses == [
         "too_short",
         "framed",

@@ -5,16 +5,13 @@ from __future__ import annotations
 import pytest
 
 from virnucpro.errors import ModelError
-from virnucpro.models.catalogue import KNOWN, files_to_fetch, model_named, models_for
+from virnucpro.models.catalogue import files_to_fetch, model_named, models_for
 
 DNABERT = model_named("zhihan1996/DNABERT-S")
 ESM = model_named("facebook/esm2_t36_3B_UR50D")
 
 
-def test_names_are_unique_and_twins_are_on_the_hub():
-    files = [model for model in KNOWN if model.url]
-    assert len({model.name for model in KNOWN}) == len(KNOWN)
-    assert not any(model_named(file.twin).url for file in files if file.twin)
+def test_models_of_a_type():
     names = [model.name for model in models_for("300")]
     assert names == ["zhihan1996/DNABERT-S", "esm2_t36_3B_UR50D", "300_model.pth"]
 

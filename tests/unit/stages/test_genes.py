@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable
-from gzip import GzipFile
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -13,7 +12,6 @@ from urllib.parse import unquote
 import pytest
 from BCBio import GFF
 from Bio import SeqIO
-from pyhmmer.plan7 import HMMFile
 from pyrodigal_gv import ViralGeneFinder
 
 from tests.cli.inputs import TOY, table
@@ -24,7 +22,7 @@ from virnucpro.io.records import Records
 from virnucpro.results import open_run
 from virnucpro.stages import calls, output, result_files
 from virnucpro.stages.calls import VIRUS_ABOVE, Calls
-from virnucpro.stages.genes import HALLMARKS, GeneFinder, Genes, Searched, write_genes
+from virnucpro.stages.genes import GeneFinder, Genes, Searched, write_genes
 from virnucpro.stages.regions import Region
 from virnucpro.store.disk import Disk
 
@@ -200,45 +198,6 @@ def test_genes_of_a_region_have_their_places_in_the_record(finder: GeneFinder) -
         assert [int(base) + before for base in one[1:3]] == [int(base) for base in other[1:3]]
 
 
-def test_every_profile_has_a_name_and_a_cutoff() -> None:
-    with GzipFile(HALLMARKS) as stream, HMMFile(stream) as file:
-        profiles = list(file)
-    assert len({profile.name for profile in profiles}) == len(profiles) <= 250
-    assert all(profile.description and profile.cutoffs.gathering[0] >= 25 for profile in profiles)
-    assert HALLMARKS.stat().st_size < 6_000_000
-
-
-def test_regions_have_genes_and_hallmarks(
-    call: Calling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A record that is not viral has the genes of its region only, a viral one all of its own."""
-    region, out = Region(300, 3000, 4, 4, 0.99, None, False), tmp_path / "out"
-    monkeypatch.setattr(output, "SHORTEST_RECORD", 3000)
-    monkeypatch.setattr(output, "find_regions", lambda *_: [region])
-    (tmp_path / "s.fa").write_text(f">a;b\n{GENOMES[1]}\n")
-    for command in (("predict", *TOY, "-e", 150, tmp_path / "s.fa", "-o"), ("call",)):
-        assert call(*command, out, "--min-score", "0.98").code == 0
-        assert table(out / "s_virus.tsv") == []
-        (row,) = table(out / "s_regions.tsv")
-        lines = (out / "s_virus_genes.gff3").read_text().splitlines()
-        assert lines[:2] == ["##gff-version 3", f"##sequence-region a%3Bb 1 {len(GENOMES[1])}"]
-        genes = [line.split("\t") for line in lines[2:]]
-        assert [*row.values()][-4:-1] == ["1", "portal protein", str(len(genes))]
-        assert 0.5 < float(row["coding_density"]) <= 1
-        assert [cells[8].split(";")[0] for cells in genes] == [
-            f"ID=a%3Bb|region_301_3000_{n}" for n in range(1, len(genes) + 1)
-        ]
-        assert all(cells[0] == "a%3Bb" and 300 < int(cells[3]) < 3000 for cells in genes)
-        headers = re.findall("^>(.*?) ", (out / "s_virus_genes.faa").read_text(), re.MULTILINE)
-        assert headers == [f"a;b|region_301_3000_{n}" for n in range(1, len(genes) + 1)]
-        assert call("call", out, *ALL).code == 0
-        assert "|region" not in (out / "s_virus_genes.gff3").read_text()
-        assert [row["hallmarks"] for row in table(out / "s_virus.tsv")] == ["1"]
-        assert call("call", out, "--min-score", "0.98", "--no-genes").code == 0
-        assert _genes(out) == {}
-        assert [*table(out / "s_regions.tsv")[0].values()][-4:] == ["NA"] * 4
-
-
 def _pretend(monkeypatch: pytest.MonkeyPatch, *hallmarks: str) -> list[Searched]:
     """Let everything that is searched have these genes; returns the list of what is searched."""
     asked: list[Searched] = []
@@ -321,3 +280,31 @@ def test_every_record_classified_as_viral_has_its_genes(call: Calling, tmp_path:
     rows = list(open_run(out).virus())
     assert any(row.score <= VIRUS_ABOVE for row in rows)
     assert all(row.coding_density is not None and row.hallmarks is not None for row in rows)
+
+
+def test_regions_have_genes_and_hallmarks(
+    call: Calling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that is not viral has the genes of its region only, a viral one all of its own."""
+    region, out = Region(300, 3000, 4, 4, 0.99, None, False), tmp_path / "out"
+    monkeypatch.setattr(output, "SHORTEST_RECORD", 3000)
+    monkeypatch.setattr(output, "find_regions", lambda *_: [region])
+    (tmp_path / "s.fa").write_text(f">a;b\n{GENOMES[1]}\n")
+    for command in ((*PREDICT, tmp_path / "s.fa", "-o"), ("call",)):
+        assert call(*command, out, "--min-score", "0.98").code == 0
+        assert table(out / "s_virus.tsv") == []
+        (row,) = table(out / "s_regions.tsv")
+        ids = [f"a;b|region_301_3000_{n}" for n in range(1, int(row["genes"]) + 1)]
+        headers = re.findall("^>(.*?) ", (out / "s_virus_genes.faa").read_text(), re.MULTILINE)
+        assert headers == ids
+        assert (row["hallmarks"], row["hallmark_genes"]) == ("1", "portal protein")
+        assert 0.5 < float(row["coding_density"]) <= 1
+        lines = (out / "s_virus_genes.gff3").read_text().splitlines()
+        assert lines[1] == f"##sequence-region a%3Bb 1 {len(GENOMES[1])}"
+        assert len(lines) == 2 + len(ids)
+        assert call("call", out, *ALL).code == 0
+        assert "|region" not in (out / "s_virus_genes.gff3").read_text()
+        assert [row["hallmarks"] for row in table(out / "s_virus.tsv")] == ["1"]
+        assert call("call", out, "--min-score", "0.98", "--no-genes").code == 0
+        assert _genes(out) == {}
+        assert [*table(out / "s_regions.tsv")[0].values()][-4:] == ["NA"] * 4

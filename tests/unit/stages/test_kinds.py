@@ -75,7 +75,3 @@ def test_another_encoder_is_refused(head):
     head(2, "0" * 64)
     with pytest.raises(ModelError, match="is not of the encoder"):
         kinds.VirusKinds()
-
-
-def test_the_packaged_layer_belongs_to_the_packaged_encoder():
-    assert len(kinds.VirusKinds().of([[BASES[:500]], [BASES[:150]]])) == 2

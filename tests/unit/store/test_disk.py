@@ -3,54 +3,19 @@
 from __future__ import annotations
 
 import copy
-import errno
 import hashlib
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
 from unittest.mock import Mock
 
 import pytest
 
+from tests.unit.store.noting import Noting
 from virnucpro.errors import OutputError, ResumeRefusedError
 from virnucpro.layout import written_list
-from virnucpro.store.disk import BUFFER, HOST_NAME, Bytes, Disk, is_running
+from virnucpro.store.disk import BUFFER, HOST_NAME, Disk, is_running
 from virnucpro.store.hashed import hashed
-
-
-class Noting(Disk):
-    """Notes its verbs in order, and fails with ``number`` in one of them."""
-
-    def __init__(self, failing: str = "", number: int = 0) -> None:
-        super().__init__()
-        self.failing, self.number = failing, number
-        self.verbs: list[str] = []
-
-    def _note(self, verb: str) -> None:
-        self.verbs.append(verb)
-        if verb == self.failing:
-            raise OSError(self.number, os.strerror(self.number))
-
-    def open_new(self, path: Path) -> BinaryIO:
-        self._note("open")
-        return super().open_new(path)
-
-    def write(self, stream: BinaryIO, data: Bytes) -> None:
-        self._note("write")
-        super().write(stream, data)
-
-    def sync(self, stream: BinaryIO) -> None:
-        self._note("sync")
-        super().sync(stream)
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._note("rename")
-        super().rename(old, new)
-
-    def sync_folder(self, folder: Path) -> None:
-        self._note("sync folder")
-        super().sync_folder(folder)
 
 
 def test_describes_what_it_wrote(tmp_path: Path) -> None:
@@ -66,15 +31,15 @@ def test_describes_what_it_wrote(tmp_path: Path) -> None:
 
 
 def test_data_is_safe_before_its_name(tmp_path: Path) -> None:
-    disk = Noting()
+    disk, folder = Noting(), ("sync folder", tmp_path.name)
     disk.save(tmp_path / "a", b"x")
-    assert disk.verbs == ["open", "write", "sync", "rename", "sync folder"]
-    disk.verbs.clear()
+    assert disk.notes == [*((verb, "a") for verb in ("open", "write", "sync", "rename")), folder]
+    disk.notes.clear()
     assert disk.save(tmp_path / "b", b"x", 3, durable=False).rows == 3
-    assert disk.verbs == ["open", "write", "rename"]
-    disk.verbs.clear()
+    assert disk.notes == [(verb, "b") for verb in ("open", "write", "rename")]
+    disk.notes.clear()
     disk.move(tmp_path / "b", tmp_path / "c")
-    assert disk.verbs == ["rename", "sync folder"]
+    assert disk.notes == [("rename", "c"), folder]
 
 
 def test_folders_of_files_together_are_flushed_once_whatever_happens(tmp_path: Path) -> None:
@@ -82,11 +47,12 @@ def test_folders_of_files_together_are_flushed_once_whatever_happens(tmp_path: P
     with suppress(ZeroDivisionError), disk.together():
         for name in ("a", "b", "c/d"):
             disk.save(tmp_path / name, b"x")
-        assert "sync folder" not in disk.verbs
+        assert "sync folder" not in dict(disk.notes)
         raise ZeroDivisionError
-    assert (disk.verbs.count("sync"), disk.verbs.count("sync folder")) == (3, 2)
+    verbs = [verb for verb, _ in disk.notes]
+    assert (verbs.count("sync"), verbs.count("sync folder")) == (3, 2)
     disk.save(tmp_path / "e", b"x")
-    assert disk.verbs[-1] == "sync folder"
+    assert disk.notes[-1] == ("sync folder", tmp_path.name)
 
 
 @pytest.mark.parametrize("verb", ["open", "write", "sync", "rename"])
@@ -94,7 +60,7 @@ def test_a_failing_disk_keeps_the_old_content(tmp_path: Path, verb: str) -> None
     path = tmp_path / "a"
     Disk().save(path, b"old")
     with pytest.raises(OutputError, match="free some space"):
-        Noting(verb, errno.ENOSPC).save(path, b"new")
+        Noting(failing=verb).save(path, b"new")
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
