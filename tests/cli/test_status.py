@@ -197,7 +197,6 @@ def test_a_run_at_work_is_named_with_its_process(call, folder):
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    assert holder.stdout is not None
     holder.stdout.readline()
     run = _run(call, folder / "cut")
     assert run["state"] == "running"
