@@ -1,7 +1,5 @@
 """``rcl embed``: features per residue, resumed, and read by ``rcl train``."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

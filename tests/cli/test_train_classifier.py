@@ -1,7 +1,5 @@
 """``train classifier``: the whole path to calls, what is refused, and interruptions."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """``train embed``: features of a data set, each computed once."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

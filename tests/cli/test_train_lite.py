@@ -1,7 +1,5 @@
 """``train lite``: a model that predict can use, second runs, refusals, interruptions."""
 
-from __future__ import annotations
-
 import json
 import shlex
 
