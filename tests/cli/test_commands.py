@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import TOY
+from tests.cli.inputs import SEQUENCE, TOY, poisoned
 from tests.faults.processes import until
 from tests.legacy_run import make_legacy
 from virnucpro import __version__
@@ -92,6 +92,13 @@ def test_options_without_effect_are_not_shown(call):
 )
 def test_wrong_words(call, words):
     assert call(*words.split()).code == 64
+
+
+def test_a_record_that_failed_is_told_by_the_exit_code(call, source, tmp_path):
+    command = ("predict", source, "-o", tmp_path / "out", *TOY)
+    with poisoned(SEQUENCE.decode()):
+        assert call(*command).code == 2
+    assert call(*command).code == 0
 
 
 def test_list_devices(call):

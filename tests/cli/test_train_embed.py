@@ -5,11 +5,9 @@ import json
 import pytest
 import torch
 
-from tests.contract.poisoned import PoisonedExecutor
-from tests.training_data import embed_toy, make_dataset
-from virnucpro.contracts import Device
+from tests.cli.inputs import poisoned
+from tests.training_data import make_dataset
 from virnucpro.encoders.toy import ToyEncoder
-from virnucpro.executors.executor import LocalPool
 from virnucpro.io.fasta import read_fasta
 from virnucpro.store.features import load_features
 
@@ -88,16 +86,16 @@ def test_what_cannot_be_embedded(call, dataset, tmp_path):
     assert call(*embed).code == 0
 
 
-def test_failed_frames_are_left_out_and_tried_again(dataset):
-    layout = dataset.layout("train")
-    poison = [row.frame for row in dataset.frames("train")][3]
-    executor = PoisonedExecutor(LocalPool([Device("cpu")]), [poison])
-    assert embed_toy(dataset, executor) == 1
-    assert poison in (dataset.root / "failed_files.txt").read_text()
-    assert poison not in load_features(layout.features("merged", 1), "merged").ids
+def test_failed_frames_are_left_out_and_tried_again(call, dataset):
+    layout, embed = dataset.layout("train"), ("train", "embed", dataset.root, *TOY)
+    frame, sequence = list(read_fasta(layout.split("protein", 1)))[3]
+    with poisoned(sequence):
+        assert call(*embed).code == 2
+    assert frame in (dataset.root / "failed_files.txt").read_text()
+    assert frame not in load_features(layout.features("merged", 1), "merged").ids
     assert json.loads(layout.run_json.read_text())["counts"]["failed"] == 1
 
-    assert embed_toy(dataset) == 0
-    assert load_features(layout.features("merged", 1), "merged").ids[3] == poison
+    assert call(*embed).code == 0
+    assert load_features(layout.features("merged", 1), "merged").ids[3] == frame
     assert json.loads(layout.run_json.read_text())["counts"]["failed"] == 0
     assert not (dataset.root / "failed_files.txt").exists()
