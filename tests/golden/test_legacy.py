@@ -53,6 +53,5 @@ def test_only_what_is_missing_is_embedded(reference, arguments, tmp_path, folder
     # From here on it is a run like any other.
     again = run_forked(*arguments, "--output-dir", out, "-k")
     assert "already finished" in again.out
-    tidied = run_forked(*arguments, "--output-dir", out)
-    assert tidied.code == 0
+    assert run_forked(*arguments, "--output-dir", out).code == 0
     assert not list(out.rglob("*.pt"))

@@ -40,8 +40,7 @@ def finished_run(
 
     def _finished(*arguments: object, output: str = "-o") -> Path:
         out = tmp_path_factory.mktemp("results of a run")
-        done = run_forked("predict", *arguments, output, out, *options)
-        assert done.code == 0, done.err
+        assert run_forked("predict", *arguments, output, out, *options).code == 0
         return out
 
     return _finished
