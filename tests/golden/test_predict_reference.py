@@ -119,7 +119,7 @@ def test_killed_and_resumed_is_undisturbed(undisturbed, source, options, start, 
     command += ["--cpu-workers", workers] if workers else ["-d", "cpu"]
     rng = random.Random(workers)
     kills = 0
-    for _ in range(5):
+    for _ in range(3):
         before = files_under(tmp_path, ".done")
         process, more = start(*command), rng.randint(1, 3)
 
