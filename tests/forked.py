@@ -118,8 +118,7 @@ class ForkedCommand:
             target=_carry_out, args=(list(map(str, words)), streams, *where)
         )
         self._process.start()
-        assert self._process.pid is not None
-        self.pid = self._process.pid
+        self.pid: int = self._process.pid
 
     @property
     def out(self) -> str:

@@ -83,8 +83,7 @@ def predict(package: Path, tmp_path: Path) -> Callable[..., Call]:
 
 def test_a_precision_is_a_row_of_a_table(insert, predict, tmp_path):
     insert("precision.py", "_ROWS = (", PRECISION)
-    done = predict("--precision", "bf16x")
-    assert done.code == 0, done.err
+    assert predict("--precision", "bf16x").code == 0
     record = json.loads((tmp_path / "out" / "example_run.json").read_text())
     assert "bf16x" in json.dumps(record["workers"])
     assert "'auto', 'bf16x', 'fp32'" in predict("--precision", "bf17").err
@@ -107,8 +106,7 @@ def test_a_stage_is_a_class_a_line_of_the_list_and_the_name_of_its_file(
     forgotten = predict()
     assert "add 'virus.txt' to RESULT_SUFFIXES in virnucpro/layout.py" in forgotten.err
     insert("layout.py", "RESULT_SUFFIXES = (", '"virus.txt", ')
-    done = predict()
-    assert done.code == 0, done.err
+    assert predict().code == 0
     folder = tmp_path / "out"
     rows = table(folder / "example_contigs.tsv")
     viral = [row["record"] for row in rows if row["call"] == "virus"]
@@ -127,8 +125,7 @@ def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):
         "CONTIGS.lines(",
         "gc=[sum(map(r.sequence.count, 'GC')) / max(1, len(r.sequence)) for r in records], ",
     )
-    done = predict()
-    assert done.code == 0, done.err
+    assert predict().code == 0
     rows = table(tmp_path / "out" / "example_contigs.tsv")
     assert all(0.2 < float(row["gc"]) < 0.8 for row in rows)
     assert len({row["gc"] for row in rows}) > 1

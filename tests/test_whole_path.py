@@ -48,8 +48,7 @@ def twice(call: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
         Path(name).write_text(text)
 
     def _twice(command: str, said: str, *, again: str = "") -> None:
-        first = call(*command.split())
-        assert first.code == 0, first.err
+        assert call(*command.split()).code == 0
         before = contents()
         second = call(*command.split(), *again.split())
         assert second.code == 0, second.err

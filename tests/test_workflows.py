@@ -9,7 +9,6 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import pytest
@@ -62,7 +61,6 @@ def test_the_module_of_nextflow_writes_what_it_declares(
     tmp_path, environment, block, mates, optional
 ):
     script = re.search(rf'^ +{block}:.*?"""\n(.*?)"""', MODULE, re.MULTILINE | re.DOTALL)
-    assert script is not None
     work = tmp_path / "work"
     work.mkdir()
     for name, codons in (("in put.fq.gz", "GCTGAA"), ("ma te.fq", "GAAGCT")):  # by content
@@ -72,7 +70,6 @@ def test_the_module_of_nextflow_writes_what_it_declares(
     words = ["bash", "-ue", "-o", "pipefail", "-c", "\n".join(lines)]
     subprocess.run(words, cwd=work, env=environment, check=True)
     outputs = re.search(r"output:\n(.*?)when:", MODULE, re.DOTALL)
-    assert outputs is not None
     found = []
     for line in outputs[1].splitlines():
         if pattern := re.search(r'path\(?\s*"([^"]+)"', line):
@@ -86,11 +83,8 @@ def test_the_module_of_nextflow_writes_what_it_declares(
 
 def test_the_module_of_nextflow_names_the_version(environment):
     command = re.search(r'eval\("(.*?)"\)', MODULE)
-    assert command is not None
-    shown = subprocess.run(
-        ["bash", "-c", command[1]], env=environment, check=True, capture_output=True, text=True
-    )
-    assert shown.stdout.strip() == __version__
+    shown = subprocess.check_output(["bash", "-c", command[1]], env=environment, text=True)
+    assert shown.strip() == __version__
 
 
 def test_the_description_of_the_module_names_its_outputs():
@@ -123,25 +117,17 @@ def test_the_linter_of_galaxy_has_no_finding():
     subprocess.run([sys.executable, "-c", code, tool], check=True)
 
 
-def recipe(path: Path) -> dict[str, Any]:
-    """Return a recipe as conda-build reads it."""
-    template = jinja2.Template(path.read_text())
-    text = template.render(PYTHON="python", pin_subpackage=lambda name, **_: name)
-    return yaml.safe_load(text)
-
-
 def test_the_recipe_needs_what_the_package_needs():
-    conda = recipe(WORKFLOWS / "bioconda/meta.yaml")
+    template = jinja2.Template((WORKFLOWS / "bioconda/meta.yaml").read_text())
+    text = template.render(PYTHON="python", pin_subpackage=lambda name, **_: name)
+    conda = yaml.safe_load(text)  # as conda-build reads it
     assert str(conda["package"]["version"]) == __version__
     assert (WORKFLOWS / "bioconda" / conda["source"]["path"]).resolve() == ROOT
     project = (ROOT / "pyproject.toml").read_text()
     build = re.search(r'^requires = \["([a-z]+)(.*?)"\]', project, re.MULTILINE)
-    assert build is not None
     assert f"{build[1]} {build[2]}" in conda["requirements"]["host"]
     listed = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)
     python = re.search(r'^requires-python = "(.*)"', project, re.MULTILINE)
-    assert listed is not None
-    assert python is not None
     needed = re.findall(r'"([\w-]+)(>=.*?)"', listed[1])
     names = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
     assert conda["requirements"]["run"] == [
@@ -169,8 +155,9 @@ def test_snakemake_runs_the_rules(tmp_path, environment):
         WORKFLOWS / "snakemake/Snakefile",
         *("--config", f"samples={samples}", "options=--model-type toy --device cpu"),
     ]
+    where = {"cwd": tmp_path, "env": environment}
     for extra in (["--lint"], ["--dry-run"], []):
-        subprocess.run([*command, *extra], cwd=tmp_path, env=environment, check=True)
+        subprocess.run([*command, *extra], check=True, **where)
     assert (tmp_path / "virnucpro/sample1/sample1_contigs.tsv").exists()
     assert (tmp_path / "virnucpro/sample1/sample1_mqc.tsv").exists()
     versions = yaml.safe_load((tmp_path / "virnucpro/sample1/versions.yml").read_text())
@@ -182,9 +169,7 @@ def test_snakemake_runs_the_rules(tmp_path, environment):
         f"samples={json.dumps({'pairs': ['data/R1.fq', 'data/R 2.fq']})}",
         *("reads=pairs", "options=--model-type toy --device cpu --min-score -1"),
     ]
-    subprocess.run(pairs, cwd=tmp_path, env=environment, check=True)
+    subprocess.run(pairs, check=True, **where)
     assert (tmp_path / "virnucpro/pairs/pairs_virus_2.fastq.gz").exists()
-    again = subprocess.run(
-        command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
-    )
-    assert "Nothing to be done" in again.stdout + again.stderr
+    again = subprocess.check_output(command, stderr=subprocess.STDOUT, text=True, **where)
+    assert "Nothing to be done" in again

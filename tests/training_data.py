@@ -8,7 +8,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 from tests.unit.training.made_genomes import RecordedProgress
-from virnucpro.executors.executor import Executor
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages import splitting
 from virnucpro.training.data.dataset import PARTS, Dataset
@@ -62,8 +61,7 @@ def make_dataset(
         return make_records(root, genomes, codons, content="frames")
 
 
-def embed_toy(dataset: Dataset, executor: Executor | None = None, **changed) -> int:
+def embed_toy(dataset: Dataset, **changed) -> None:
     """Embed a data set with the toy encoders, or others in their place."""
     analysis = replace(AnalysisSettings(model_type="toy").resolved(), **changed)
-    machine = MachineSettings(device="cpu")
-    return embed(dataset, analysis, machine, lambda event: None, executor=executor)[1]
+    embed(dataset, analysis, MachineSettings(device="cpu"), lambda event: None)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from virnucpro.configuration import Configuration
+from virnucpro.encoders.toy import ToyEncoder
 from virnucpro.events import Event, StageStarted
 from virnucpro.run.request import PredictionRequest
 from virnucpro.store.disk import Disk
@@ -64,6 +65,21 @@ def interrupted_at(stage: str) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Screen, "show", show)
+        yield
+
+
+@contextmanager
+def poisoned(sequence: str) -> Iterator[None]:
+    """Have the toy encoders fail over this sequence."""
+    embed = ToyEncoder.embed
+
+    def failing(encoder: ToyEncoder, sequences: list[str]) -> object:
+        if sequence in sequences:
+            raise ValueError("cannot embed this")
+        return embed(encoder, sequences)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ToyEncoder, "embed", failing)
         yield
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import bases, interrupted_at
+from tests.cli.inputs import bases, interrupted_at, toy_request
 from tests.forked import run_forked
+from virnucpro.io.pairs import InputFiles
 from virnucpro.results import open_run
+from virnucpro.run.prepare import settled
 
 LITE = ("-m", "lite", "--device", "cpu", "--threads", "1")
 
@@ -27,44 +29,42 @@ def chunk_length(out: Path, stem: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("lengths", "options", "expected"),
+    ("lengths", "expected"),
     [
-        ([151] * 4, "", 151),  # which sequencers give: one chunk per read
-        ([150, 149, 148, 151], "", 151),
-        ([301] * 3, "", 301),
-        ([152] * 4, "", 150),
-        ([150] * 4, "-e 151", 151),
-        ([250] * 3, "", 150),
-        ([251] * 3, "", 300),
-        ([330] * 3, "", 300),
-        ([331] * 3, "", 500),
-        ([60] * 3, "", 150),
-        ([0, 0, 150], "", 150),
-        ([3000], "", 500),
-        ([150] * 9 + [2000], "", 500),  # an assembly: most of its bases are in one contig
-        ([150] * 9 + [1200], "", 150),
-        ([150] * 4, "-e 500", 500),
-        ([3000], "-e 150", 150),
+        ([151] * 4, 151),  # which sequencers give: one chunk per read
+        ([150, 149, 148, 151], 151),
+        ([301] * 3, 301),
+        ([152] * 4, 150),
+        ([250] * 3, 150),
+        ([251] * 3, 300),
+        ([330] * 3, 300),
+        ([331] * 3, 500),
+        ([60] * 3, 150),
+        ([0, 0, 150], 150),
+        ([3000], 500),
+        ([150] * 9 + [2000], 500),  # an assembly: most of its bases are in one contig
+        ([150] * 9 + [1200], 150),
     ],
 )
-def test_the_records_decide_unless_a_length_is_asked_for(
-    call, tmp_path, lengths, options, expected
-):
-    (tmp_path / "s.fa").write_text(fasta(lengths))
-    done = call("predict", tmp_path / "s.fa", "-o", tmp_path / "out", *LITE, *options.split())
-    assert (done.code, "warning" in done.err) == (0, max(lengths) < 90)
-    assert chunk_length(tmp_path / "out", "s") == expected
-    assert f"hunks of {expected} bases" in done.err
+def test_the_records_decide(tmp_path, lengths, expected):
+    source = tmp_path / "s.fa"
+    source.write_text(fasta(lengths))
+    request = toy_request(source, tmp_path, model_type="lite")
+    found = settled(request, InputFiles(source), lambda _: None)
+    assert found.layout.chunk_length == expected
 
 
 def test_a_read_of_151_bases_is_one_chunk_and_has_the_score_of_its_kind(call, tmp_path):
     (tmp_path / "s.fa").write_text(fasta([151] * 4))
-    for out, options in (("one", ()), ("two", ("-e", "150"))):
-        assert call("predict", tmp_path / "s.fa", "-o", tmp_path / out, *LITE, *options).code == 0
-    one, two = (list(open_run(tmp_path / out).contigs()) for out in ("one", "two"))
-    assert [(row.chunks, row.coverage) for row in one] == [(1, 1.0)] * 4
-    assert [row.chunks for row in two] == [2] * 4
-    assert all(row.fdr is not None for row in one)  # by the figures of chunks of 150 bases
+    found = []
+    for options in ((), ("-e", "151"), ("-e", "150")):
+        out = tmp_path / "-".join(options)
+        assert call("predict", tmp_path / "s.fa", "-o", out, *LITE, *options).code == 0
+        found.append(list(open_run(out).contigs()))
+    assert [(row.chunks, row.coverage) for row in found[0]] == [(1, 1.0)] * 4
+    assert all(row.fdr is not None for row in found[0])  # by the figures of chunks of 150 bases
+    assert found[0] == found[1]
+    assert [row.chunks for row in found[2]] == [2] * 4
 
 
 def test_standard_input_pairs_and_each_of_several_samples(call, tmp_path):

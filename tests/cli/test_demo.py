@@ -1,40 +1,25 @@
 """``virnucpro demo``, and what the shell completes."""
 
-from __future__ import annotations
-
 import os
-import re
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from virnucpro.cli.demo import example_fasta
-from virnucpro.results import open_run
 
 
 def test_the_demo_classifies_its_example_as_the_documentation_shows(call, tmp_path, monkeypatch):
+    """``tests/golden/test_lite.py`` says which calls are right."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "virnucpro_demo"
     done = call("demo", "--device", "cpu")
     assert done.code == 0
-    assert (folder / "example.fa").read_text().count(">") == example_fasta().count(">") == 42
+    assert (folder / "example.fa").read_text() == example_fasta()
     page = (Path(__file__).parents[2] / "docs/first_sample.md").read_text()
     assert page.partition("```text\n")[2].partition("```")[0] == done.out
-    rows = open_run(folder / "results").contigs()
-    found, kinds = Counter[str](), Counter[str]()
-    for row in rows:
-        kind = "reads" if row.record.endswith("_virus") else row.record.partition("_")[0]
-        kind = "bacteria" if "bacterium" in row.record else kind
-        kinds[kind] += 1
-        found[kind] += row.call == "virus"
-    expected = [(found[kind], kinds[kind]) for kind in ("virus", "reads", "bacteria")]
-    (said,) = [line for line in done.out.splitlines() if "Of what the example holds" in line]
-    assert [(int(a), int(b)) for a, b in re.findall(r"(\d+) of (\d+)", said)] == expected
-    again = call("demo", folder, "--device", "cpu")
-    assert "Nothing to compute" in again.out
+    assert "Nothing to compute" in call("demo", folder, "--device", "cpu").out
     assert call("demo", folder, "--device", "cpu", "-q").out == ""
 
 

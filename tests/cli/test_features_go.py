@@ -135,6 +135,7 @@ def test_of_a_damaged_file_only_that_is_done_again(source, kept, tmp_path, damag
     with pytest.raises(Stopped):
         run_prediction(request, lambda _: None, Stopping(layout.root, "prediction_results.txt"))
     assert not layout.features("nucleotide", 2).exists()
+    assert statuses(layout.root)[0]["resume"]["stages"][0] == "prediction"
     for path in damaged(layout):
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1

@@ -4,8 +4,6 @@
 ones with random weights, stored as the released ones are.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 from itertools import product

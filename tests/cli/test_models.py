@@ -1,7 +1,5 @@
 """``virnucpro models``: what it prints and how it ends."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 

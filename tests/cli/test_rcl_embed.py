@@ -1,7 +1,5 @@
 """``rcl embed``: features per residue, resumed, and read by ``rcl train``."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -31,8 +29,7 @@ def test_features_are_those_of_fair_esm_and_are_computed_once(call, esm, tables,
     model, path = esm
     folder = tmp_path / "features"
     start = ("rcl", "embed", "--esm-model", path, *tables, "-o", folder, *OPTIONS)
-    done = call(*start)
-    assert done.code == 0, done.err
+    assert call(*start).code == 0
     files = sorted(folder.glob("features_*.safetensors"))
     assert len(files) == 2
     features = open_features(folder)
@@ -82,8 +79,7 @@ def test_training_on_features(call, esm, tables, tmp_path):
         ((*train, "--encoding", "onehot", *stored, tmp_path / "x"), 64),
         ((*train, "--precomputed", archive, "--output-dir", tmp_path / "x"), 64),
     ):
-        done = call(*command)
-        assert done.code == code, done.err
+        assert call(*command).code == code
     assert read_rcl_model(runs / "run_001").encoding == "esm2_8m"
     assert len(list((runs / "features_tiny.pt").glob("features_*"))) == 1
     assert len((tmp_path / "out" / "p_rcl.tsv").read_text().splitlines()) == 3

@@ -1,7 +1,5 @@
 """``rcl evaluate``: several models side by side, and files that are in the way."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cli.inputs import table

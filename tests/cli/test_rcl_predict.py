@@ -1,7 +1,5 @@
 """``virnucpro rcl predict`` from the command line, with small models."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """``virnucpro rcl validate`` and ``virnucpro rcl plot`` from the command line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

@@ -1,7 +1,5 @@
 """``rcl train``: the folder of a run, the configuration of RCL-identifier, and interruptions."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

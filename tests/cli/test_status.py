@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -15,9 +13,10 @@ import pytest
 
 from tests.cli.inputs import Stopped, Stopping
 from tests.legacy_run import make_input, make_legacy, predict
+from virnucpro.layout import Layout
 from virnucpro.store.disk import HOST_NAME
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.lock import LockOwner
+from virnucpro.store.lock import LockOwner, locked
 
 STAGES = (
     *("chunking", "translation", "splitting", "nucleotide_embeddings", "protein_embeddings"),
@@ -189,23 +188,11 @@ def test_what_failed_and_why(call, folder):
 
 
 def test_a_run_at_work_is_named_with_its_process(call, folder):
-    code = (
-        "import sys, pathlib; from virnucpro.store.lock import locked\n"
-        "with locked(pathlib.Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
-    )
-    lock = folder / "cut/.checkpoints/runs/in/lock"
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert holder.stdout is not None
-    holder.stdout.readline()
-    run = _run(call, folder / "cut")
-    assert run["state"] == "running"
-    assert run["owner"]["pid"] == holder.pid
-    assert run["resume"]["text"].startswith("left to do: Protein embeddings")
-    assert f"in: process {holder.pid} on " in call("status", folder / "cut").out
-    holder.kill()
-    holder.communicate()
+    with locked(Layout(folder / "cut", "in").lock):
+        run = _run(call, folder / "cut")
+        assert (run["state"], run["owner"]["pid"]) == ("running", os.getpid())
+        assert run["resume"]["text"].startswith("left to do: Protein embeddings")
+        assert f"in: process {os.getpid()} on " in call("status", folder / "cut").out
     assert _run(call, folder / "cut")["state"] == "interrupted"
 
 

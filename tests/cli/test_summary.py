@@ -1,7 +1,5 @@
 """What a finished run tells on the terminal; ``test_demo.py`` has all of it for one run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -15,15 +15,11 @@ FILES = {f"viral/viral.{n}.genomic.gbff.gz": bytes([n]) * 5000 for n in (1, 2, 3
 FILES |= {"archaea/archaea.1.genomic.gbff.gz": b"archaea"}
 
 
-def md5_of(name):
-    return hashlib.md5(FILES[name]).hexdigest()
-
-
-LISTING = "".join(
-    ["MD5 checksum\tFile name\n"]
-    + [f"{md5_of(name)}\t{name.split('/')[1]}\n" for name in reversed(FILES)]
-    + [f"{0:032}\tviral.1.protein.faa.gz\n", f"{1:032}\tviral.../../x.1.genomic.gbff.gz\n"]
-)
+LISTING = [
+    "MD5 checksum\tFile name",
+    *(f"{hashlib.md5(FILES[n]).hexdigest()}\t{n.split('/')[1]}" for n in reversed(FILES)),
+    *(f"{0:032}\tviral.1.protein.faa.gz", f"{1:032}\tviral.../../x.1.genomic.gbff.gz\n"),
+]
 
 
 @pytest.fixture
@@ -34,18 +30,16 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         monkeypatch.delenv(name.upper(), raising=False)
     with serving() as site:
         site.files["/RELEASE_NUMBER"] = b"231\n"
-        site.files["/release-catalog/release231.files.installed"] = LISTING.encode()
+        site.files["/release-catalog/release231.files.installed"] = "\n".join(LISTING).encode()
         site.files |= {f"/{name}": data for name, data in FILES.items()}
         yield site
 
 
 @pytest.fixture
 def download(call: Callable, site: Site, tmp_path: Path) -> Callable:
-    def _download(*more: object):
-        command = ("train", "download", "--release-groups", "viral,archaea")
-        return call(*command, "-o", tmp_path / "refseq", "--mirror", site.address + "/", *more)
-
-    return _download
+    command = ("train", "download", "--release-groups", "viral,archaea")
+    place = ("-o", tmp_path / "refseq", "--mirror", site.address + "/")
+    return lambda *more: call(*command, *place, *more)
 
 
 def came(folder):

@@ -1,17 +1,13 @@
 """``train embed``: features of a data set, each computed once."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 import torch
 
-from tests.contract.poisoned import PoisonedExecutor
-from tests.training_data import embed_toy, make_dataset
-from virnucpro.contracts import Device
+from tests.cli.inputs import poisoned
+from tests.training_data import make_dataset
 from virnucpro.encoders.toy import ToyEncoder
-from virnucpro.executors.executor import LocalPool
 from virnucpro.io.fasta import read_fasta
 from virnucpro.store.features import load_features
 
@@ -58,8 +54,7 @@ def test_other_models_are_refused(call, dataset, reference):
     assert call("train", "embed", dataset.root, *TOY, *other).code == 3
     merged = dataset.layout("train").features("merged", 1)
     assert load_features(merged, "merged").data.shape[1] == 32
-    forced = call("train", "embed", dataset.root, *TOY, *other, "--force")
-    assert forced.code == 0, forced.err
+    assert call("train", "embed", dataset.root, *TOY, *other, "--force").code == 0
     assert load_features(merged, "merged").data.shape[1] == 16 + 64
     assert dataset.layout("train").split("protein", 1).is_file()  # shards are of train prepare
 
@@ -90,16 +85,16 @@ def test_what_cannot_be_embedded(call, dataset, tmp_path):
     assert call(*embed).code == 0
 
 
-def test_failed_frames_are_left_out_and_tried_again(dataset):
-    layout = dataset.layout("train")
-    poison = [row.frame for row in dataset.frames("train")][3]
-    executor = PoisonedExecutor(LocalPool([Device("cpu")]), [poison])
-    assert embed_toy(dataset, executor) == 1
-    assert poison in (dataset.root / "failed_files.txt").read_text()
-    assert poison not in load_features(layout.features("merged", 1), "merged").ids
+def test_failed_frames_are_left_out_and_tried_again(call, dataset):
+    layout, embed = dataset.layout("train"), ("train", "embed", dataset.root, *TOY)
+    frame, sequence = list(read_fasta(layout.split("protein", 1)))[3]
+    with poisoned(sequence):
+        assert call(*embed).code == 2
+    assert frame in (dataset.root / "failed_files.txt").read_text()
+    assert frame not in load_features(layout.features("merged", 1), "merged").ids
     assert json.loads(layout.run_json.read_text())["counts"]["failed"] == 1
 
-    assert embed_toy(dataset) == 0
-    assert load_features(layout.features("merged", 1), "merged").ids[3] == poison
+    assert call(*embed).code == 0
+    assert load_features(layout.features("merged", 1), "merged").ids[3] == frame
     assert json.loads(layout.run_json.read_text())["counts"]["failed"] == 0
     assert not (dataset.root / "failed_files.txt").exists()

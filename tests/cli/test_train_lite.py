@@ -1,12 +1,10 @@
 """``train lite``: a model that predict can use, second runs, refusals, interruptions."""
 
-from __future__ import annotations
-
 import json
 import shlex
+from pathlib import Path
 
 import pytest
-import torch
 
 from tests.cli.inputs import table
 from tests.training_data import LENGTH, genome, make_records
@@ -18,11 +16,8 @@ QUICK = ("--steps", 4, "--threads", 1)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Small batches; ``--threads`` is of the whole process."""
+    """Small batches."""
     monkeypatch.setattr("virnucpro.training.lite.BATCH_BASES", 6000)
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -31,28 +26,24 @@ def dataset(tmp_path_factory):
     return make_records(tmp_path_factory.mktemp("data") / "set", codons=600)
 
 
-@pytest.fixture
-def contigs(tmp_path):
-    path = tmp_path / "contigs.fa"
-    path.write_text(f">v\n{genome('virus', 400, 77)}\n")
-    return path
+@pytest.fixture(autouse=True)
+def contigs(tmp_path, monkeypatch):
+    """A file in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("contigs.fa").write_text(f">v\n{genome('virus', 400, 77)}\n")
 
 
-def test_the_model_is_used_as_it_says(call, dataset, contigs, tmp_path):
+def test_the_model_is_used_as_it_says(call, dataset, tmp_path):
     """What is printed at the end is a configuration and a command that work as they are."""
     folder = tmp_path / "my lite: model"
     done = call("train", "lite", dataset.root, "--output-dir", folder, *QUICK)
     assert done.code == 0, done.err
-    _, printed = done.out.split("Next: ")
-    command, _, configuration = printed.partition("\n")
-    path = tmp_path / "my.yaml"
-    path.write_text(configuration.partition("\n")[2])
-    words = shlex.split(command)
-    assert words[:2] == ["virnucpro", "predict"]
-    where = {"contigs.fa": contigs, "my.yaml": path}
-    predict = [*(where.get(word, word) for word in words[1:]), "--device", "cpu", "-o"]
-    made = call(*predict, tmp_path / "out")
-    assert made.code == 0, made.err
+    command, _, *configuration = done.out.partition("Next: ")[2].splitlines()
+    Path("my.yaml").write_text("\n".join(configuration))
+    program, *words = shlex.split(command)
+    assert program == "virnucpro"
+    predict = [*words, "--device", "cpu", "-o"]
+    assert call(*predict, "out").code == 0
     rows = table(tmp_path / "out" / "contigs_contigs.tsv")
     assert [(row["record"], row["status"]) for row in rows] == [("v", "scored")]
     assert rows[0]["fdr"] != "NA"  # it is calibrated
@@ -61,10 +52,10 @@ def test_the_model_is_used_as_it_says(call, dataset, contigs, tmp_path):
     assert (found, "protein" in models) == (["lite", "whole chunks"], False)
     encoder = folder / RESULTS[0]
     encoder.write_bytes(encoder.read_bytes()[:-9])
-    assert call(*predict, tmp_path / "damaged").code == 64
+    assert call(*predict, "damaged").code == 64
 
 
-def test_uncalibrated_and_encoders_of_another_training(call, dataset, contigs, tmp_path):
+def test_uncalibrated_and_encoders_of_another_training(call, dataset, tmp_path):
     train = ("train", "lite", dataset.root, "-o", tmp_path / "mine", *QUICK)
     assert call(*train).code == 0
     only = make_records(tmp_path / "data", genomes=(3, 0, 0), codons=300)
@@ -84,4 +75,4 @@ def test_uncalibrated_and_encoders_of_another_training(call, dataset, contigs, t
     mixed = tmp_path / "mixed.yaml"
     mixed.write_text(f"features:\n  dnabert: {{model_name: {others[0]}}}\n")
     custom = ("-m", "custom", "-p", mine[2], "-e", LENGTH, "-c", mixed, "--device", "cpu")
-    assert call("predict", contigs, "-o", tmp_path / "out", *custom).code == 64
+    assert call("predict", "contigs.fa", "-o", "out", *custom).code == 64

@@ -26,10 +26,6 @@ def arguments(reference: Path, tmp_path: Path) -> list[object]:
     return ["predict", "--input", source, "--resume", *chosen, "-d", "cpu", "-v"]
 
 
-def _pieces(log: str) -> dict[str, int]:
-    return {name: int(n) for name, n in re.findall(r"stage \d (\w+): (\d+) tasks?", log)}
-
-
 @pytest.mark.parametrize(("folder", "missing"), [("legacy_interrupted", 1), ("legacy_complete", 0)])
 def test_only_what_is_missing_is_embedded(reference, arguments, tmp_path, folder, missing):
     # Neither modes nor times are copied: the reference may not be written to.
@@ -41,8 +37,8 @@ def test_only_what_is_missing_is_embedded(reference, arguments, tmp_path, folder
     assert len(before) == 6 - missing
     done = run_forked(*arguments, "--output-dir", out, "-k")
     assert done.code == 0, done.err
-    pieces = _pieces(done.err)
-    assert (pieces["nucleotide_embeddings"], pieces["protein_embeddings"]) == (0, missing)
+    pieces = dict(re.findall(r"stage \d (\w+): (\d+) tasks?", done.err))
+    assert (pieces["nucleotide_embeddings"], pieces["protein_embeddings"]) == ("0", str(missing))
     original, older = reference / "original_500", reference / "legacy_complete"
     assert_same_predictions(out / PREDICTIONS, original / PREDICTIONS)
     assert_same_consensus(out / CONSENSUS, original / CONSENSUS, older / CONSENSUS)
@@ -53,6 +49,5 @@ def test_only_what_is_missing_is_embedded(reference, arguments, tmp_path, folder
     # From here on it is a run like any other.
     again = run_forked(*arguments, "--output-dir", out, "-k")
     assert "already finished" in again.out
-    tidied = run_forked(*arguments, "--output-dir", out)
-    assert tidied.code == 0
+    assert run_forked(*arguments, "--output-dir", out).code == 0
     assert not list(out.rglob("*.pt"))

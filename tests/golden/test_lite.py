@@ -46,7 +46,6 @@ def test_it_is_small_and_says_what_it_is():
     # A file with other bytes would end all runs that have begun: its rates are beside it.
     for length in info.chunk_lengths:
         model = lite_model(hashed(classifier).sha256, length)
-        assert model is not None
         assert model.has_distributions
         assert model[:5] == info.contigs[length][:5]
     source = locate("lite", "nucleotide")
@@ -75,7 +74,6 @@ def test_the_contigs_of_the_example_are_called_right(tmp_path, monkeypatch):
     records = script["known_records"](labels, tmp_path / "out/example_run.json", None)
     assert len(records) == 6
     model = lite_model(hashed(LITE_CLASSIFIER).sha256, 500)
-    assert model is not None
     pieces = script["cut"](records, 500, model)
     chunks = [len(record.chunks.start) for record in records]
     assert pieces.found.chunks_scored.sum() == sum(chunks)

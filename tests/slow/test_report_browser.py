@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,23 +14,26 @@ from tests.report_data import Shown, mixed, write_run
 from virnucpro.report.page import report_page
 from virnucpro.results import open_run
 
-pytest.importorskip("playwright")
-from tests.slow.browser import CHROMIUM, Browser, browser
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
+playwright = pytest.importorskip("playwright.sync_api")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.usefixtures("drawn"),
     pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
 ]
 HOSTILE = "</script><img/src=x/onerror=alert(1)>"
-ROWS = "return document.querySelectorAll('#rows tbody tr').length"
-CELL = "return document.querySelector('#rows tbody tr').cells[{}].textContent"
 
 
 @pytest.fixture(scope="module")
 def window() -> Iterator[Browser]:
-    with browser() as opened:
-        yield opened
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 def _report(folder: Path, records: list[Shown]) -> str:
@@ -40,119 +45,116 @@ def _report(folder: Path, records: list[Shown]) -> str:
 
 
 @pytest.fixture
-def page(window: Browser, tmp_path: Path) -> Browser:
-    """The report of 42 viruses, a provirus and other records."""
+def page(window: Browser, tmp_path: Path) -> Iterator[Page]:
+    """The report of 42 viruses, a provirus and other records; its console stays empty."""
+    messages: list[str] = []
+    opened = window.new_page(viewport={"width": 1200, "height": 900})
+    opened.on("console", lambda message: messages.append(message.text))
+    opened.on("pageerror", lambda error: messages.append(str(error)))
     records = [*mixed(), Shown(HOSTILE, "virus", [0.9] * 4, 0.02), Shown("ж", "virus", [0.6], 0.9)]
-    window.messages()
-    window.look(1200, 900)
-    window.page.goto(_report(tmp_path, records))
-    return window
+    opened.goto(_report(tmp_path, records))
+    yield opened
+    opened.close()
+    assert messages == []
 
 
-def test_it_opens_without_a_message_and_no_id_becomes_markup(page):
-    assert page.messages() == []
-    assert page.run(ROWS) == 43
-    assert page.run("return document.images.length") == 0
-    cells = "return [...document.querySelectorAll('td.id')].map((cell) => cell.title || cell.textContent)"
-    assert HOSTILE in page.run(cells)
+def _rows(page: Page) -> int:
+    return page.locator("#rows tbody tr").count()
+
+
+def test_it_opens_and_no_id_becomes_markup(page):
+    assert _rows(page) == 43
+    assert page.locator("img").count() == 0
+    ids = page.locator("td.id").evaluate_all("all => all.map(e => e.title || e.textContent)")
+    assert HOSTILE in ids
 
 
 def test_tiles_search_and_sliders_filter_the_rows(page):
-    tile = "document.querySelector('.tile[data-kind={}]').click()"
-    for kind, rows in (("nonvirus", 41), ("unscored", 1), ("region", 1), ("virus", 42)):
-        page.run(tile.format(kind))
-        assert page.run(ROWS) == rows, kind
-    page.run(tile.format("virus"))
-    assert page.run(ROWS) == 43, "the same tile again"
-    set_value = (
-        "const input = document.getElementById('{}'); input.value = '{}';"
-        "input.dispatchEvent(new Event('input'));"
-    )
+    found = []
+    for kind in ("nonvirus", "unscored", "region", "virus", "virus"):  # again: all rows
+        page.locator(f".tile[data-kind={kind}]").click()
+        found.append(_rows(page))
+    assert found == [41, 1, 1, 42, 43]
+    change = "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')) }"
     for name, value, back, rows in (
         ("search", "VIRUS_1", "", 11),
         ("score", "0.5", "-1", 42),
         ("fdr", "0.01", "1", 11),
         ("length", "85", "0", 1),
     ):
-        page.run(set_value.format(name, value))
-        assert page.run(ROWS) == rows, name
-        page.run(set_value.format(name, back))
-    assert page.run("return document.getElementById('count').textContent") == "Matching rows: 43."
-    assert page.messages() == []
+        page.locator(f"#{name}").evaluate(change, value)
+        assert _rows(page) == rows, name
+        page.locator(f"#{name}").evaluate(change, back)
+    assert page.locator("#count").text_content() == "Matching rows: 43."
 
 
 def test_a_click_on_a_heading_sorts_by_it(page):
-    head = "document.querySelectorAll('#rows th button')[{}].click()"
-    page.run(head.format(2))
-    assert page.run(CELL.format(2)) == "5,000"
-    page.run(head.format(2))
-    assert page.run(CELL.format(2)) == "500"
-    page.run(head.format(4))
-    page.run(head.format(4))
-    assert page.run(CELL.format(4)) == "<0.001", "the smallest, and not text"
-    page.run(head.format(0))
-    page.run(head.format(0))
-    assert page.run(CELL.format(0)) == "ж", "text begins with A, and then with the last letter"
-    sorted_by = "return document.querySelectorAll('th[aria-sort=descending]').length"
-    assert page.run(sorted_by) == 1
+    for column, clicks, first in (
+        (2, 1, "5,000"),
+        (2, 1, "500"),
+        (4, 2, "<0.001"),  # the smallest, and not text
+        (0, 2, "ж"),  # text begins with A, and then with the last letter
+    ):
+        for _ in range(clicks):
+            page.locator("#rows th button").nth(column).click()
+        assert (
+            page.locator("#rows tbody tr").first.locator("td").nth(column).text_content() == first
+        )
+    assert page.locator("th[aria-sort=descending]").count() == 1
 
 
 def test_rows_and_tracks_can_be_saved(page):
     saved = {}
     for button in ("#download", ".track-box button"):
-        with page.page.expect_download() as download:
-            page.page.locator(button).first.click()
-        name = download.value.suggested_filename
-        saved[name] = download.value.path().read_text(encoding="utf-8")
+        with page.expect_download() as download:
+            page.locator(button).first.click()
+        saved[download.value.suggested_filename] = download.value.path().read_text("utf-8")
     lines = saved["s_rows.tsv"].splitlines()
     assert len(lines) == 44
     assert lines[0].startswith("id\tkind\tlength\tscore\tfdr")
     assert saved["host.svg"].startswith("<svg")
     assert "currentColor" in saved["host.svg"]
-    assert page.messages() == []
 
 
 def test_it_is_readable_in_light_and_dark_and_on_a_phone(page):
-    colours = "const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]"
-    light = page.run(colours)
-    page.look(1200, 900, dark=True)
-    dark = page.run(colours)
-    assert light[1] == "rgb(255, 255, 255)"
-    assert sum(map(int, dark[1][4:-1].split(","))) < 100 < sum(map(int, dark[0][4:-1].split(",")))
-    page.look(360, 740)
-    wide = "return [document.documentElement.scrollWidth, window.innerWidth]"
-    content, shown = page.run(wide)
-    assert content <= shown == 360, "nothing but tables and tracks scrolls sideways"
-    drawn = (
-        "return [...document.querySelectorAll('.figures svg, .track-box svg')].every((svg) => "
-        "svg.getBoundingClientRect().width > 250 && svg.getBoundingClientRect().height > 80)"
+    colours = (
+        "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
     )
-    assert page.run(drawn)
+    assert page.evaluate(colours)[1] == "rgb(255, 255, 255)"
+    page.emulate_media(color_scheme="dark")
+    text, ground = (sum(map(int, c[4:-1].split(","))) for c in page.evaluate(colours))
+    assert ground < 100 < text
+    page.set_viewport_size({"width": 360, "height": 740})
+    # nothing but tables and tracks scrolls sideways
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    drawn = page.locator(".figures svg, .track-box svg")
+    assert drawn.evaluate_all(
+        "all => all.map(e => e.getBoundingClientRect()).every(e => e.width > 250 && e.height > 80)"
+    )
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 360])
-def test_axe_finds_no_barrier(page, width, dark):
+def test_axe_finds_no_barrier(page, width, scheme):
     package = importlib.util.find_spec("axe_playwright_python")
     if package is None or package.origin is None:
         pytest.skip("axe is not installed")
-    page.look(width, 800, dark=dark)
-    page.run(Path(package.origin).with_name("axe.min.js").read_text(encoding="utf-8"))
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=scheme)
+    page.evaluate(Path(package.origin).with_name("axe.min.js").read_text(encoding="utf-8"))
     told = "[rule.id, ...rule.nodes.map((node) => node.html)]"
-    assert page.run(f"return axe.run().then((all) => all.violations.map((rule) => {told}))") == []
+    assert page.evaluate(f"axe.run().then((all) => all.violations.map((rule) => {told}))") == []
 
 
 def test_a_print_has_the_first_rows_and_tracks(page, tmp_path):
-    page.page.goto(_report(tmp_path, mixed(60)))
-    page.page.emulate_media(media="print")
-    shown = "return [...document.querySelectorAll('{}')].filter((e) => e.offsetHeight).length"
-    numbers = [page.run(shown.format(name)) for name in ("#rows tbody tr", ".track-box")]
-    assert numbers == [50, 10]
-    page.page.emulate_media(media="null")
+    page.goto(_report(tmp_path, mixed(60)))
+    page.emulate_media(media="print")
+    for name, shown in (("#rows tbody tr", 50), (".track-box", 10)):
+        assert page.locator(f"{name} >> visible=true").count() == shown
 
 
 def test_without_javascript_tiles_and_table_are_there(window, tmp_path):
-    plain = window.page.context.browser.new_page(java_script_enabled=False)
+    plain = window.new_page(java_script_enabled=False)
     plain.goto(_report(tmp_path, mixed()))
     shown = plain.locator("body").inner_text()
     assert "other_39" in shown

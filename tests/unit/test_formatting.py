@@ -1,7 +1,5 @@
 """How figures are written, as tables of cases."""
 
-from __future__ import annotations
-
 import pytest
 
 from virnucpro import formatting

@@ -1,7 +1,5 @@
 """Names of runs and of their files."""
 
-from __future__ import annotations
-
 import pytest
 
 from virnucpro.layout import Layout, stem_of

@@ -1,7 +1,5 @@
 """Which precision a run gets, and that the table of precisions is complete."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess
