@@ -259,17 +259,19 @@ def _when(stage: str, action: Callable[[], object], kind: type = StageStarted) -
     return show
 
 
-@pytest.mark.parametrize("kind", [StageStarted, WorkerReady], ids=["before", "while"])
-@pytest.mark.parametrize("workers", [None, 1], ids=["here", "in a process"])
+@pytest.mark.parametrize(
+    ("kind", "machine"),
+    [(StageStarted, {}), (WorkerReady, {"device": "auto", "cpu_workers": 1})],
+    ids=["before it is opened here", "while a process computes with it"],
+)
 def test_a_replaced_model_ends_the_run_and_the_old_one_goes_on(
-    world: World, made: World, kind: type, workers: int | None
+    world: World, made: World, kind: type, machine: dict[str, object]
 ) -> None:
     shutil.rmtree(world.out)
     model, kept = world.home / "esm.pt", world.home / "kept.pt"
     model.rename(kept)
     shutil.copy(kept, model)
     other = Path(str(_other_protein_model(world).settings.analysis.protein_model))
-    machine = {} if workers is None else {"device": "auto", "cpu_workers": workers}
     with pytest.raises(ModelError, match=r"esm\.pt on \S+ is not the file"):
         _run_with(world, _when("protein_embeddings", lambda: other.replace(model), kind), **machine)
     assert not list(world.out.glob("in_protein/*ESM.pt*"))

@@ -53,7 +53,7 @@ def difference(encoder, expected, proteins=PROTEINS):
     return float((encoder.encode(proteins, quiet) - expected).abs().max())
 
 
-@pytest.mark.parametrize(("layers", "width", "heads"), [(1, 16, 1), (2, 48, 4), (3, 160, 10)])
+@pytest.mark.parametrize(("layers", "width", "heads"), [(1, 16, 1), (2, 48, 4)])
 def test_equals_fair_esm(tmp_path, layers, width, heads):
     model = fair_model(layers, width, heads)
     encoder = open_path(save_fair(model, tmp_path / "model.pt"))
