@@ -56,6 +56,10 @@ def test_only_the_numbers_of_mates_are_taken_off() -> None:
         (_fastq("r1"), _fastq("r1", "r2"), "'r2', read 2, has no mate"),
         (_fastq("r1", "r2"), _fastq("r1"), "'r2', read 2, has no mate"),
         (_fastq("r1"), ">r1\nACGT\n", "not of one format"),
+        *(
+            (reads, reads, "first mates are there again")
+            for reads in (_fastq("r"), _fastq("r", "s"))
+        ),
     ],
 )
 def test_what_is_no_pair(tmp_path: Path, first: str, second: str, says: str) -> None:
@@ -90,9 +94,3 @@ def test_the_chunks_of_many_records_are_those_of_each_mate(mates: int, chunk_len
         for before, length in zip((0, own[0]), own, strict=False)
         for start, stop in chunk_spans(length, chunk_length)
     ]
-
-
-@pytest.mark.parametrize("ids", [["r1"], ["r1", "r2"]])
-def test_first_mates_twice_are_no_pairs(tmp_path: Path, ids: list[str]) -> None:
-    with pytest.raises(UsageError, match="the first mates are there again"):
-        list(_files(tmp_path, *[_fastq(*ids)] * 2).records())
