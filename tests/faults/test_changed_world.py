@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.cli.inputs import toy_request
+from tests.cli.inputs import open_bases, toy_request
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
 from tests.unit.test_classifier import MLPClassifier
 from virnucpro.classifier.files import classifier_to_bytes
@@ -22,7 +22,6 @@ from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 
 PAGE = (Path(__file__).parents[2] / "docs/checkpoints.md").read_text()
-CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> World:
             state[name] = torch.randn_like(state[name])
     classifier = home / "c.safetensors"
     classifier.write_bytes(classifier_to_bytes(state, encoders=[], chunk_lengths=[], extra={}))
-    texts = ["".join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n)) for n in range(30)]
-    (home / "in.fa").write_text("".join(f">r{n}\n{text}\n" for n, text in enumerate(texts)))
+    # The last ones have the same bases as the first ones.
+    records = (f">r{n}\n{open_bases(60 + n % 25, n % 25)}\n" for n in range(30))
+    (home / "in.fa").write_text("".join(records))
     models = {"nucleotide_model": nucleotide, "protein_model": protein, "classifier": classifier}
     request = toy_request(
         home / "in.fa",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import toy_request
+from tests.cli.inputs import open_bases, toy_request
 from tools.fault_sweep import RESULTS, results
 from virnucpro.errors import VirNucProError
 from virnucpro.events import Event, StageStarted
@@ -23,11 +23,8 @@ SEED = 5
 
 def finished_run(folder: Path) -> PredictionRequest:
     """Make a small finished run in ``folder``, with two split files, and return its request."""
-    rng = random.Random(SEED)
-    codons = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
     source = folder / "in.fa"
-    lines = [f">r{n}\n{''.join(rng.choices(codons, k=20))}\n" for n in range(4)]
-    source.write_text("".join(lines))
+    source.write_text("".join(f">r{n}\n{open_bases(20, n)}\n" for n in range(4)))
     request = toy_request(source, folder / "out", chunk_length=200, sequences_per_file=10)
     run_prediction(request, lambda event: None)
     return request

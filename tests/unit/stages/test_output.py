@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.inputs import table, toy_request
+from tests.cli.inputs import open_bases, table, toy_request
 from tests.declared import Chunk, add_record, call_record, chunks_of
 from virnucpro import columns
 from virnucpro.classifier.files import with_temperature
@@ -35,7 +35,6 @@ from virnucpro.stages.regions import Region
 from virnucpro.stages.result_files import ResultFiles
 from virnucpro.store.disk import Disk
 
-CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
 Asking = Callable[..., PredictionRequest]
 RECORDS = 130  # enough for the correction of the share of virus
 
@@ -47,10 +46,7 @@ def request_of(tmp_path: Path) -> Asking:
     def _request(
         classifier: Path, records: int = RECORDS, **thresholds: float
     ) -> PredictionRequest:
-        texts = [
-            "".join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n)) for n in range(records)
-        ]
-        lines = [f">r{n}\n{text}\n" for n, text in enumerate(texts)]
+        lines = [f">r{n}\n{open_bases(60 + n, n)}\n" for n in range(records)]
         source.write_text(">closed\nTAATTAATTAATTAATTAATTAA\n" + "".join(lines))
         models = {"nucleotide_model": "toy", "protein_model": "toy", "classifier": str(classifier)}
         values = {"model_type": "custom", "chunk_length": 200, "sequences_per_file": 50, **models}
@@ -140,7 +136,7 @@ def test_terminal_repeats_and_kinds_of_viruses(
 
     monkeypatch.setattr(VirusKinds, "of", of)
     request = request_of(TOY_CLASSIFIER, min_score=-1.0)
-    whole = "".join(random.Random(2).choices(CODONS, k=400))
+    whole = open_bases(400, 2)
     text = "".join(f">r{n} of five\n{whole[n:]}{whole[2:42] if n == 2 else ''}\n" for n in range(5))
     Path(request.source).write_text(text)
     _computed(request)
