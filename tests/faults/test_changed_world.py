@@ -137,7 +137,7 @@ def _results(out: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("file", "change", "verdict"), CASES)
-def test_changed_files(world: World, made: World, file: str, change: str, verdict: str) -> None:
+def test_changed_files(world, made, file, change, verdict):
     CHANGES[change](world.file(file))
     assert _verdict(world.request) == verdict
     if verdict not in ("refused", "not found"):
@@ -181,9 +181,7 @@ def _other_nucleotide_model(world: World) -> PredictionRequest:
         (_rename_models, "goes on"),
     ],
 )
-def test_other_models(
-    world: World, made: World, change: Callable[[World], PredictionRequest], verdict: str
-) -> None:
+def test_other_models(world, made, change, verdict):
     """Every other setting is in ``tests/cli/test_changed_options.py``."""
     assert _verdict(change(world)) == verdict
     assert _results(world.out) == _results(made.out)
@@ -198,14 +196,14 @@ def _swap(a: Path, b: Path) -> None:
     b.write_bytes(data)
 
 
-def test_92_swapped_with_their_receipts(world: World, made: World) -> None:
+def test_92_swapped_with_their_receipts(world, made):
     for suffix in ("", ".done"):
         _swap(*(world.file(f"STEM_protein/output_{n}_ESM.pt{suffix}") for n in (1, 2)))
     assert _resume(world.request)[0] == {"protein_embeddings": 2}
     assert _results(world.out) == _results(made.out)
 
 
-def test_100_stray_temporary_files_are_removed(world: World) -> None:
+def test_100_stray_temporary_files_are_removed(world):
     strays = [
         world.out / ".in_contigs.tsv.elsewhere.999999999.tmp",
         world.out / "in_protein/.output_1_ESM.pt.elsewhere.999999999.tmp",
@@ -217,9 +215,7 @@ def test_100_stray_temporary_files_are_removed(world: World) -> None:
     assert not any(stray.exists() for stray in strays)
 
 
-def test_a_finished_run_whose_features_are_gone_says_why_it_starts_again(
-    world: World, made: World
-) -> None:
+def test_a_finished_run_whose_features_are_gone_says_why_it_starts_again(world, made):
     assert _resume(_asked(world, remove_intermediate=True))[0] == {}
     assert not list(world.out.rglob("*.pt"))
     world.file("STEM_merged/prediction_results.txt").write_text("edited")
@@ -252,9 +248,7 @@ def _when(stage: str, action: Callable[[], object], kind: type = StageStarted) -
     [(StageStarted, {}), (WorkerReady, {"device": "auto", "cpu_workers": 1})],
     ids=["before it is opened here", "while a process computes with it"],
 )
-def test_a_replaced_model_ends_the_run_and_the_old_one_goes_on(
-    world: World, made: World, kind: type, machine: dict[str, object]
-) -> None:
+def test_a_replaced_model_ends_the_run_and_the_old_one_goes_on(world, made, kind, machine):
     shutil.rmtree(world.out)
     model, kept = world.home / "esm.pt", world.home / "kept.pt"
     model.rename(kept)

@@ -41,7 +41,7 @@ def problem(request: PredictionRequest, out: Path, expected: dict[str, bytes]) -
 
 
 @pytest.mark.parametrize("most", [12, pytest.param(10**9, marks=pytest.mark.slow)])
-def test_a_flipped_bit_anywhere_in_the_state_changes_no_result(tmp_path: Path, most: int) -> None:
+def test_a_flipped_bit_anywhere_in_the_state_changes_no_result(tmp_path, most):
     """``most`` bytes of each file: a sample, or all of them."""
     request = finished_run(tmp_path)
     out, kept = tmp_path / "out", tmp_path / "kept"
@@ -80,7 +80,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("damage", HOSTILE)
-def test_a_damaged_state_file_costs_one_stage_at_most(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_state_file_costs_one_stage_at_most(tmp_path, damage):
     request = finished_run(tmp_path)
     out = tmp_path / "out"
     expected = results(out)

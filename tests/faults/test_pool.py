@@ -55,9 +55,7 @@ def _of(events: list[Event], kind: type) -> list[Any]:
 @pytest.mark.parametrize(
     "fault", ["poison", "exit", "killed", "segfault", "report", "cuda", "obese"]
 )
-def test_two_bad_sequences_are_found_and_no_other_lost(
-    pool: Make, tmp_path: Path, fault: str
-) -> None:
+def test_two_bad_sequences_are_found_and_no_other_lost(pool, tmp_path, fault):
     ids = [f"a{n}" for n in range(18)]
     ids[3], ids[11] = bad = [f"{fault}3", f"{fault}11"]
     stage = Counting(fastas(tmp_path, ids, 6), tmp_path)
@@ -75,9 +73,7 @@ def test_two_bad_sequences_are_found_and_no_other_lost(
 
 
 @pytest.mark.parametrize(("word", "failed", "batch"), [("fat5", [], 1), ("obese5", ["obese5"], 8)])
-def test_batches_stay_smaller_where_everything_fits_then(
-    pool: Make, tmp_path: Path, word: str, failed: list[str], batch: int
-) -> None:
+def test_batches_stay_smaller_where_everything_fits_then(pool, tmp_path, word, failed, batch):
     """Those that were made smaller in vain grow again."""
     ids = [f"a{n}" for n in range(20)]
     ids[5] = word
@@ -89,7 +85,7 @@ def test_batches_stay_smaller_where_everything_fits_then(
     assert sum(event.sequences for event in _of(events, Progressed)) == 20 - len(failed)
 
 
-def test_a_device_that_never_opens_does_not_hold_up_the_others(pool: Make, tmp_path: Path) -> None:
+def test_a_device_that_never_opens_does_not_hold_up_the_others(pool, tmp_path):
     ids = [f"a{n}" for n in range(30)]
     stage, executor = Counting(fastas(tmp_path, ids, 5), tmp_path, opening="hangs on 1"), pool(2)
     outcomes, _ = run_stage(stage, executor, tmp_path)
@@ -99,21 +95,19 @@ def test_a_device_that_never_opens_does_not_hold_up_the_others(pool: Make, tmp_p
 
 
 @pytest.mark.parametrize(("opening", "seconds"), [("segfault", 600), ("hangs on 1", 1)])
-def test_when_no_device_is_left_the_run_ends(
-    pool: Make, tmp_path: Path, opening: Any, seconds: float
-) -> None:
+def test_when_no_device_is_left_the_run_ends(pool, tmp_path, opening, seconds):
     stage = Counting((fasta(tmp_path, "f.fa", ["a0"]),), tmp_path, opening=opening)
     with pytest.raises(DeviceError, match="no device is left"):
         run_stage(stage, pool(1, indices=[1], silence=seconds), tmp_path)
 
 
-def test_a_spare_device_takes_over(pool: Make, tmp_path: Path) -> None:
+def test_a_spare_device_takes_over(pool, tmp_path):
     stage = Counting((fasta(tmp_path, "f.fa", ["a0"]),), tmp_path, opening="dies on 1")
     outcomes, _ = run_stage(stage, pool(2, indices=[1, 0]), tmp_path)
     _check(["a0"], [], outcomes, tmp_path)
 
 
-def test_a_full_disk_lets_the_others_finish(pool: Make, tmp_path: Path) -> None:
+def test_a_full_disk_lets_the_others_finish(pool, tmp_path):
     files = (fasta(tmp_path, "f.fa", ["full"]), fasta(tmp_path, "g.fa", ["a0", "a1"]))
     stage = Counting(files, tmp_path, seconds_per_base=0.1)
     with pytest.raises(OutputError):

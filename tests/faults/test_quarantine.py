@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -21,9 +20,7 @@ RESULTS = ("in_chunks.tsv", "in_contigs.tsv", "in_virus.fna", "in_merged/predict
 
 
 @pytest.mark.parametrize("pool", ENCODER_POOLS)
-def test_the_poisonous_are_set_aside_and_resume_completes_the_run(
-    tmp_path: Path, pool: str
-) -> None:
+def test_the_poisonous_are_set_aside_and_resume_completes_the_run(tmp_path, pool):
     """The protein encoder fails on two frames, and then is well again."""
     source, out = tmp_path / "in.fa", tmp_path / "out"
     source.write_text("".join(f">r{n}\n{open_bases(63, n)}\n" for n in range(120)))
