@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,7 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     assert not multiprocessing.active_children()
 
 
-def test_every_sequence_exactly_once_in_file_order(executor: Executor, tmp_path: Path) -> None:
+def test_every_sequence_exactly_once_in_file_order(executor, tmp_path):
     names = [[f"a{n}" for n in range(35)], [f"b{n}" for n in range(7)], ["c0"]]
     files = tuple(fasta(tmp_path, f"f{i}.fa", ids) for i, ids in enumerate(names))
     outcomes, events = run_stage(Counting(files, tmp_path), executor, tmp_path)
@@ -43,9 +42,7 @@ def test_every_sequence_exactly_once_in_file_order(executor: Executor, tmp_path:
 @pytest.mark.parametrize(
     ("word", "error"), [("poison13", "ValueError"), ("unwritable", "ArithmeticError")]
 )
-def test_only_the_wrong_sequence_is_lost(
-    executor: Executor, tmp_path: Path, word: str, error: str
-) -> None:
+def test_only_the_wrong_sequence_is_lost(executor, tmp_path, word, error):
     ids = [f"a{n}" for n in range(20)]
     ids[13] = word
     stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
@@ -55,7 +52,7 @@ def test_only_the_wrong_sequence_is_lost(
     assert written(tmp_path) == [i for i in ids if i != word]
 
 
-def test_a_device_that_computes_nothing_right_is_given_up(tmp_path: Path) -> None:
+def test_a_device_that_computes_nothing_right_is_given_up(tmp_path):
     stage = Counting(fastas(tmp_path, [f"a{n}" for n in range(40)], 10), tmp_path, wrong=1)
     devices = [Device("cpu", index, threads=1) for index in range(2)]
     executor = Executor(POOLS["overlapping"](devices), host_threads=1)
@@ -68,7 +65,7 @@ def test_a_device_that_computes_nothing_right_is_given_up(tmp_path: Path) -> Non
     assert len(written(tmp_path)) == 40
 
 
-def test_a_stage_follows_one_that_was_left_half_way(executor: Executor, tmp_path: Path) -> None:
+def test_a_stage_follows_one_that_was_left_half_way(executor, tmp_path):
     ids = [f"a{n}" for n in range(20)]
     stage = Counting(fastas(tmp_path, ids, 4), tmp_path, seconds_per_base=0.001)
     half = executor.run(stage, stage.plan(), lambda event: None)

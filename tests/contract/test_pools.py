@@ -48,7 +48,7 @@ def _is(kind: type) -> Callable[[PoolEvent], bool]:
     return lambda event: isinstance(event, kind)
 
 
-def test_workers_are_started_while_there_are_devices(pool: WorkerPool) -> None:
+def test_workers_are_started_while_there_are_devices(pool):
     numbers = []
     while (number := pool.start()) is not None:
         numbers.append(number)
@@ -57,7 +57,7 @@ def test_workers_are_started_while_there_are_devices(pool: WorkerPool) -> None:
     assert all(device.index == DEVICES[n].index for n, device in pool.workers.items())
 
 
-def test_work_is_done_in_the_order_in_which_it_was_given(pool: WorkerPool, tmp_path: Path) -> None:
+def test_work_is_done_in_the_order_in_which_it_was_given(pool, tmp_path):
     stage, tasks = _stage(tmp_path, ["a", "b", "c", "d"])
     worker = pool.start()
     assert worker is not None
@@ -74,7 +74,7 @@ def test_work_is_done_in_the_order_in_which_it_was_given(pool: WorkerPool, tmp_p
     assert {event.worker for event in events} == {worker}
 
 
-def test_failures_are_described(pool: WorkerPool, tmp_path: Path) -> None:
+def test_failures_are_described(pool, tmp_path):
     stage, tasks = _stage(tmp_path, ["a", "cuda", "c"])
     worker = pool.start()
     assert worker is not None
@@ -89,9 +89,7 @@ def test_failures_are_described(pool: WorkerPool, tmp_path: Path) -> None:
     _until(pool, _is(WorkEnded))
 
 
-def test_work_before_a_restart_is_never_reported_and_a_removed_worker_is_gone(
-    pool: WorkerPool, tmp_path: Path
-) -> None:
+def test_work_before_a_restart_is_never_reported_and_a_removed_worker_is_gone(pool, tmp_path):
     stage, tasks = _stage(tmp_path, ["a", "b", "c", "d"], seconds_per_base=0.02)
     worker = pool.start()
     assert worker is not None
@@ -112,9 +110,7 @@ def test_work_before_a_restart_is_never_reported_and_a_removed_worker_is_gone(
 
 @pytest.mark.parametrize("pool", SURVIVING_POOLS, indirect=True)
 @pytest.mark.parametrize(("fault", "reason"), [("exit", "exit code 7"), ("killed", "signal 9")])
-def test_a_worker_that_dies_is_reported_with_its_reason(
-    pool: WorkerPool, tmp_path: Path, fault: str, reason: str
-) -> None:
+def test_a_worker_that_dies_is_reported_with_its_reason(pool, tmp_path, fault, reason):
     stage, tasks = _stage(tmp_path, ["a", fault])
     worker = pool.start()
     assert worker is not None

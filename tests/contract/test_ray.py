@@ -6,7 +6,6 @@ The contract of executors and the faults run over it in ``tests/slow``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -61,9 +60,7 @@ def pool(started: RayPool) -> WorkerPool:
 
 
 # Here the first of both workers is gone: a test above has removed it.
-def test_a_lost_worker_is_reported_and_its_successor_works(
-    pool: WorkerPool, tmp_path: Path
-) -> None:
+def test_a_lost_worker_is_reported_and_its_successor_works(pool, tmp_path):
     stage, tasks = _stage(tmp_path, ["a", "killed", "c"])
     worker = pool.start()
     assert worker is not None
@@ -79,9 +76,7 @@ def test_a_lost_worker_is_reported_and_its_successor_works(
     _until(pool, _is(WorkEnded))
 
 
-def test_a_node_without_a_model_file_is_left_out_and_named(
-    started: RayPool, tmp_path: Path
-) -> None:
+def test_a_node_without_a_model_file_is_left_out_and_named(started, tmp_path):
     place = places(2)[0]  # one of the two processors is free
     (tmp_path / "here").write_bytes(b"1234")
     events: list[Event] = []

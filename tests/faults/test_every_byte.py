@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import toy_request
+from tests.cli.inputs import open_bases, toy_request
 from tools.fault_sweep import RESULTS, results
 from virnucpro.errors import VirNucProError
 from virnucpro.events import Event, StageStarted
@@ -23,11 +23,8 @@ SEED = 5
 
 def finished_run(folder: Path) -> PredictionRequest:
     """Make a small finished run in ``folder``, with two split files, and return its request."""
-    rng = random.Random(SEED)
-    codons = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
     source = folder / "in.fa"
-    lines = [f">r{n}\n{''.join(rng.choices(codons, k=20))}\n" for n in range(4)]
-    source.write_text("".join(lines))
+    source.write_text("".join(f">r{n}\n{open_bases(20, n)}\n" for n in range(4)))
     request = toy_request(source, folder / "out", chunk_length=200, sequences_per_file=10)
     run_prediction(request, lambda event: None)
     return request
@@ -44,7 +41,7 @@ def problem(request: PredictionRequest, out: Path, expected: dict[str, bytes]) -
 
 
 @pytest.mark.parametrize("most", [12, pytest.param(10**9, marks=pytest.mark.slow)])
-def test_a_flipped_bit_anywhere_in_the_state_changes_no_result(tmp_path: Path, most: int) -> None:
+def test_a_flipped_bit_anywhere_in_the_state_changes_no_result(tmp_path, most):
     """``most`` bytes of each file: a sample, or all of them."""
     request = finished_run(tmp_path)
     out, kept = tmp_path / "out", tmp_path / "kept"
@@ -83,7 +80,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("damage", HOSTILE)
-def test_a_damaged_state_file_costs_one_stage_at_most(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_state_file_costs_one_stage_at_most(tmp_path, damage):
     request = finished_run(tmp_path)
     out = tmp_path / "out"
     expected = results(out)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from tests.cli.inputs import toy_request
 from tests.forked import run_forked
 from tests.unit.store.noting import Noting
@@ -13,9 +9,7 @@ from tools.fault_sweep import make_input
 from virnucpro.run.predict import run_prediction
 
 
-def test_a_sample_of_stops_and_faults_is_survived(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sample_of_stops_and_faults_is_survived(tmp_path, capsys):
     options = ("--every", 480, "--rounds", 2)
     done = run_forked(tmp_path, *options, module="tools.fault_sweep")
     with capsys.disabled():
@@ -23,7 +17,7 @@ def test_a_sample_of_stops_and_faults_is_survived(
     assert done.code == 0, done.out + done.err
 
 
-def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
+def test_data_is_on_the_disk_before_its_receipt(tmp_path):
     source = tmp_path / "in.fa"
     make_input(source)
     disk = Noting(tmp_path / "out")

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.processes import until
-from tests.forked import ForkedCommand, run_forked
+from tests.forked import run_forked
 from tools.kill_and_resume import make_reads
 
 
-def test_a_killed_run_is_resumed_to_the_byte(tmp_path: Path) -> None:
+def test_a_killed_run_is_resumed_to_the_byte(tmp_path):
     options = ("--reads", 5000, "--kills", 2, "--workers", 2, "--seed", 2)
     done = run_forked(tmp_path, *options, module="tools.kill_and_resume")
     assert done.code == 0, done.out + done.err
 
 
-def test_of_two_runs_at_once_one_leaves_and_changes_nothing(
-    start: Callable[..., ForkedCommand], tmp_path: Path
-) -> None:
+def test_of_two_runs_at_once_one_leaves_and_changes_nothing(start, tmp_path):
     """The second one starts while the first is at work, and is held there until the second ends."""
     source = tmp_path / "reads.fa"
     make_reads(source, 10_000)

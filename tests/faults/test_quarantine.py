@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import toy_request
+from tests.cli.inputs import open_bases, toy_request
 from tests.contract.poisoned import PoisonedExecutor
 from tests.contract.pools import ENCODER_POOLS, POOLS
 from virnucpro.contracts import Device
@@ -17,22 +16,14 @@ from virnucpro.run.predict import run_prediction
 
 DEVICES = [Device("cpu", 0), Device("cpu", 1)]
 POISON = ("r3_chunk_1F1", "r100_chunk_1F1")
-CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
 RESULTS = ("in_chunks.tsv", "in_contigs.tsv", "in_virus.fna", "in_merged/prediction_results.txt")
 
 
 @pytest.mark.parametrize("pool", ENCODER_POOLS)
-def test_the_poisonous_are_set_aside_and_resume_completes_the_run(
-    tmp_path: Path, pool: str
-) -> None:
+def test_the_poisonous_are_set_aside_and_resume_completes_the_run(tmp_path, pool):
     """The protein encoder fails on two frames, and then is well again."""
     source, out = tmp_path / "in.fa", tmp_path / "out"
-    lines = (
-        f">r{n}\n{''.join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n % 9))}"
-        f"{''.join(CODONS[n // 8**digit % 8] for digit in range(3))}\n"  # each is another one
-        for n in range(120)
-    )
-    source.write_text("".join(lines))
+    source.write_text("".join(f">r{n}\n{open_bases(63, n)}\n" for n in range(120)))
     request = toy_request(source, out, chunk_length=200, sequences_per_file=100)
     with closing(PoisonedExecutor(POOLS[pool](DEVICES), POISON)) as executor:
         assert run_prediction(request, print, executor=executor).failed_records == 2

@@ -58,9 +58,7 @@ def _complete(folder: Path) -> bool:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 143)]
 )
-def test_tasks_in_flight_are_kept_and_the_next_run_does_the_rest(
-    start: Start, tmp_path: Path, number: int, code: int
-) -> None:
+def test_tasks_in_flight_are_kept_and_the_next_run_does_the_rest(start, tmp_path, number, code):
     process = _counting(start, tmp_path, 0.005)
     until(lambda: _proved(tmp_path))
     workers = family(process.pid)
@@ -77,7 +75,7 @@ def test_tasks_in_flight_are_kept_and_the_next_run_does_the_rest(
     assert _complete(tmp_path)
 
 
-def test_a_second_signal_ends_at_once(start: Start, tmp_path: Path) -> None:
+def test_a_second_signal_ends_at_once(start, tmp_path):
     process = _counting(start, tmp_path, 0.1)
     until(lambda: _proved(tmp_path))
     workers = family(process.pid)
@@ -102,12 +100,12 @@ with interruptible():
 """
 
 
-def test_a_signal_in_a_destructor_is_not_lost() -> None:
+def test_a_signal_in_a_destructor_is_not_lost():
     assert subprocess.run([sys.executable, "-c", LOST], cwd=ROOT, check=False).returncode == 143
 
 
 @pytest.mark.parametrize("moment", ["loading", "working"])
-def test_nobody_outlives_a_parent_that_is_killed(start: Start, tmp_path: Path, moment: str) -> None:
+def test_nobody_outlives_a_parent_that_is_killed(start, tmp_path, moment):
     process = _counting(start, tmp_path, 0.01)
     until(lambda: len(family(process.pid)) == 3 if moment == "loading" else _proved(tmp_path))
     workers = family(process.pid)

@@ -19,7 +19,6 @@ from tests.faults.test_pool import (  # noqa: F401
     test_a_spare_device_takes_over,
     test_batches_stay_smaller_where_everything_fits_then,
     test_two_bad_sequences_are_found_and_no_other_lost,
-    test_two_deadly_sequences_are_found_and_no_other_lost,
     test_when_no_device_is_left_the_run_ends,
 )
 from virnucpro.executors.executor import Executor

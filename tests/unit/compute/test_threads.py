@@ -148,13 +148,13 @@ def test_a_later_slice_of_nucleotides_is_in_its_place(tmp_path):
     assert torch.allclose(rows[some], alone, atol=1e-6)
 
 
-def test_batches_are_computed_side_by_side() -> None:
+def test_batches_are_computed_side_by_side():
     torch.set_num_threads(3)
     together = threading.Barrier(3, timeout=30)
     assert len(list(CoreThreads().map(lambda _: together.wait(), range(9)))) == 9
 
 
-def test_work_that_nobody_waits_for_ends_at_its_next_layer() -> None:
+def test_work_that_nobody_waits_for_ends_at_its_next_layer():
     torch.set_num_threads(2)
     cores = CoreThreads()
     ended: list[int] = []
@@ -176,7 +176,7 @@ def test_work_that_nobody_waits_for_ends_at_its_next_layer() -> None:
     cores.check()
 
 
-def test_an_encoder_gives_up_a_batch_between_two_layers(tmp_path) -> None:
+def test_an_encoder_gives_up_a_batch_between_two_layers(tmp_path):
     """A signal, or a report that fails: what is still being computed does not delay the end."""
     torch.set_num_threads(2)
     encoder = open_path(save_fair(fair_model(), tmp_path / "esm2_t2_test.pt"), budget=64)

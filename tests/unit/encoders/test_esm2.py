@@ -53,7 +53,7 @@ def difference(encoder, expected, proteins=PROTEINS):
     return float((encoder.encode(proteins, quiet) - expected).abs().max())
 
 
-@pytest.mark.parametrize(("layers", "width", "heads"), [(1, 16, 1), (2, 48, 4), (3, 160, 10)])
+@pytest.mark.parametrize(("layers", "width", "heads"), [(1, 16, 1), (2, 48, 4)])
 def test_equals_fair_esm(tmp_path, layers, width, heads):
     model = fair_model(layers, width, heads)
     encoder = open_path(save_fair(model, tmp_path / "model.pt"))
@@ -195,7 +195,7 @@ def test_configuration_that_does_not_fit(tmp_path, key, value, message):
         open_path(folder)
 
 
-def test_rotary_tables_are_exact_to_the_last_bit() -> None:
+def test_rotary_tables_are_exact_to_the_last_bit():
     """torch's own cosine is not: see ``rotary_tables``."""
     frequencies = 1 / 10000 ** (torch.arange(0, 64, 2) / 64)
     cos, sin = rotary_tables(frequencies.float(), 1026, torch.device("cpu"))

@@ -51,7 +51,7 @@ def test_an_index_names_files_of_its_folder(tmp_path, places, message):
         read_folder(inner)
 
 
-def test_threads_may_read_pickles_at_once(tmp_path: Path) -> None:
+def test_threads_may_read_pickles_at_once(tmp_path):
     path = tmp_path / "counts.pth"
     torch.save({"counts": Fraction(1, 2)}, path)
     with ThreadPoolExecutor(4) as threads:

@@ -21,9 +21,7 @@ def _frames(rows: int, share: float, sharpness: float) -> DataFrame:
 
 @pytest.mark.parametrize("share", [0.5, 0.9])
 @pytest.mark.parametrize("sharpness", [0.5, 1.0, 3.0])
-def test_a_known_temperature_is_recovered_whatever_the_shares(
-    share: float, sharpness: float
-) -> None:
+def test_a_known_temperature_is_recovered_whatever_the_shares(share, sharpness):
     frames = _frames(20000, share, sharpness)
     found = fit_calibration(frames, 1.0)
     assert found["temperature"] == pytest.approx(sharpness, rel=0.08)
@@ -35,13 +33,13 @@ def test_a_known_temperature_is_recovered_whatever_the_shares(
     assert again["temperature"] == pytest.approx(2 * found["temperature"])
 
 
-def test_scores_of_exactly_0_and_1_stay_finite() -> None:
+def test_scores_of_exactly_0_and_1_stay_finite():
     frames = _frames(1000, 0.5, 1.0)
     frames.loc[:9, "score"] = [0.0, 1.0] * 5
     assert np.isfinite(fit_calibration(frames, 1.0)["loss"])
 
 
-def test_frames_that_say_nothing_of_the_temperature_are_refused() -> None:
+def test_frames_that_say_nothing_of_the_temperature_are_refused():
     frames = _frames(1000, 0.5, 3.0)
     turned = frames.label.map({"virus": "others", "others": "virus"})
     for wrong, said in (

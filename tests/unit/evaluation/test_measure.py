@@ -31,7 +31,7 @@ def _by_name(found: dict[str, Any]) -> dict[str, SliceRow]:
     return {slice_title(line): line for line in found["slices"]}
 
 
-def test_a_group_is_measured_against_all_rows_of_the_other_label() -> None:
+def test_a_group_is_measured_against_all_rows_of_the_other_label():
     scores = [0.9, 0.4, 0.6, 0.2, 0.8, 0.1]
     virus = [1, 1, 1, 0, 0, 0]
     groups = ["a", "b", "b", "c", "c", "d"]
@@ -47,14 +47,14 @@ def test_a_group_is_measured_against_all_rows_of_the_other_label() -> None:
     assert lines["all"]["correct"] == lines["all"]["accuracy"]
 
 
-def test_lengths_are_not_pooled() -> None:
+def test_lengths_are_not_pooled():
     scores = [0.9, 0.1, 0.2, 0.8]
     found = measured(scores, [1, 0, 1, 0], lengths=[500, 500, 150, 150])
     assert [(line["name"], line["auroc"]) for line in found["slices"][1:]] == [(150, 0), (500, 1)]
 
 
 @pytest.mark.parametrize("digits", [16, 1])  # 1: ten scores, full of ties
-def test_the_interval_is_that_of_a_plain_bootstrap(digits: int) -> None:
+def test_the_interval_is_that_of_a_plain_bootstrap(digits):
     """Drawn one genome at a time, measured by scikit-learn, without levels and cells.
 
     The four rows of a genome have nearly one score: as little evidence as one row.
@@ -77,7 +77,7 @@ def test_the_interval_is_that_of_a_plain_bootstrap(digits: int) -> None:
     assert ours["correct"] == pytest.approx(np.percentile(correct, (2.5, 97.5)), abs=0.03)
 
 
-def test_a_single_genome_has_no_interval() -> None:
+def test_a_single_genome_has_no_interval():
     scores, virus = [0.9, 0.8, 0.4, 0.1, 0.2, 0.6], [1, 1, 1, 0, 0, 0]
     groups, genomes = ["a", "a", "b", "c", "c", "c"], [0, 0, 1, 2, 3, 4]
     lines = _by_name(measured(scores, virus, groups, genomes))
@@ -90,7 +90,7 @@ def test_a_single_genome_has_no_interval() -> None:
     assert [name for name, row in lines.items() if row["note"]] == ["virus a", "virus b"]
 
 
-def test_stated_and_realised_rates_of_false_discoveries() -> None:
+def test_stated_and_realised_rates_of_false_discoveries():
     fdr = [0.005, 0.03, 0.05, 0.15, np.nan]
     found = measured([0.9, 0.8, 0.7, 0.6, 0.1], [1, 1, 0, 0, 0], fdr=fdr)["false_discovery_rates"]
     rows = [(0.01, 1, 0, 0), (0.05, 3, 1, 1 / 3), (0.1, 3, 1, 1 / 3), (0.2, 4, 2, 1 / 2)]
@@ -98,7 +98,7 @@ def test_stated_and_realised_rates_of_false_discoveries() -> None:
     assert measured([0.9, 0.1], [1, 0])["false_discovery_rates"] == []
 
 
-def test_one_class_is_said_and_not_made_up() -> None:
+def test_one_class_is_said_and_not_made_up():
     found = measured([0.9, 0.1, 0.3], [1, 1, 1], ["a", "a", "b"])["slices"]
     empty = {(row["auroc"], row["intervals"]["auroc"], row["note"]) for row in found}
     assert empty == {(None, None, ONE_CLASS)}
@@ -140,12 +140,12 @@ def _slices(files: tuple[Path, Path], threshold: float | None) -> list[SliceRow]
     ("threshold", "calls"),
     [(None, [2, 1, 1, 1]), (0.72, [2, 1, 1, 1]), (0.5, [3, 0, 1, 1])],  # of (1 + virus score) / 2
 )
-def test_a_contig_counts_as_predict_called_it(files, threshold, calls) -> None:
+def test_a_contig_counts_as_predict_called_it(files, threshold, calls):
     whole = _slices(files, threshold)[0]
     assert [whole[name] for name in ("tp", "fn", "fp", "tn")] == calls
 
 
-def test_viruses_without_a_score_are_counted_as_missed(files: tuple[Path, Path]) -> None:
+def test_viruses_without_a_score_are_counted_as_missed(files):
     slices = _slices(files, None)
     assert slices[0]["recall"] == pytest.approx(2 / 3)
     assert {slice_title(row): row["recall_all"] for row in slices} == {

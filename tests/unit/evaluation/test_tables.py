@@ -90,7 +90,7 @@ EXPECTED = {  # record, score, length, status, call and rate of the rows
         (CONSENSUS_FILE, "chunk", "consensus"),
     ],
 )
-def test_a_table_by_itself_or_that_of_a_directory(run, name, level, expected) -> None:
+def test_a_table_by_itself_or_that_of_a_directory(run, name, level, expected):
     found = find_predictions(run / name, None)
     assert (found.level, found.layout.stem, found.layout.root) == (level, "s", run)
     columns = ("record", "score", "length", "status", "called", "fdr")
@@ -101,7 +101,7 @@ def test_a_table_by_itself_or_that_of_a_directory(run, name, level, expected) ->
         find_predictions(run / name, "frame" if level != "frame" else "contig")
 
 
-def test_runs_of_older_versions(tmp_path: Path) -> None:
+def test_runs_of_older_versions(tmp_path):
     write(tmp_path / "out" / CONSENSUS_FILE, CONSENSUS_TEXT)
     assert rows(tmp_path / "out", "record", "score") == [["a", 0.75]]
     header = "record\tlength\tstatus\tvirus_score\tcall\n"
@@ -109,7 +109,7 @@ def test_runs_of_older_versions(tmp_path: Path) -> None:
     assert rows(contigs, "score", "fdr") == [[0, NAN]]
 
 
-def test_a_frame_that_is_nearly_certain_keeps_its_margin(tmp_path: Path) -> None:
+def test_a_frame_that_is_nearly_certain_keeps_its_margin(tmp_path):
     text = PREDICTIONS.header + frame("a_chunk_1", "3e-09", "1.0")
     ((score,),) = rows(write(tmp_path / "p.txt", text), "score")
     assert 1 - score == pytest.approx(3e-9)
@@ -130,13 +130,13 @@ def test_a_frame_that_is_nearly_certain_keeps_its_margin(tmp_path: Path) -> None
         "Modified_ID\tIs_Virus\na\tTrue\n",  # calls without scores
     ],
 )
-def test_mistakes_in_predictions(tmp_path: Path, text: str) -> None:
+def test_mistakes_in_predictions(tmp_path, text):
     path = write(tmp_path / "p.tsv", text)
     with pytest.raises(InputError, match=str(path)):
         find_predictions(path, None)
 
 
-def test_nothing_or_too_much_to_evaluate(run: Path, tmp_path: Path) -> None:
+def test_nothing_or_too_much_to_evaluate(run, tmp_path):
     (tmp_path / "empty").mkdir()
     (run / "s_contigs.tsv").unlink()
     for path, level in (("nothing", None), ("empty", None), ("out", "contig")):
@@ -151,7 +151,7 @@ def test_nothing_or_too_much_to_evaluate(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("virus", "others"), ("viral", "nonviral"), ("1", "0")])
-def test_words_for_labels(tmp_path: Path, words: tuple[str, str]) -> None:
+def test_words_for_labels(tmp_path, words):
     text = f"label\trecord\n{words[0]}\ta\n{words[1].upper()}\tb\n\t c\n"
     found = read_labels(write(tmp_path / "l.tsv", text))
     assert found.values.tolist() == [["a", "virus", "", "a", ""], ["b", "others", "", "b", ""]]
@@ -167,7 +167,7 @@ def test_words_for_labels(tmp_path: Path, words: tuple[str, str]) -> None:
         "record\tlabel\n" + "x\tvirus\n" * 9000 + "\udcff\tvirus\n",
     ],
 )
-def test_mistakes_in_labels(tmp_path: Path, text: str) -> None:
+def test_mistakes_in_labels(tmp_path, text):
     path = tmp_path / "l.tsv"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError):
@@ -186,7 +186,7 @@ def joined(run, tmp_path):
     return _joined
 
 
-def test_what_cannot_be_used_is_counted(joined) -> None:
+def test_what_cannot_be_used_is_counted(joined):
     used, missed, counts = joined(LABELS + "z\tvirus\t\t\n")
     assert counts == {
         "rows": 4,

@@ -40,7 +40,7 @@ def _describe(connection: Connection, greeting: str) -> None:
     os.write(connection.fileno(), b"\0\0\1\0half of a message")
 
 
-def test_a_child_is_settled_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_is_settled_on_its_device(monkeypatch):
     monkeypatch.setattr(processes, "START", multiprocessing.get_context("spawn"))
     child = ChildProcess("child", GPU, 5, _describe, "hello")
     greeting, ignored, environment = child.receive()
@@ -61,9 +61,7 @@ def test_a_child_is_settled_on_its_device(monkeypatch: pytest.MonkeyPatch) -> No
         ("GPU-bbbb", {"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"}, {}),
     ],
 )
-def test_a_process_is_settled_on_its_device(
-    monkeypatch: pytest.MonkeyPatch, uuid: str, own: dict, changes: dict
-) -> None:
+def test_a_process_is_settled_on_its_device(monkeypatch, uuid, own, changes):
     """Segments are expandable where torch works with them and nobody wants others."""
     monkeypatch.setattr(os, "environ", dict(own))
     settle_on_device(replace(GPU, uuid=uuid), 5)
@@ -86,7 +84,7 @@ class PipeOnly(ChildProcess):
         self.connection.close()
 
 
-def test_what_a_replaced_worker_has_sent_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_replaced_worker_has_sent_is_passed_over(monkeypatch):
     """Also where it is replaced while the events of the same moment are handled."""
     monkeypatch.setattr(processes, "ChildProcess", PipeOnly)
     pool, events = ProcessPool([Device("cpu", 0), Device("cpu", 1)], 1), list[PoolEvent]()
@@ -123,7 +121,7 @@ assert child.process.exitcode is None
 
 
 @pytest.mark.parametrize("script", [LOCKING + "child.kill()", LOCKING + UNKILLABLE])
-def test_a_child_neither_holds_up_the_exit_nor_leaves_a_semaphore_behind(script: str) -> None:
+def test_a_child_neither_holds_up_the_exit_nor_leaves_a_semaphore_behind(script):
     """Also in an uninterruptible call of a driver; here the system ends it with its parent."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     command = [sys.executable, "-c", script]
@@ -135,7 +133,7 @@ def _note_process(path: Path, device: Device) -> None:
     path.with_suffix(f".{device.index}").write_text(str(os.getpid()))
 
 
-def test_a_worker_is_the_process_that_was_warmed_up_and_unused_ones_end_too(tmp_path: Path) -> None:
+def test_a_worker_is_the_process_that_was_warmed_up_and_unused_ones_end_too(tmp_path):
     pool = ProcessPool([Device("cpu", number) for number in range(3)], 1)
     pool.warm_up(partial(_note_process, tmp_path / "pid"), 2)
     pool.warm_up(partial(_note_process, tmp_path / "again"), 2)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import virnucpro.executors.ray_pool as ray_pool
@@ -23,9 +21,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> VirNucProWorker:
     return VirNucProWorker(0, Device("cpu"), 1)
 
 
-def test_a_worker_joins_where_files_and_versions_are_those_of_the_command(
-    worker: VirNucProWorker, tmp_path: Path
-) -> None:
+def test_a_worker_joins_where_files_and_versions_are_those_of_the_command(worker, tmp_path):
     (tmp_path / "a").write_bytes(b"1234")
     assert worker.join(software(), {tmp_path / "a": 4}) == Device("cpu")
     for files in ({tmp_path / "a": 4, tmp_path / "b": 4}, {tmp_path / "b": 4}):
@@ -36,14 +32,12 @@ def test_a_worker_joins_where_files_and_versions_are_those_of_the_command(
     assert str(worker.join("torch 0.1", {})).endswith("and this process torch 0.1")
 
 
-def test_a_node_without_its_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_without_its_gpu_is_refused(monkeypatch):
     monkeypatch.setattr("virnucpro.executors.ray_pool.visible_gpus", lambda: [])
     assert isinstance(VirNucProWorker(0, Device("cuda"), 1).join(software(), {}), str)
 
 
-def test_a_file_that_another_node_wrote_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_another_node_wrote_is_waited_for(tmp_path, monkeypatch):
     path = tmp_path / "late"
     waits: list[float] = []
 

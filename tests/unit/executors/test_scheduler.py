@@ -105,15 +105,15 @@ def always_ok(worker: int, task: Task | None) -> str:
 
 @pytest.mark.parametrize(("overlapping", "most"), [(False, 2), (True, 3)])
 def test_a_gpu_knows_the_task_that_it_prepares_while_others_are_written_and_computed(
-    overlapping: bool, most: int
-) -> None:
+    overlapping, most
+):
     trial = run(always_ok, STAGE.tasks(9), overlapping=overlapping)
     assert trial.pool.most_submitted == most
     few = run(always_ok, STAGE.tasks(4), overlapping=overlapping)
     assert few.pool.most_submitted < 3  # the other worker gets its share
 
 
-def test_a_task_is_started_after_the_one_before_it_has_ended() -> None:
+def test_a_task_is_started_after_the_one_before_it_has_ended():
     """Also where it was queued behind that one: so the display shows what is being computed."""
     trial = run(always_ok, STAGE.tasks(9, size=1), workers=2)
     current: dict[int, Task] = {}
@@ -129,11 +129,11 @@ def test_a_task_is_started_after_the_one_before_it_has_ended() -> None:
     assert not current
 
 
-def test_no_more_workers_than_tasks_are_started() -> None:
+def test_no_more_workers_than_tasks_are_started():
     assert set(run(always_ok, STAGE.tasks(2), workers=5).pool.workers) == {0, 1}
 
 
-def test_the_last_tasks_go_heaviest_first() -> None:
+def test_the_last_tasks_go_heaviest_first():
     tasks = [STAGE.task(n, n + 1, weight=n) for n in range(12)]
     trial = run(always_ok, tasks, workers=1)
     assert [task.weight for _, task in trial.pool.attempts] == [*range(8), 11, 10, 9, 8]
@@ -144,9 +144,7 @@ def test_the_last_tasks_go_heaviest_first() -> None:
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("deadly", [(0,), (0, 3), (5, 6, 7), (0, 1, 2, 8, 9), range(0, 24, 2)])
-def test_only_what_cannot_be_computed_is_given_up(
-    behaviour: str, workers: int, size: int, deadly: tuple[int, ...]
-) -> None:
+def test_only_what_cannot_be_computed_is_given_up(behaviour, workers, size, deadly):
     """Also where it dies while it writes one task and computes the next one."""
     trial = run(
         lambda w, task: behaviour if holds(task, *deadly) else "ok",
@@ -161,14 +159,14 @@ def test_only_what_cannot_be_computed_is_given_up(
 
 
 @pytest.mark.parametrize("first", [0, 4997, 9994])
-def test_six_deadly_neighbours_are_found_before_the_run_would_end(first: int) -> None:
+def test_six_deadly_neighbours_are_found_before_the_run_would_end(first):
     deadly = range(first, first + 6)
     trial = run(lambda w, task: "exits" if holds(task, *deadly) else "ok", [STAGE.task(0, 10_000)])
     assert trial.failed == list(deadly)
 
 
 @pytest.mark.parametrize(("exits", "failed"), [(3, []), (4, [0])])
-def test_what_ends_its_worker_twice_alone_is_given_up(exits: int, failed: list[int]) -> None:
+def test_what_ends_its_worker_twice_alone_is_given_up(exits, failed):
     """Before, it has ended two workers as a file."""
     ends = iter(["exits"] * exits)
     trial = run(
@@ -178,9 +176,7 @@ def test_what_ends_its_worker_twice_alone_is_given_up(exits: int, failed: list[i
 
 
 @pytest.mark.parametrize("deadly", [(), (30,)])
-def test_a_device_that_dies_over_everything_is_given_up_while_others_are_slow(
-    deadly: tuple[int, ...],
-) -> None:
+def test_a_device_that_dies_over_everything_is_given_up_while_others_are_slow(deadly):
     """It must neither end the run nor be given the trials of a deadly file."""
     waits = count()
 
@@ -200,8 +196,8 @@ def test_a_device_that_dies_over_everything_is_given_up_while_others_are_slow(
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("failures", [1, 2, 3, 4, 99])
 def test_a_file_that_fails_only_as_a_whole_is_tried_again_and_then_set_aside(
-    behaviour: str, workers: int, failures: int
-) -> None:
+    behaviour, workers, failures
+):
     left = iter(range(failures))
 
     def fails(worker: int, task: Task | None) -> str:
@@ -217,7 +213,7 @@ def test_a_file_that_fails_only_as_a_whole_is_tried_again_and_then_set_aside(
 
 
 @pytest.mark.parametrize("behaviour", ["exits", "raises"])
-def test_a_file_that_fails_without_its_records_ends_the_run(behaviour: str) -> None:
+def test_a_file_that_fails_without_its_records_ends_the_run(behaviour):
     trial = run(lambda w, task: behaviour if task and not task.trial else "ok", STAGE.tasks(1), 1)
     assert isinstance(trial.error, DeviceError)
     assert "cannot be computed" in str(trial.error)
@@ -231,9 +227,7 @@ def test_a_file_that_fails_without_its_records_ends_the_run(behaviour: str) -> N
         (["raises", "raises", "ok", "raises"], {0, 1}),
     ],
 )
-def test_a_device_is_given_up_after_three_failed_openings_in_a_row(
-    openings: list[str], left: set[int]
-) -> None:
+def test_a_device_is_given_up_after_three_failed_openings_in_a_row(openings, left):
     opens, ends = iter(openings), iter(["exits"])
 
     def behaviour(worker: int, task: Task | None) -> str:
@@ -243,7 +237,7 @@ def test_a_device_is_given_up_after_three_failed_openings_in_a_row(
     assert (trial.error, set(trial.pool.workers), next(opens, "")) == (None, left, "")
 
 
-def test_a_worker_without_tasks_may_be_silent() -> None:
+def test_a_worker_without_tasks_may_be_silent():
     """It gets the first task after 15 s, when the other one has exited, and takes as long."""
     ends = iter([*["silent"] * 30, "exits", *["silent"] * 30])
     trial = run(lambda w, task: next(ends, "ok") if holds(task, 0) else "ok", STAGE.tasks(2))
@@ -254,9 +248,7 @@ def test_a_worker_without_tasks_may_be_silent() -> None:
     ("step", "opens", "waits", "said"),  # with a step of 100 s, this process was suspended
     [(0.5, False, 40, ["for 20 s"]), (0.5, True, 40, ["for 20 s"]), (100, False, 5, [])],
 )
-def test_how_long_a_worker_may_be_silent(
-    monkeypatch: pytest.MonkeyPatch, step: float, opens: bool, waits: int, said: list[str]
-) -> None:
+def test_how_long_a_worker_may_be_silent(monkeypatch, step, opens, waits, said):
     monkeypatch.setattr(FakePool, "STEP", step)
     left = iter(range(waits))
 
@@ -268,7 +260,7 @@ def test_how_long_a_worker_may_be_silent(
 
 
 @pytest.mark.parametrize("ending", ["ok", "exits", "silent"])
-def test_after_a_signal_no_task_is_begun(ending: str) -> None:
+def test_after_a_signal_no_task_is_begun(ending):
     """A worker that dies is not replaced, and one that is silent is waited for a while."""
     interruption = Interruption()
 
@@ -285,7 +277,7 @@ def test_after_a_signal_no_task_is_begun(ending: str) -> None:
     assert trial.pool.now <= 5 + GRACE
 
 
-def test_a_worker_that_is_lost_with_its_node_costs_none_of_its_tasks_an_attempt() -> None:
+def test_a_worker_that_is_lost_with_its_node_costs_none_of_its_tasks_an_attempt():
     """Its tasks are done by the others, at once and together, and its device is not used again."""
     lost: list[Task] = []
 
@@ -304,14 +296,14 @@ def test_a_worker_that_is_lost_with_its_node_costs_none_of_its_tasks_an_attempt(
     assert trial.of(WorkerDied, "worker") == [1] * len(lost)
 
 
-def test_a_node_that_joins_gets_work() -> None:
+def test_a_node_that_joins_gets_work():
     trial = run(always_ok, STAGE.tasks(30), workers=1, joining=[(7, 4.0)])
     done = [worker for worker, _ in trial.pool.attempts]
     assert done.count(7) >= 8
     assert trial.error is None
 
 
-def test_a_task_that_cannot_be_divided_ends_the_run_at_its_second_exit() -> None:
+def test_a_task_that_cannot_be_divided_ends_the_run_at_its_second_exit():
     stage = FakeStage()
     stage.divisible = False  # type: ignore[misc]
     trial = run(lambda w, task: "exits" if holds(task, 5) else "ok", STAGE.tasks(6), stage=stage)
@@ -320,13 +312,13 @@ def test_a_task_that_cannot_be_divided_ends_the_run_at_its_second_exit() -> None
     assert not any(task.trial for _, task in trial.pool.attempts)
 
 
-def test_where_everything_dies_the_run_ends() -> None:
+def test_where_everything_dies_the_run_ends():
     trial = run(lambda w, task: "exits" if task else "ok", [STAGE.task(0, 200)])
     assert isinstance(trial.error, DeviceError)
     assert "40 attempts in a row" in str(trial.error)
 
 
-def test_workers_that_all_die_twice_do_not_end_the_run() -> None:
+def test_workers_that_all_die_twice_do_not_end_the_run():
     died = Counter[int]()
 
     def behaviour(worker: int, task: Task | None) -> str:

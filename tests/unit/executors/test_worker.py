@@ -86,7 +86,7 @@ def _run_four(stage: Recording, device: Device) -> list[PoolEvent]:
     return events
 
 
-def test_a_device_never_waits_for_the_host() -> None:
+def test_a_device_never_waits_for_the_host():
     """Each task is prepared before the one before it is computed, and written after its begin."""
     stage = Recording(waits=True)
     events = _run_four(stage, GPU)
@@ -100,7 +100,7 @@ def test_a_device_never_waits_for_the_host() -> None:
     assert [_number(e.task) for e in events if isinstance(e, WorkEnded)] == [0, 1, 2, 3]
 
 
-def test_a_cpu_does_one_thing_after_the_other() -> None:
+def test_a_cpu_does_one_thing_after_the_other():
     stage = Recording(waits=False)
     events = _run_four(stage, CPU)
     assert stage.threads == 2  # else torch would not use what is compiled there
@@ -111,7 +111,7 @@ def test_a_cpu_does_one_thing_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
-def test_what_a_trial_computes_is_taken_back(device: Device) -> None:
+def test_what_a_trial_computes_is_taken_back(device):
     """It is computed again in its task: no more would be done than there is."""
     stage, events = Recording(waits=False), list[PoolEvent]()
     runner = TaskRunner(0, device, events.append)
@@ -182,7 +182,7 @@ DEVICE_MESSAGES = [
         (MISSING_SYMBOL, "device"),
     ],
 )
-def test_errors_are_told_apart(error: Exception, kind: str) -> None:
+def test_errors_are_told_apart(error, kind):
     failure = describe_failure(error)
     assert (failure.kind, failure.error) == (kind, type(error).__name__)
     assert "\n" not in failure.message

@@ -29,7 +29,7 @@ def _files(folder: Path, first: str, second: str) -> InputFiles:
 @pytest.mark.parametrize(
     ("first", "second"), [("r1/1", "r1/2"), ("r1", "r1"), ("r1/1", "r1"), ("r1/2", "r1/1")]
 )
-def test_mates_share_an_id_without_their_numbers(tmp_path: Path, first: str, second: str) -> None:
+def test_mates_share_an_id_without_their_numbers(tmp_path, first, second):
     files = _files(tmp_path, _fastq(first), _fastq(second, bases="GG"))
     (pair,) = files.records()
     assert pair == Record(
@@ -39,7 +39,7 @@ def test_mates_share_an_id_without_their_numbers(tmp_path: Path, first: str, sec
     assert pair.sequences == ("ACGT", "GG")
 
 
-def test_only_the_numbers_of_mates_are_taken_off() -> None:
+def test_only_the_numbers_of_mates_are_taken_off():
     ids = ("r/3", "/1", "r.1", "r/1/2")
     assert [pair_id(id, id) for id in ids] == ["r/3", "/1", "r.1", "r/1"]
     assert pair_id("run.7.1", "run.7.2") == "run.7"
@@ -56,19 +56,23 @@ def test_only_the_numbers_of_mates_are_taken_off() -> None:
         (_fastq("r1"), _fastq("r1", "r2"), "'r2', read 2, has no mate"),
         (_fastq("r1", "r2"), _fastq("r1"), "'r2', read 2, has no mate"),
         (_fastq("r1"), ">r1\nACGT\n", "not of one format"),
+        *(
+            (reads, reads, "first mates are there again")
+            for reads in (_fastq("r"), _fastq("r", "s"))
+        ),
     ],
 )
-def test_what_is_no_pair(tmp_path: Path, first: str, second: str, says: str) -> None:
+def test_what_is_no_pair(tmp_path, first, second, says):
     with pytest.raises(UsageError, match=says):
         list(_files(tmp_path, first, second).records())
 
 
-def test_the_summary_counts_pairs_and_the_bases_of_both_mates(tmp_path: Path) -> None:
+def test_the_summary_counts_pairs_and_the_bases_of_both_mates(tmp_path):
     files = _files(tmp_path, _fastq("r1/1", "r2/1"), _fastq("r1/2", "r2/2", bases="ACGTAC"))
     assert summarise_input(files) == InputSummary(2, 20, 6, 5, False, (), None)
 
 
-def test_a_pair_that_occurs_twice_is_renamed(tmp_path: Path) -> None:
+def test_a_pair_that_occurs_twice_is_renamed(tmp_path):
     files = _files(tmp_path, _fastq("r1/1", "r1/1"), _fastq("r1/2", "r1/2", bases="GG"))
     summary = summarise_input(files)
     assert summary.duplicates == ("r1",)
@@ -79,7 +83,7 @@ def test_a_pair_that_occurs_twice_is_renamed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mates", [1, 2])
 @pytest.mark.parametrize("chunk_length", [3, 7, 500])
-def test_the_chunks_of_many_records_are_those_of_each_mate(mates: int, chunk_length: int) -> None:
+def test_the_chunks_of_many_records_are_those_of_each_mate(mates, chunk_length):
     """No chunk spans both mates; the second one is counted on behind the first."""
     lengths = np.random.default_rng(mates).integers(0, 4 * chunk_length, (mates, 300))
     lengths[:, :2] = [[0, chunk_length]] * mates
@@ -90,9 +94,3 @@ def test_the_chunks_of_many_records_are_those_of_each_mate(mates: int, chunk_len
         for before, length in zip((0, own[0]), own, strict=False)
         for start, stop in chunk_spans(length, chunk_length)
     ]
-
-
-@pytest.mark.parametrize("ids", [["r1"], ["r1", "r2"]])
-def test_first_mates_twice_are_no_pairs(tmp_path: Path, ids: list[str]) -> None:
-    with pytest.raises(UsageError, match="the first mates are there again"):
-        list(_files(tmp_path, *[_fastq(*ids)] * 2).records())

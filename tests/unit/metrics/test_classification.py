@@ -21,7 +21,7 @@ VIRUS = np.array([True, True, True, False, False])
 SCORES = np.array([0.9, 0.8, 0.3, 0.7, 0.1])
 
 
-def test_calls() -> None:
+def test_calls():
     counts = {"rows": 5, "virus": 3, "others": 2, "tp": 2, "fp": 1, "tn": 1, "fn": 1}
     shares = {"accuracy": 3 / 5, "precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3}
     mcc = (2 * 1 - 1 * 1) / 6  # the root of 3 * 3 * 2 * 2
@@ -31,7 +31,7 @@ def test_calls() -> None:
     assert call_metrics(VIRUS[:0], VIRUS[:0])["accuracy"] is None
 
 
-def test_scores() -> None:
+def test_scores():
     assert score_metrics(VIRUS, SCORES) == pytest.approx(
         {
             "auroc": 5 / 6,  # of six pairs only 0.3 and 0.7 stand wrong
@@ -46,7 +46,7 @@ def test_scores() -> None:
 
 
 @pytest.mark.parametrize("label", [True, False])
-def test_one_class_has_no_area_and_no_precision(label: bool) -> None:
+def test_one_class_has_no_area_and_no_precision(label):
     virus = np.full(3, label)
     found = call_metrics(virus, SCORES[:3] >= 0.5) | score_metrics(virus, SCORES[:3])
     assert {found[n] for n in ("auroc", "auprc", "precision", "f1", "mcc")} == {None}
@@ -56,7 +56,7 @@ def test_one_class_has_no_area_and_no_precision(label: bool) -> None:
     assert found["brier"] is not None
 
 
-def test_over_and_under_confidence_cancel_only_within_a_bin() -> None:
+def test_over_and_under_confidence_cancel_only_within_a_bin():
     assert score_bins(np.array([0.0, 1 / 15, 0.5, 1.0, 0.999])).tolist() == [0, 1, 7, 14, 14]
     virus = np.array([True, False] * 50)
     assert calibration_error(virus, np.full(100, 0.5)) == pytest.approx(0)
@@ -70,7 +70,7 @@ def test_without_a_maximum():
     assert nearly == pytest.approx(LOWEST)
 
 
-def test_an_interval_needs_half_of_the_values() -> None:
+def test_an_interval_needs_half_of_the_values():
     values = np.where(np.arange(200) < 99, 0.5, np.nan)
     assert percentile_interval(values) is None
     assert percentile_interval(np.append(values, 0.5)) == (0.5, 0.5)

@@ -20,7 +20,7 @@ FAILURE = FileFailure("NumericalError", "not finite", ("r1_chunk_1F1",), "mergin
 
 
 @pytest.mark.parametrize("text", ["mine\n", "mine\nand mine\n"])
-def test_a_file_that_is_not_such_a_table_is_never_removed(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_such_a_table_is_never_removed(tmp_path, text):
     layout = Layout(tmp_path, "s", 500)
     layout.failed_table.write_text(text)
     update_failure_table(layout, Disk(tmp_path), "s.fa", [])
@@ -36,8 +36,8 @@ def test_a_file_that_is_not_such_a_table_is_never_removed(tmp_path: Path, text: 
 
 
 def test_a_run_that_begins_on_another_host_leaves_the_table_alone_that_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     class Shared(Disk):
         def rename(self, old: Path, new: Path) -> None:
             monkeypatch.setattr(disk, "HOST_NAME", "elsewhere")
@@ -49,7 +49,7 @@ def test_a_run_that_begins_on_another_host_leaves_the_table_alone_that_is_writte
     assert "s.fa" in layout.failed_table.read_text()
 
 
-def test_features_that_are_there_take_no_more_space(tmp_path: Path) -> None:
+def test_features_that_are_there_take_no_more_space(tmp_path):
     layout = Layout(tmp_path, "s", 500)
     run = Mock(layout=layout, frames=[3, 4], bytes_per_frame=10, ledger=Mock(forgone=set()))
     layout.features("protein", 1).parent.mkdir()

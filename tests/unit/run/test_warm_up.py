@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -36,8 +35,8 @@ def begun(*requests: PredictionRequest) -> list[tuple[bool, int]]:
     ],
 )
 def test_workers_begin_as_the_input_is_large_and_not_for_a_finished_run(
-    tmp_path: Path, values: dict[str, str], frames: int, expected: tuple[bool, int]
-) -> None:
+    tmp_path, values, frames, expected
+):
     source = tmp_path / "in.fa"
     source.write_bytes(bytes(500 * frames))
     settings = Configuration().with_values({"model_type": "500", **values})
@@ -53,9 +52,7 @@ def test_workers_begin_as_the_input_is_large_and_not_for_a_finished_run(
 
 
 @pytest.mark.parametrize("compile", [True, False])
-def test_a_gpu_is_begun_and_what_fails_is_left_to_the_opening(
-    monkeypatch: pytest.MonkeyPatch, *, compile: bool
-) -> None:
+def test_a_gpu_is_begun_and_what_fails_is_left_to_the_opening(monkeypatch, compile):
     warm = Mock(side_effect=RuntimeError("no C compiler"))
     ones = Mock()
     monkeypatch.setattr(embedding, "warm_compiler", warm)

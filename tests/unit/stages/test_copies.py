@@ -55,9 +55,7 @@ def _embedded(layout: Layout) -> list[str]:
 
 
 @pytest.mark.parametrize("at_a_time", [3, 1 << 22])
-def test_a_frame_is_left_out_where_both_sequences_are_the_same(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch, at_a_time: int
-) -> None:
+def test_a_frame_is_left_out_where_both_sequences_are_the_same(layout, monkeypatch, at_a_time):
     monkeypatch.setattr(splitting, "SORTED_AT_A_TIME", at_a_time)
     result = _split(layout, dedup=True)
     assert _embedded(layout) == ["f1", "f3", "f4", "f6"]
@@ -67,9 +65,7 @@ def test_a_frame_is_left_out_where_both_sequences_are_the_same(
 
 
 @pytest.mark.parametrize("at_a_time", [1, 2, 4096])
-def test_copies_have_the_scores_of_the_first(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch, at_a_time: int
-) -> None:
+def test_copies_have_the_scores_of_the_first(layout, monkeypatch, at_a_time):
     monkeypatch.setattr(prediction, "FRAMES_AT_A_TIME", at_a_time)
     _split(layout, dedup=True)
     files = layout.frames["nucleotide"], layout.copies_table
@@ -96,8 +92,6 @@ def test_copies_have_the_scores_of_the_first(
         (1000, True, 10_000, 500),
     ],
 )
-def test_the_size_follows_from_the_number_of_frames(
-    frames: int, proteins: bool, most: int | None, size: int
-) -> None:
+def test_the_size_follows_from_the_number_of_frames(frames, proteins, most, size):
     assert frames_per_file(frames, proteins=proteins, most=most) == size
     assert most or -(-frames // size) <= MOST_FILES

@@ -47,7 +47,7 @@ def _embedded(stage: EmbeddingStage, task: Task) -> TaskResult:
     return stage.open(Device("cpu")).compute(task, lambda n, t: None)()
 
 
-def test_each_encoder_computes_in_what_it_gains_from(tmp_path: Path) -> None:
+def test_each_encoder_computes_in_what_it_gains_from(tmp_path):
     """So a run in fp8 has the nucleotide features of one in bf16."""
     paths = make_dnabert(tmp_path / "dna"), save_fair(fair_model(), tmp_path / "esm.pt")
     molecules: tuple[Molecule, Molecule] = ("nucleotide", "protein")
@@ -58,7 +58,7 @@ def test_each_encoder_computes_in_what_it_gains_from(tmp_path: Path) -> None:
     assert [stage.precision for stage in of["fp8"]] == ["bf16", "fp8"]  # type: ignore[attr-defined]
 
 
-def test_what_is_excluded_has_no_row(stage: EmbeddingStage, task: Task) -> None:
+def test_what_is_excluded_has_no_row(stage, task):
     rows = (0, 250, 619)
     done = _embedded(
         stage, replace(task, excluded=tuple(FailedRow(row, "ValueError", "why") for row in rows))
@@ -70,8 +70,8 @@ def test_what_is_excluded_has_no_row(stage: EmbeddingStage, task: Task) -> None:
 
 @pytest.mark.parametrize("everything", [True, False])
 def test_a_kernel_that_gives_nan_is_told_from_a_wrong_sequence(
-    stage: EmbeddingStage, task: Task, monkeypatch: pytest.MonkeyPatch, *, everything: bool
-) -> None:
+    stage, task, monkeypatch, everything
+):
     """Only what a fixed sequence also meets is the fault of the device or the model."""
     encode = ToyEncoder.encode
 
@@ -95,9 +95,7 @@ def test_a_kernel_that_gives_nan_is_told_from_a_wrong_sequence(
     assert failed == {f"r{n}" for n in range(COUNT) if n % 7 == 0 and n % 4 == 0}
 
 
-def test_a_file_is_read_ahead_once_and_a_trial_leaves_it_alone(
-    stage: EmbeddingStage, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_read_ahead_once_and_a_trial_leaves_it_alone(stage, task, tmp_path, monkeypatch):
     """As on a GPU, where the next file is prepared during the first report of the one before."""
     source = locate(str(save_fair(fair_model(), tmp_path / "esm2_t2_test.pt")), "protein")
     stage = replace(stage, source=source, budget=256)

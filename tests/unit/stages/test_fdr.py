@@ -25,14 +25,14 @@ def _sample(seed: int, contigs: int, share: float, chunks: int) -> tuple[np.ndar
     return virus, counts, SEPARATION * scores
 
 
-def test_running_mean_by_hand_with_ties() -> None:
+def test_running_mean_by_hand_with_ties():
     fdr = running_mean(np.array([0.5, 0.1, 0.2, 0.1, 0.5]))
     a, b = 0.1, (0.1 + 0.1 + 0.2) / 3
     c = (0.1 + 0.1 + 0.2 + 0.5 + 0.5) / 5
     assert fdr == pytest.approx([c, a, b, a, c])
 
 
-def test_one_contig_is_judged_by_every_share_of_virus_alike() -> None:
+def test_one_contig_is_judged_by_every_share_of_virus_alike():
     odds = 2.0  # one of the rounded ones
     shares = 1 / (1 + np.exp(-SHARES[SHARES <= 0]))
     virus = 1 / (1 + np.exp(-odds))
@@ -45,12 +45,12 @@ def test_one_contig_is_judged_by_every_share_of_virus_alike() -> None:
 
 
 @pytest.mark.parametrize(("extreme", "rate"), [(-70.0, 1.0), (70.0, 0.0)])
-def test_certain_contigs_end_in_numbers(extreme: float, rate: float) -> None:
+def test_certain_contigs_end_in_numbers(extreme, rate):
     fdr, _ = contig_rates(np.full(100, extreme), np.ones(100, np.int64))
     assert fdr == pytest.approx(rate, abs=0.001)
 
 
-def test_with_a_model_the_rates_are_those_of_its_log_odds() -> None:
+def test_with_a_model_the_rates_are_those_of_its_log_odds():
     virus, _, odds = _sample(5, 3000, 0.3, 1)
     model = ContigModel(0.0, 1.0, 0.0, 0.0, 0.0)
     rows = np.stack([odds, np.zeros(len(odds))], axis=1)
@@ -59,7 +59,7 @@ def test_with_a_model_the_rates_are_those_of_its_log_odds() -> None:
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
-def test_of_contigs_of_one_chunk_the_stated_rate_is_the_realised_one(share: float) -> None:
+def test_of_contigs_of_one_chunk_the_stated_rate_is_the_realised_one(share):
     virus, counts, p = _sample(2, 20000, share, 1)
     fdr, _ = contig_rates(p, counts)
     for stated in (0.02, 0.05, 0.1):
@@ -68,7 +68,7 @@ def test_of_contigs_of_one_chunk_the_stated_rate_is_the_realised_one(share: floa
         assert (~virus[called]).mean() == pytest.approx(stated, abs=0.02)
 
 
-def test_scores_that_are_not_sure_enough_do_not_make_everything_virus() -> None:
+def test_scores_that_are_not_sure_enough_do_not_make_everything_virus():
     """At four times the right temperature, a share of 1 would explain the scores best."""
     virus, counts, odds = _sample(6, 5000, 0.8, 1)
     fdr, _ = contig_rates(odds / 4, counts)
@@ -78,7 +78,7 @@ def test_scores_that_are_not_sure_enough_do_not_make_everything_virus() -> None:
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
-def test_of_longer_contigs_the_stated_rate_is_an_upper_bound(share: float) -> None:
+def test_of_longer_contigs_the_stated_rate_is_an_upper_bound(share):
     virus, counts, p = _sample(3, 4000, share, 10)
     fdr, _ = contig_rates(p, counts)
     for stated in (0.2, 0.3, 0.5):
@@ -87,7 +87,7 @@ def test_of_longer_contigs_the_stated_rate_is_an_upper_bound(share: float) -> No
         assert (~virus[called]).mean() <= stated
 
 
-def test_length_does_not_weigh() -> None:
+def test_length_does_not_weigh():
     """Where viruses are short and others long, the share is one of contigs all the same."""
     rng = np.random.default_rng(4)
     virus = rng.random(3000) < 0.5

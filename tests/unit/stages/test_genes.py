@@ -58,9 +58,7 @@ def written(
     return gff3, proteins, found
 
 
-def test_genes_and_proteins_are_those_of_pyrodigal_gv(
-    written: tuple[Path, Path, list[Genes]],
-) -> None:
+def test_genes_and_proteins_are_those_of_pyrodigal_gv(written):
     finder, expected = ViralGeneFinder(meta=True, mask=True), []
     for (name, sequence, _), found in zip(_records(), written[2], strict=True):
         genes = finder.find_genes(sequence)
@@ -85,7 +83,7 @@ def test_genes_and_proteins_are_those_of_pyrodigal_gv(
         assert values["transl_table"] == str(gene.translation_table)
 
 
-def test_another_program_reads_the_gff3(written: tuple[Path, Path, list[Genes]]) -> None:
+def test_another_program_reads_the_gff3(written):
     lines = written[0].read_text().splitlines()
     assert lines[0] == "##gff-version 3"
     assert [line for line in lines if line.startswith("#")][-1] == "##sequence-region short 1 8"
@@ -111,9 +109,7 @@ def _genes(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in out.glob("*_virus_genes.*")}
 
 
-def test_genes_follow_the_calls(
-    call: Calling, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_genes_follow_the_calls(call, source, tmp_path, monkeypatch):
     out, other = tmp_path / "out", tmp_path / "other"
     again, predict = ("call", out), (*PREDICT, source, "-o", out)
     assert call(*predict, *NONE).code == 0
@@ -146,7 +142,7 @@ def test_genes_follow_the_calls(
         assert _genes(out) == genes
 
 
-def test_pairs_have_no_genes(call: Calling, source: Path, tmp_path: Path) -> None:
+def test_pairs_have_no_genes(call, source, tmp_path):
     mate, out = tmp_path / "mate.fa", tmp_path / "out"
     mate.write_text(source.read_text().replace("GAT", "GAC"))
     assert call(*PREDICT, source, "--input2", mate, "-o", out, *ALL).code == 0
@@ -165,7 +161,7 @@ EXAMPLE = {
 }
 
 
-def test_hallmark_genes_of_the_example(finder: GeneFinder) -> None:
+def test_hallmark_genes_of_the_example(finder):
     records = [record for record in Records(SOURCE) if len(record.sequence) > 1000]
     found = finder.find([Searched(r.id, r.sequence) for r in records])
     assert {r.id: genes.hallmarks for r, genes in zip(records, found, strict=True)} == EXAMPLE
@@ -175,7 +171,7 @@ def test_hallmark_genes_of_the_example(finder: GeneFinder) -> None:
         assert products == genes.hallmarks
 
 
-def test_genes_of_a_region_have_their_places_in_the_record(finder: GeneFinder) -> None:
+def test_genes_of_a_region_have_their_places_in_the_record(finder):
     text, before = GENOMES[1], 700
     end = before + len(text)
     longer = Searched("a;", GENOMES[0][:before] + text + "ACGT", (before, end))
@@ -225,13 +221,8 @@ def _calls_of_lite(call: Calling, folder: Path) -> dict[str, str]:
     [(3000, 9000, {"virus", "undecided"}), (9000, 9000, {"virus"}), (3000, 3000, {"virus"})],
 )
 def test_genes_are_looked_for_in_viral_and_in_long_undecided_records(
-    call: Calling,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    least: int,
-    most: int,
-    searched: set[str],
-) -> None:
+    call, tmp_path, monkeypatch, least, most, searched
+):
     asked = _pretend(monkeypatch)
     monkeypatch.setattr(output, "LONG", least)
     monkeypatch.setattr(output, "LONGEST", most)
@@ -241,8 +232,8 @@ def test_genes_are_looked_for_in_viral_and_in_long_undecided_records(
 
 
 def test_a_host_with_a_provirus_is_no_virus_by_the_genes_of_the_provirus(
-    call: Calling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    call, tmp_path, monkeypatch
+):
     asked = _pretend(monkeypatch, "portal protein", "tail tube protein")
     monkeypatch.setattr(output, "LONG", 3000)
     monkeypatch.setattr(output, "SHORTEST_RECORD", 3000)
@@ -255,9 +246,7 @@ def test_a_host_with_a_provirus_is_no_virus_by_the_genes_of_the_provirus(
     assert {part.record for part in asked if part.region is not None} == set(found)
 
 
-def test_two_genes_of_one_function_are_one_sign_of_a_virus(
-    call: Calling, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_genes_of_one_function_are_one_sign_of_a_virus(call, source, tmp_path, monkeypatch):
     counted: list[int] = []
 
     def call_of(*arguments: Any) -> Calls:
@@ -271,7 +260,7 @@ def test_two_genes_of_one_function_are_one_sign_of_a_virus(
     assert [row["hallmarks"] for row in table(tmp_path / "out" / "s_virus.tsv")] == ["3", "3"]
 
 
-def test_every_record_classified_as_viral_has_its_genes(call: Calling, tmp_path: Path) -> None:
+def test_every_record_classified_as_viral_has_its_genes(call, tmp_path):
     """Also one that is viral by its error rate alone, as where nearly all of a sample is."""
     source, out = tmp_path / "s.fa", tmp_path / "out"
     pieces = [genome[i : i + 600] for genome in GENOMES for i in range(0, len(genome) - 600, 75)]
@@ -282,9 +271,7 @@ def test_every_record_classified_as_viral_has_its_genes(call: Calling, tmp_path:
     assert all(row.coding_density is not None and row.hallmarks is not None for row in rows)
 
 
-def test_regions_have_genes_and_hallmarks(
-    call: Calling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_regions_have_genes_and_hallmarks(call, tmp_path, monkeypatch):
     """A record that is not viral has the genes of its region only, a viral one all of its own."""
     region, out = Region(300, 3000, 4, 4, 0.99, None, False), tmp_path / "out"
     monkeypatch.setattr(output, "SHORTEST_RECORD", 3000)

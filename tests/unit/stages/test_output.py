@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.inputs import table, toy_request
+from tests.cli.inputs import open_bases, table, toy_request
 from tests.declared import Chunk, add_record, call_record, chunks_of
 from virnucpro import columns
 from virnucpro.classifier.files import with_temperature
@@ -35,7 +35,6 @@ from virnucpro.stages.regions import Region
 from virnucpro.stages.result_files import ResultFiles
 from virnucpro.store.disk import Disk
 
-CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
 Asking = Callable[..., PredictionRequest]
 RECORDS = 130  # enough for the correction of the share of virus
 
@@ -47,10 +46,7 @@ def request_of(tmp_path: Path) -> Asking:
     def _request(
         classifier: Path, records: int = RECORDS, **thresholds: float
     ) -> PredictionRequest:
-        texts = [
-            "".join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n)) for n in range(records)
-        ]
-        lines = [f">r{n}\n{text}\n" for n, text in enumerate(texts)]
+        lines = [f">r{n}\n{open_bases(60 + n, n)}\n" for n in range(records)]
         source.write_text(">closed\nTAATTAATTAATTAATTAATTAA\n" + "".join(lines))
         models = {"nucleotide_model": "toy", "protein_model": "toy", "classifier": str(classifier)}
         values = {"model_type": "custom", "chunk_length": 200, "sequences_per_file": 50, **models}
@@ -74,8 +70,8 @@ def _computed(request: PredictionRequest) -> list[str]:
 
 
 def test_records_have_rates_and_the_surest_come_first_up_to_a_rate_that_is_asked_for(
-    request_of: Asking, calibrated: Path
-) -> None:
+    request_of, calibrated
+):
     request = request_of(calibrated, min_score=-1.0, genes=False)
     _computed(request)
     contigs = {row["record"]: row for row in table(request.layout.contigs_table)}
@@ -108,8 +104,8 @@ def test_records_have_rates_and_the_surest_come_first_up_to_a_rate_that_is_asked
 
 
 def test_results_do_not_depend_on_how_many_records_are_worked_on_at_a_time(
-    request_of: Asking, calibrated: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    request_of, calibrated, monkeypatch
+):
     request = request_of(calibrated, 40, min_score=0.0)
     together, few = run_prediction(request, lambda _: None).results, request.layout.root / "few"
     monkeypatch.setattr(columns, "ROWS_AT_A_TIME", 7)
@@ -124,12 +120,7 @@ def test_results_do_not_depend_on_how_many_records_are_worked_on_at_a_time(
 
 
 @pytest.mark.parametrize(("most", "sizes"), [(10_000_000, [2, 2, 1]), (1000, [1] * 5)])
-def test_terminal_repeats_and_kinds_of_viruses(
-    request_of: Asking,
-    monkeypatch: pytest.MonkeyPatch,
-    most: int,
-    sizes: list[int],
-) -> None:
+def test_terminal_repeats_and_kinds_of_viruses(request_of, monkeypatch, most, sizes):
     monkeypatch.setattr(result_files, "RECORDS_AT_A_TIME", 2)
     monkeypatch.setattr(result_files, "MOST_BASES_AT_A_TIME", most)
     asked: list[int] = []
@@ -140,7 +131,7 @@ def test_terminal_repeats_and_kinds_of_viruses(
 
     monkeypatch.setattr(VirusKinds, "of", of)
     request = request_of(TOY_CLASSIFIER, min_score=-1.0)
-    whole = "".join(random.Random(2).choices(CODONS, k=400))
+    whole = open_bases(400, 2)
     text = "".join(f">r{n} of five\n{whole[n:]}{whole[2:42] if n == 2 else ''}\n" for n in range(5))
     Path(request.source).write_text(text)
     _computed(request)
@@ -157,9 +148,7 @@ def test_terminal_repeats_and_kinds_of_viruses(
     assert headers[3] == "r3 of five"
 
 
-def test_without_rates_a_rate_cannot_be_asked_for(
-    request_of: Asking,
-) -> None:
+def test_without_rates_a_rate_cannot_be_asked_for(request_of):
     request = request_of(TOY_CLASSIFIER, max_fdr=0.4)
     with pytest.raises(UsageError, match="needs a calibrated classifier"):
         _computed(request)
@@ -170,7 +159,7 @@ def test_without_rates_a_rate_cannot_be_asked_for(
     assert {float(row["score"]) > 0.6 for row in table(request.layout.virus_table)} <= {True}
 
 
-def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> None:
+def test_the_sequences_of_regions_follow_those_of_records(tmp_path):
     sequence = "ACGT" + "".join(random.Random(0).choices("ACGT", k=11_996))
     record = Record("a=;,%", "a=;,% described", sequence)
     chunks = [Chunk("c", 0, 12000, "scored", 1, "0.9", "0.1")]
@@ -210,9 +199,7 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
     assert (figures.doubtful, figures.highest_rate) == (1, 0.2)
 
 
-def test_every_stage_reports_the_sequences_that_it_has_to_do(
-    request_of: Asking,
-) -> None:
+def test_every_stage_reports_the_sequences_that_it_has_to_do(request_of):
     to_do: dict[str, int] = {}
     done: Counter[str] = Counter()
 
@@ -228,9 +215,7 @@ def test_every_stage_reports_the_sequences_that_it_has_to_do(
     assert {"translation", "splitting", "prediction", "output"} < known.keys()
 
 
-def test_a_run_moves_on_and_can_be_stopped_while_genes_are_found(
-    request_of: Asking, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_moves_on_and_can_be_stopped_while_genes_are_found(request_of, monkeypatch):
     """Blocks have one record each. The signal arrives while the genes of the sixth are found."""
     request = request_of(TOY_CLASSIFIER, 12, min_score=-1.0)
     monkeypatch.setattr(output, "MOST_BASES_AT_A_TIME", 1)
@@ -261,9 +246,7 @@ def test_a_run_moves_on_and_can_be_stopped_while_genes_are_found(
     assert all(path.exists() for path in request.layout.virus_genes)
 
 
-def test_a_region_passes_the_cuts_by_its_own_length_and_score(
-    request_of: Asking, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_region_passes_the_cuts_by_its_own_length_and_score(request_of, monkeypatch):
     places = [(100, 300, 0.9), (301, 500, 0.9), (500, 700, 0.5)]
     regions = [Region(start, stop, 4, 4, score, None, False) for start, stop, score in places]
     monkeypatch.setattr(output, "SHORTEST_RECORD", 0)

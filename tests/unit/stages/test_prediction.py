@@ -57,9 +57,7 @@ def _file(layout: Layout, number: int, nucleotide: list[str], protein: list[str]
         (IDS[:5], IDS[:1], None),
     ],
 )
-def test_rows_are_matched_by_id_and_none_is_made_up(
-    layout: Layout, protein: list[str], failed: list[str], merged: list[str] | None
-) -> None:
+def test_rows_are_matched_by_id_and_none_is_made_up(layout, protein, failed, merged):
     task = replace(_file(layout, 1, IDS, protein), params={"failed": failed})
     stage = MergingStage(layout, Disk(), ENCODERS)
     if merged is None:
@@ -84,8 +82,8 @@ def _task(layout: Layout, *files: dict[str, list[float]]) -> Task:
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 4096])
 def test_the_frames_of_a_chunk_go_together_however_many_rows_are_read_at_a_time(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch, rows: int
-) -> None:
+    layout, monkeypatch, rows
+):
     monkeypatch.setattr(columns, "ROWS_AT_A_TIME", rows)
     scores = {
         **{f"a_chunk_1F{n}": [n / 8, 1 - n / 8] for n in (1, 2, 3)},
@@ -105,7 +103,7 @@ def test_the_frames_of_a_chunk_go_together_however_many_rows_are_read_at_a_time(
     ]
 
 
-def test_a_tie_is_others_of_a_frame_and_virus_of_a_chunk(layout: Layout) -> None:
+def test_a_tie_is_others_of_a_frame_and_virus_of_a_chunk(layout):
     """As text, 9.9e-05 would be more than 0.5."""
     rows = [[9.9e-5, 0.5], [0.5, 9.9e-5], [0.5, 0.5]]
     names = ["a_chunk_1F1", "a_chunk_1R1", "a_chunk_2F1"]

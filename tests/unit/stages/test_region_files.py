@@ -47,7 +47,7 @@ def written(tmp_path: Path) -> dict[str, Path]:
     return paths
 
 
-def test_the_table_counts_from_one_and_includes_the_last_base(written: dict[str, Path]) -> None:
+def test_the_table_counts_from_one_and_includes_the_last_base(written):
     rows = list(REGIONS.read(written["tsv"], *REGIONS.row._fields))
     assert [row[1] for row in rows[: 2 * len(HOSTILE) : 2]] == HOSTILE
     assert rows[0][2:10] == ["100", "5099", "5000", "11", "9", "0.987654", "-0.250000", "False"]
@@ -58,7 +58,7 @@ def test_the_table_counts_from_one_and_includes_the_last_base(written: dict[str,
     assert rows[2][0] == "=;,%&|region_100_5099"
 
 
-def test_biopython_reads_the_bed_file(written: dict[str, Path]) -> None:
+def test_biopython_reads_the_bed_file(written):
     with written["bed"].open(encoding="utf-8") as stream:
         features = list(Align.parse(stream, "bed"))
     named = features[: 2 * len(HOSTILE) : 2]
@@ -71,7 +71,7 @@ def test_biopython_reads_the_bed_file(written: dict[str, Path]) -> None:
     assert (second.coordinates[0].tolist(), second.score) == ([6000, 12000], 700)
 
 
-def test_bcbio_gff_reads_the_gff3_file(written: dict[str, Path]) -> None:
+def test_bcbio_gff_reads_the_gff3_file(written):
     with written["gff3"].open(encoding="utf-8") as stream:
         records = {unquote(record.id): record for record in GFF.parse(stream)}
     assert sorted(records) == sorted(["a", *HOSTILE])

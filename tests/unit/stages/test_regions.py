@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from itertools import pairwise, product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -76,9 +75,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize(("parts", "options", "place", "near"), FOUND.values(), ids=FOUND.keys())
-def test_a_region_is_found_in_its_place(
-    parts: tuple[tuple[int, float], ...], options: dict[str, Any], place: tuple[int, int], near: int
-) -> None:
+def test_a_region_is_found_in_its_place(parts, options, place, near):
     length, chunks = record(*parts, **options)
     region = only(find_regions(length, chunks))
     assert abs(region.start - place[0]) <= near
@@ -110,13 +107,13 @@ NONE = {
 
 
 @pytest.mark.parametrize(("parts", "options"), NONE.values(), ids=NONE.keys())
-def test_no_region(parts: tuple[tuple[int, float], ...], options: dict[str, Any]) -> None:
+def test_no_region(parts, options):
     for seed in range(10):
         assert find_regions(*record(*parts, seed=seed, **options)) == []
     assert find_regions(0, []) == []
 
 
-def test_a_region_at_the_edge_reaches_it_across_chunks_without_a_score() -> None:
+def test_a_region_at_the_edge_reaches_it_across_chunks_without_a_score():
     length, chunks = record((40, VIRUS), (80, HOST))
     for i in range(3):
         chunks[i] = chunk(i + 1, chunks[i].start, chunks[i].stop, None)
@@ -125,13 +122,13 @@ def test_a_region_at_the_edge_reaches_it_across_chunks_without_a_score() -> None
     assert region.chunks == region.chunks_scored + 3
 
 
-def test_a_virus_has_no_region_for_two_chunks_that_look_like_a_host() -> None:
+def test_a_virus_has_no_region_for_two_chunks_that_look_like_a_host():
     for seed in range(5):
         assert find_regions(*record((2, HOST), (40, VIRUS), seed=seed)) == []
         assert find_regions(*record((8, HOST), (40, VIRUS), seed=seed)) != []
 
 
-def test_regions_that_are_placed_anew_stay_apart() -> None:
+def test_regions_that_are_placed_anew_stay_apart():
     found = 0
     gaps = (((8, HOST),), SPREAD), (((4, HOST), (2, 12.0), (4, HOST)), 0.3)  # two outliers
     for seed, (gap, spread) in product(range(40), gaps):
@@ -144,7 +141,7 @@ def test_regions_that_are_placed_anew_stay_apart() -> None:
     assert found > 120
 
 
-def test_scores_of_exactly_0_and_1_are_taken() -> None:
+def test_scores_of_exactly_0_and_1_are_taken():
     length, chunks = record((60, HOST), (20, VIRUS), (60, HOST))
     for i, each in enumerate(chunks):
         virus = "1.0" if 60 <= i < 80 else "0.0"
@@ -153,7 +150,7 @@ def test_scores_of_exactly_0_and_1_are_taken() -> None:
     assert (region.start, region.stop) == (30_000, 40_000)
 
 
-def test_the_score_of_a_region_pays_for_each_end_within_the_record() -> None:
+def test_the_score_of_a_region_pays_for_each_end_within_the_record():
     """Six chunks of the most evidence have 0.8 each, and a change of state costs 1.8."""
     for parts, evidence in (
         (((60, HOST), (6, 12.0), (60, HOST)), 6 * 0.8 - 2 * 1.8),
@@ -195,7 +192,7 @@ REPEATS = {
 
 
 @pytest.mark.parametrize(("sequence", "is_repeated"), REPEATS.values(), ids=REPEATS.keys())
-def test_regions_of_repeats_are_left_out(sequence: str, is_repeated: bool) -> None:
+def test_regions_of_repeats_are_left_out(sequence, is_repeated):
     region = Region(0, len(sequence), 9, 9, 0.9, -0.9, False, in_host=True)
     assert is_reported(region, sequence, is_virus=False) is not is_repeated
     assert is_reported(region, sequence, is_virus=False, hallmarks=1)
@@ -206,14 +203,12 @@ def test_regions_of_repeats_are_left_out(sequence: str, is_repeated: bool) -> No
     ("is_virus", "in_host", "is_kept"),
     [(True, False, False), (True, True, True), (False, False, True), (False, True, True)],
 )
-def test_a_virus_has_a_region_only_within_a_host(
-    is_virus: bool, in_host: bool, is_kept: bool
-) -> None:
+def test_a_virus_has_a_region_only_within_a_host(is_virus, in_host, is_kept):
     region = Region(100, 6_100, 12, 12, 0.9, -0.9, False, in_host)
     assert is_reported(region, _drawn(9_000), is_virus=is_virus) is is_kept
 
 
-def test_flanks_are_hosts_where_either_side_scores_as_one() -> None:
+def test_flanks_are_hosts_where_either_side_scores_as_one():
     """So lambda, of which the right half looks more viral than the left one, has no region."""
     for parts, in_host in (
         (((40, HOST), (40, VIRUS), (40, HOST)), True),
@@ -224,7 +219,7 @@ def test_flanks_are_hosts_where_either_side_scores_as_one() -> None:
         assert [region.in_host for region in find_regions(length, chunks)] == [in_host]
 
 
-def test_the_rate_of_regions_falls_with_their_number_and_rises_with_what_was_searched() -> None:
+def test_the_rate_of_regions_falls_with_their_number_and_rises_with_what_was_searched():
     rates = [
         region_fdr(np.array(scores), bases)
         for scores, bases in (
@@ -258,7 +253,5 @@ def test_the_rate_of_regions_falls_with_their_number_and_rises_with_what_was_sea
         (0.4, 90_000, 0.9, 1, "high"),
     ],
 )
-def test_the_tier_of_a_region(
-    score: float, length: int, fdr: float | None, hallmarks: int | None, tier: str
-) -> None:
+def test_the_tier_of_a_region(score, length, fdr, hallmarks, tier):
     assert region_tier(score, length, fdr, hallmarks) == tier

@@ -18,7 +18,7 @@ from virnucpro.store.disk import BUFFER, HOST_NAME, Disk, is_running
 from virnucpro.store.hashed import hashed
 
 
-def test_describes_what_it_wrote(tmp_path: Path) -> None:
+def test_describes_what_it_wrote(tmp_path):
     data = os.urandom(3 * BUFFER + 17)
     with Disk().create(tmp_path / "new/a.bin") as out:
         for start in range(0, len(data), 100_000):
@@ -30,7 +30,7 @@ def test_describes_what_it_wrote(tmp_path: Path) -> None:
     assert out.output.rows == 2 * 32
 
 
-def test_data_is_safe_before_its_name(tmp_path: Path) -> None:
+def test_data_is_safe_before_its_name(tmp_path):
     disk, folder = Noting(), ("sync folder", tmp_path.name)
     disk.save(tmp_path / "a", b"x")
     assert disk.notes == [*((verb, "a") for verb in ("open", "write", "sync", "rename")), folder]
@@ -42,7 +42,7 @@ def test_data_is_safe_before_its_name(tmp_path: Path) -> None:
     assert disk.notes == [("rename", "c"), folder]
 
 
-def test_folders_of_files_together_are_flushed_once_whatever_happens(tmp_path: Path) -> None:
+def test_folders_of_files_together_are_flushed_once_whatever_happens(tmp_path):
     disk = Noting()
     with suppress(ZeroDivisionError), disk.together():
         for name in ("a", "b", "c/d"):
@@ -56,7 +56,7 @@ def test_folders_of_files_together_are_flushed_once_whatever_happens(tmp_path: P
 
 
 @pytest.mark.parametrize("verb", ["open", "write", "sync", "rename"])
-def test_a_failing_disk_keeps_the_old_content(tmp_path: Path, verb: str) -> None:
+def test_a_failing_disk_keeps_the_old_content(tmp_path, verb):
     path = tmp_path / "a"
     Disk().save(path, b"old")
     with pytest.raises(OutputError, match="free some space"):
@@ -65,14 +65,14 @@ def test_a_failing_disk_keeps_the_old_content(tmp_path: Path, verb: str) -> None
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
-def test_an_exception_in_the_block_leaves_nothing(tmp_path: Path) -> None:
+def test_an_exception_in_the_block_leaves_nothing(tmp_path):
     with suppress(ZeroDivisionError), Disk().create(tmp_path / "a") as out:
         out.write(b"x")
         raise ZeroDivisionError
     assert not list(tmp_path.iterdir())
 
 
-def test_sweep_removes_what_dead_processes_left(tmp_path: Path) -> None:
+def test_sweep_removes_what_dead_processes_left(tmp_path):
     dead = tmp_path / f".a.{HOST_NAME}.999999999.tmp"
     living = tmp_path / f".a.{HOST_NAME}.{os.getppid()}.tmp"
     elsewhere = tmp_path / ".a.otherhost.1.tmp"
@@ -84,9 +84,7 @@ def test_sweep_removes_what_dead_processes_left(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == sorted([living, theirs, users])
 
 
-def test_a_write_within_a_second_and_a_process_of_another_user_are_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_within_a_second_and_a_process_of_another_user_are_seen(tmp_path, monkeypatch):
     (tmp_path / "a").write_text("old")
     seen, written = hashed(tmp_path / "a"), (tmp_path / "a").stat().st_mtime_ns
     (tmp_path / "a").write_text("new")
@@ -98,7 +96,7 @@ def test_a_write_within_a_second_and_a_process_of_another_user_are_seen(
     assert is_running(1)
 
 
-def test_nothing_is_written_behind_a_linked_checkpoint_folder(tmp_path: Path) -> None:
+def test_nothing_is_written_behind_a_linked_checkpoint_folder(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / ".checkpoints").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ResumeRefusedError, match="symbolic link"):
@@ -112,7 +110,7 @@ def _links(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("verb", ["save", "remove"])
 @pytest.mark.parametrize("kind", ["another file", "an edited digit", "a link", "a folder"])
-def test_what_the_program_did_not_write_is_renamed(tmp_path: Path, kind: str, verb: str) -> None:
+def test_what_the_program_did_not_write_is_renamed(tmp_path, kind, verb):
     path, elsewhere = tmp_path / "a.tsv", tmp_path / "elsewhere"
     elsewhere.write_bytes(b"0.123")
     Disk(tmp_path).save(path, b"0.123")
@@ -134,9 +132,7 @@ def test_what_the_program_did_not_write_is_renamed(tmp_path: Path, kind: str, ve
         assert (tmp_path / "a.tsv.yours.3").read_bytes() == b"mine 2"
 
 
-def test_what_the_program_wrote_is_replaced_and_removed_also_by_other_processes(
-    tmp_path: Path,
-) -> None:
+def test_what_the_program_wrote_is_replaced_and_removed_also_by_other_processes(tmp_path):
     path = tmp_path / "x/a.tsv"
     for content in (b"first", b"second", b"first"):
         Disk(tmp_path).save(path, content)
@@ -152,7 +148,7 @@ def test_what_the_program_wrote_is_replaced_and_removed_also_by_other_processes(
     assert not list(path.parent.iterdir())
 
 
-def test_clearing_leaves_what_the_program_did_not_write(tmp_path: Path) -> None:
+def test_clearing_leaves_what_the_program_did_not_write(tmp_path):
     disk, folder = Disk(tmp_path), tmp_path / "s_merged"
     for name in ("a.pt", "inner/b.pt", "edited.pt"):
         disk.save(folder / name, b"ours")

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError
-from virnucpro.store.documents import SCHEMAS, DocumentKind, in_schema, parse_json
+from virnucpro.store.documents import SCHEMAS, in_schema, parse_json
 
 PATH = Path("folder/file.json")
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
-def test_the_present_schema_stays_and_a_newer_one_is_refused(kind: DocumentKind) -> None:
+def test_the_present_schema_stays_and_a_newer_one_is_refused(kind):
     document = {"schema": SCHEMAS[kind], "rows": [1], "producer": "virnucpro 99"}
     assert in_schema(kind, document, PATH) == document
     with pytest.raises(ResumeRefusedError, match=r"file\.json.*newer version.*virnucpro 99"):
@@ -24,12 +23,12 @@ def test_the_present_schema_stays_and_a_newer_one_is_refused(kind: DocumentKind)
 
 
 @pytest.mark.parametrize("document", [None, [], "text", {"schema": 0}, {"schema": True}, {}])
-def test_what_is_no_such_document_is_unusable(document: Json) -> None:
+def test_what_is_no_such_document_is_unusable(document):
     with pytest.raises(ValueError, match=r"file\.json"):
         in_schema("run state", document, PATH)
 
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e999", "[" * 100_000])
-def test_what_is_no_json(text: str) -> None:
+def test_what_is_no_json(text):
     with pytest.raises(ValueError, match=r"finite|nested"):
         parse_json(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import pytest
 import torch
@@ -22,7 +21,7 @@ ROWS = torch.arange(6, dtype=torch.float32).reshape(2, 3)
 @pytest.mark.parametrize(
     "rows", [ROWS, ROWS[:0], ROWS.T.contiguous().T, torch.ones(3, 7)[:2], torch.ones(9, 7)[4:6]]
 )
-def test_bytes_are_those_of_torch_save(rows: torch.Tensor) -> None:
+def test_bytes_are_those_of_torch_save(rows):
     ids = ["a", "b"][: len(rows)]
     expected = io.BytesIO()
     torch.save(
@@ -34,7 +33,7 @@ def test_bytes_are_those_of_torch_save(rows: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("place", [0, 4999, 9999])
-def test_one_value_that_is_not_finite_is_found(value: float, place: int) -> None:
+def test_one_value_that_is_not_finite_is_found(value, place):
     data = torch.ones(10_000)
     assert all_finite(data)
     data[place] = value
@@ -43,7 +42,7 @@ def test_one_value_that_is_not_finite_is_found(value: float, place: int) -> None
     assert not all_finite(data.reshape(100, 100))
 
 
-def test_values_whose_sum_is_too_large_are_finite() -> None:
+def test_values_whose_sum_is_too_large_are_finite():
     assert all_finite(torch.full((4, 4), 3e38))
     assert all_finite(torch.zeros(0, 16))
 
@@ -52,7 +51,7 @@ def _rows(*labels: str) -> list[dict[str, object]]:
     return [{"label": i, "mean_representation": ROWS[n].tolist()} for n, i in enumerate(labels)]
 
 
-def test_formats_of_before(tmp_path: Path) -> None:
+def test_formats_of_before(tmp_path):
     path = tmp_path / "x.pt"
     torch.save({"nucleotide": ["a", "b"], "data": _rows("a", "b")}, path)
     assert torch.equal(load_features(path, "nucleotide").data, ROWS)
@@ -74,7 +73,7 @@ def test_formats_of_before(tmp_path: Path) -> None:
         ([1, 2], "not a file of nucleotide features"),
     ],
 )
-def test_damage_is_refused(tmp_path: Path, document: object, message: str) -> None:
+def test_damage_is_refused(tmp_path, document, message):
     torch.save(document, tmp_path / "x.pt")
     with pytest.raises(DamagedFeaturesError, match=message):
         load_features(tmp_path / "x.pt", "nucleotide")

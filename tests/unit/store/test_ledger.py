@@ -61,16 +61,14 @@ DAMAGES: list[tuple[str, Callable[[Path], object], str]] = [
 @pytest.mark.parametrize(
     ("damage", "reason"), [d[1:] for d in DAMAGES], ids=[d[0] for d in DAMAGES]
 )
-def test_damage_is_noticed_with_its_reason(
-    task: Task, layout: Layout, damage: Callable[[Path], object], reason: str
-) -> None:
+def test_damage_is_noticed_with_its_reason(task, layout, damage, reason):
     _carry_out(task, layout)
     damage(layout.root)
     assert reason in Ledger(layout).check(task)
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../outside"])
-def test_a_receipt_never_points_outside(task: Task, layout: Layout, name: str) -> None:
+def test_a_receipt_never_points_outside(task, layout, name):
     _carry_out(task, layout)
     document = unsealed(task.receipt.read_bytes())
     document["outputs"][0]["path"] = name
@@ -93,15 +91,13 @@ def test_a_receipt_never_points_outside(task: Task, layout: Layout, name: str) -
         ({"inputs": (Path("y"),)}, True),
     ],
 )
-def test_the_fingerprint_has_what_decides_the_answer(
-    task: Task, change: dict[str, object], same: bool
-) -> None:
+def test_the_fingerprint_has_what_decides_the_answer(task, change, same):
     changed = replace(task, **change)  # type: ignore[arg-type]
     assert (fingerprint(changed, ["d"]) == fingerprint(task, ["d"])) is same
     assert fingerprint(task, ["e"]) != fingerprint(task, ["d"])
 
 
-def test_what_failed_last_time_or_has_other_files_is_stale(task: Task, layout: Layout) -> None:
+def test_what_failed_last_time_or_has_other_files_is_stale(task, layout):
     _carry_out(task, layout, FailedSequences("E", "m", ("a", "b")))
     assert Ledger(layout).check(task) == "2 sequences failed last time"
     assert Ledger(layout).check(replace(task, outputs=task.inputs)) == "other files belong to it"
@@ -109,7 +105,7 @@ def test_what_failed_last_time_or_has_other_files_is_stale(task: Task, layout: L
     assert Ledger(layout).check(task) == UNFINISHED
 
 
-def test_removed_files_stay_proved_until_they_are_needed(task: Task, layout: Layout) -> None:
+def test_removed_files_stay_proved_until_they_are_needed(task, layout):
     class Asking(Disk):
         def unlink(self, path: Path) -> None:
             assert path in Ledger(layout).removed, "its receipt is not stored yet"
@@ -132,9 +128,7 @@ def test_removed_files_stay_proved_until_they_are_needed(task: Task, layout: Lay
 
 
 @pytest.mark.parametrize("damaged", [0, 1])
-def test_receipts_of_whole_stages_stand_in_one_file_and_its_copy(
-    task: Task, layout: Layout, damaged: int
-) -> None:
+def test_receipts_of_whole_stages_stand_in_one_file_and_its_copy(task, layout, damaged):
     whole = replace(task, stage="consensus", receipt=layout.receipt("consensus"))
     disk = Disk(layout.root)
     ledger = Ledger(layout, disk)
@@ -151,7 +145,7 @@ def test_receipts_of_whole_stages_stand_in_one_file_and_its_copy(
     assert Ledger(layout).check(whole) == UNFINISHED
 
 
-def test_receipts_of_an_older_schema_are_refused(layout: Layout) -> None:
+def test_receipts_of_an_older_schema_are_refused(layout):
     """They name their files by another key."""
     older = {"schema": 1, "outputs": [{"file": "s_nucleotide.fa", "sha256": ""}]}
     kept = {"schema": 1, "removed": ["s_nucleotide.fa"], "receipts": {"translation.done": older}}

@@ -48,9 +48,7 @@ def _origins(layout: Layout) -> dict[str, str]:
     return {path.name[:-8]: json.loads(path.read_text())["origin"] for path in paths}
 
 
-def test_an_interrupted_run_is_finished(
-    interrupted: tuple[Path, Layout], expected: dict[str, bytes]
-) -> None:
+def test_an_interrupted_run_is_finished(interrupted, expected):
     source, layout = interrupted
     before = {p: p.read_bytes() for p in legacy.feature_files(layout)}
     assert len(before) == 5
@@ -102,9 +100,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
-def test_what_proves_wrong_is_computed_again_with_the_reason(
-    interrupted: tuple[Path, Layout], expected: dict[str, bytes], damage: Callable[[Path], object]
-) -> None:
+def test_what_proves_wrong_is_computed_again_with_the_reason(interrupted, expected, damage):
     source, layout = interrupted
     damage(layout.features("protein", 2))
     shown = predict(source, layout.root, resume=True)
@@ -117,9 +113,7 @@ def test_what_proves_wrong_is_computed_again_with_the_reason(
 
 
 @pytest.mark.parametrize("state", ["gone", "of another input"])
-def test_features_that_no_state_file_names_are_nobodys(
-    interrupted: tuple[Path, Layout], state: str
-) -> None:
+def test_features_that_no_state_file_names_are_nobodys(interrupted, state):
     source, layout = interrupted
     text = layout.legacy_state.read_text()
     layout.legacy_state.write_text(text.replace("in_chunked", "other_chunked"))
@@ -132,9 +126,7 @@ def test_features_that_no_state_file_names_are_nobodys(
     assert before <= {path.read_bytes() for path in layout.root.rglob("*") if path.is_file()}
 
 
-def test_without_resume_it_is_refused_and_force_removes_it(
-    interrupted: tuple[Path, Layout], expected: dict[str, bytes]
-) -> None:
+def test_without_resume_it_is_refused_and_force_removes_it(interrupted, expected):
     source, layout = interrupted
     with pytest.raises(UsageError, match=r"already holds files of in .*earlier version.*--resume"):
         predict(source, layout.root)
@@ -148,8 +140,8 @@ def test_without_resume_it_is_refused_and_force_removes_it(
 
 
 def test_another_chunk_length_or_a_second_input_is_refused_before_anything_is_overwritten(
-    interrupted: tuple[Path, Layout],
-) -> None:
+    interrupted,
+):
     source, layout = interrupted
     mates = shutil.copy(source, source.with_name("mates.fa"))
     with pytest.raises(ResumeRefusedError, match="second input: was not set"):
@@ -162,7 +154,7 @@ def test_another_chunk_length_or_a_second_input_is_refused_before_anything_is_ov
     assert not layout.state.exists()
 
 
-def test_a_finished_run_without_features_is_left_alone(tmp_path: Path) -> None:
+def test_a_finished_run_without_features_is_left_alone(tmp_path):
     source, layout = make_legacy(tmp_path, completed=True)
     for molecule in ("nucleotide", "protein"):
         shutil.rmtree(layout.folders[molecule])  # type: ignore[arg-type]
@@ -182,9 +174,7 @@ def test_a_finished_run_without_features_is_left_alone(tmp_path: Path) -> None:
     assert not list(layout.root.rglob("*.yours*"))
 
 
-def test_a_stop_at_any_moment_loses_nothing(
-    interrupted: tuple[Path, Layout], expected: dict[str, bytes], made: tuple[Path, Path]
-) -> None:
+def test_a_stop_at_any_moment_loses_nothing(interrupted, expected, made):
     """At every fifth change of the disk; no feature file but the missing one is ever made."""
     source, layout = interrupted
     for at in count(1, 5):

@@ -47,7 +47,7 @@ def _check(
     return "".join(event.message for event in said if isinstance(event, Notice))
 
 
-def test_receipts_without_a_state_are_a_run_of_ours(begun: Layout) -> None:
+def test_receipts_without_a_state_are_a_run_of_ours(begun):
     begun.run_state.unlink()
     assert "going on" in _check(begun)
     begun.run_json.write_text("{}")
@@ -61,13 +61,13 @@ def test_receipts_without_a_state_are_a_run_of_ours(begun: Layout) -> None:
     assert "going on" in _check(begun)
 
 
-def test_nothing_counts_before_the_first_receipt(layout: Layout) -> None:
+def test_nothing_counts_before_the_first_receipt(layout):
     write_state(layout, Disk(), STATE)
     other = RunState(STATE.source, {**STATE.analysis, "input": "b" * 64})
     assert _check(layout, other) == ""  # the input was corrected: nothing of the run is kept
 
 
-def test_force_removes_what_the_program_wrote_and_nothing_else(begun: Layout) -> None:
+def test_force_removes_what_the_program_wrote_and_nothing_else(begun):
     disk = Disk(begun.root)
     disk.save(begun.virus_table, b"ours")
     disk.save(begun.split("protein", 1), b"ours")
@@ -81,7 +81,7 @@ def test_force_removes_what_the_program_wrote_and_nothing_else(begun: Layout) ->
 
 
 @pytest.mark.parametrize(("schema", "age"), [(99, "a newer version"), (1, "an older version")])
-def test_state_of_another_schema_is_refused(begun: Layout, schema: int, age: str) -> None:
+def test_state_of_another_schema_is_refused(begun, schema, age):
     document = unsealed(begun.run_state.read_bytes())
     begun.run_state.write_bytes(sealed({**document, "schema": schema}))
     with pytest.raises(ResumeRefusedError, match=age) as caught:
@@ -91,9 +91,7 @@ def test_state_of_another_schema_is_refused(begun: Layout, schema: int, age: str
 
 
 @pytest.mark.parametrize("locks", [True, False])
-def test_who_did_not_leave_a_lock_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: bool
-) -> None:
+def test_who_did_not_leave_a_lock_is_named(tmp_path, monkeypatch, locks):
     """Where the file system has no locks, the name in the file counts."""
     if not locks:
         monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, "no locks")))
@@ -108,7 +106,7 @@ def test_who_did_not_leave_a_lock_is_named(
         assert holder(path) == (None if locks or is_dead else owner)
 
 
-def test_a_look_at_who_holds_a_lock_keeps_nobody_from_taking_it(tmp_path: Path) -> None:
+def test_a_look_at_who_holds_a_lock_keeps_nobody_from_taking_it(tmp_path):
     path = tmp_path / "lock"
     assert holder(path) is None
     with locked(path):
@@ -136,9 +134,7 @@ EARLIER = WorkIdentity("the run of s.fa", {"input": "a" * 64, "chunk length": 50
         ({"lengths": (1,)}, None),  # a tuple is the list that JSON makes of it
     ],
 )
-def test_another_identity_is_refused_and_the_change_is_named(
-    change: dict[str, object], row: str | None
-) -> None:
+def test_another_identity_is_refused_and_the_change_is_named(change, row):
     settings = {n: v for n, v in {**EARLIER.settings, **change}.items() if v is not ...}
     wanted = replace(EARLIER, label="the run of moved/s.fa", settings=settings)
     if row is None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.training.made_genomes import FILES, ROWS, genome_rows, write_fasta
 from virnucpro.errors import InputError
-from virnucpro.training.data.dataset import PARTS, Dataset
+from virnucpro.training.data.dataset import PARTS
 
 ODD = [("B1 again", "acgturyknACGT"), ("empty", ""), ("ünï", "ac\nGT")]
 TAXA = {"bacteria": r"^B\d*(\d) ", "phages": r"^P\d*(\d)_"}
@@ -23,7 +23,7 @@ def dataset(prepare, tmp_path):
     return prepare(rows=TABLE, content="records")[1]
 
 
-def test_every_record_of_a_part_is_read_back_and_counted(dataset) -> None:
+def test_every_record_of_a_part_is_read_back_and_counted(dataset):
     assert (dataset.content, dataset.lengths()) == ("records", (300, 150))
     table, found, taxa = genome_rows(dataset), {}, {}
     for part in PARTS:
@@ -46,7 +46,7 @@ def test_every_record_of_a_part_is_read_back_and_counted(dataset) -> None:
     assert not list(dataset.root.glob("*_frames.tsv"))
 
 
-def test_files_of_the_other_content_are_removed_unless_they_are_of_a_user(dataset, prepare) -> None:
+def test_files_of_the_other_content_are_removed_unless_they_are_of_a_user(dataset, prepare):
     prepare(rows=TABLE, force=True)
     assert not list(dataset.root.glob("*_records.fa"))
     dataset.records_file("train").write_text("mine")
@@ -70,7 +70,7 @@ def test_files_of_the_other_content_are_removed_unless_they_are_of_a_user(datase
         ("genomes.tsv", "ünï".encode(), b"\xff"),
     ],
 )
-def test_damage_is_named(dataset: Dataset, name: str, old: bytes, new: bytes) -> None:
+def test_damage_is_named(dataset, name, old, new):
     path = dataset.root / name
     content = path.read_bytes()
     assert old in content
