@@ -58,7 +58,7 @@ class Recording(Disk):
 
 def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
     source = tmp_path / "in.fa"
-    make_input(source)
+    make_input(source, 900)
     disk = Recording(tmp_path / "out")
     values = {"model_type": "toy", "chunk_length": 200, "sequences_per_file": 1200, "device": "cpu"}
     settings = Configuration().with_values(values)
