@@ -29,7 +29,6 @@ from benchmarks.models import (
     frame_lengths,
     parse_model,
     random_encoder,
-    sequences_for,
 )
 from benchmarks.peers import (
     FAIR_ESM,
@@ -42,6 +41,7 @@ from benchmarks.peers import (
 )
 from benchmarks.timing import MatrixProduct, machine_facts, ratio, time_in_turns
 from benchmarks.tolerances import TOLERANCES
+from virnucpro.compute.budget import random_sequences
 from virnucpro.compute.threads import call_mkl_functions_once
 from virnucpro.contracts import Device
 from virnucpro.devices import visible_gpus
@@ -59,8 +59,6 @@ COLUMNS = (
     ("of matmul", "share_of_matmul", ".0%"),
     ("x original", "ratio_to_original", ".2f"),
     ("x transformers", "ratio_to_transformers", ".2f"),
-    ("GPU bytes", "peak_memory", ".2e"),
-    ("compile s", "compile_seconds", ".1f"),
     ("cosine", "least_cosine", ".6f"),
 )
 
@@ -74,16 +72,11 @@ def main() -> int:
         sys.exit("no usable NVIDIA GPU: see nvidia-smi, or use --device cpu")
     device = gpus[0] if gpus else Device("cpu")
     precisions = [choose_precision(p, [device]) for p in options.precision.split(",")]
-    count = options.sequences or SEQUENCES[device.kind]
+    options.sequences = options.sequences or SEQUENCES[device.kind]
     document: dict[str, Any] = {"machine": machine_facts(), "models": []}
     print(f"{device.name}: {', '.join(precisions)}")
     for family, size in options.models or map(parse_model, MODELS[device.kind]):
-        about = family_named(family)
-        own = dict.fromkeys(about.instead.get(each, each) for each in precisions)
-        sequences = sequences_for(family, frame_lengths(about.molecule, count), count)
-        measured = measure_model(
-            family, size, sequences, device.kind, [*own], options.seconds, peers=options.peers
-        )
+        measured = measure_model(family, size, device.kind, precisions, options)
         document["models"].append(measured)
         if options.json:
             options.json.write_text(json.dumps(document, indent=1) + "\n")
@@ -108,21 +101,21 @@ def _options() -> argparse.Namespace:
 
 
 def measure_model(
-    family: str,
-    size: str,
-    sequences: list[str],
-    device: str,
-    precisions: Sequence[str],
-    seconds: float,
-    *,
-    peers: bool,
+    family: str, size: str, device: str, precisions: Sequence[str], options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Check every implementation of a model, time them in turns, and return all figures."""
+    """Check every implementation of a model, time them in turns, and return all figures.
+
+    They are compared with the first: beside other programs, with this one in fp32.
+    """
+    about, count = family_named(family), options.sequences
+    sequences = random_sequences(about.alphabet, frame_lengths(about.molecule, count), count)
+    own = ["fp32"] if options.peers else []
+    own += [about.instead.get(each, each) for each in precisions]
     results: list[dict[str, Any]] = []
     timed: dict[str, Implementation] = {}
     reference: torch.Tensor | None = None
     tokens = flops = 0
-    for implementation in _implementations(family, size, device, precisions, peers=peers):
+    for implementation in _implementations(family, size, device, own, peers=options.peers):
         print(f"{size}: checking {implementation.name}", flush=True)
         rows, row = _first_call(implementation, sequences)
         if reference is None:
@@ -130,14 +123,15 @@ def measure_model(
             tokens, flops = count_work(implementation.encoder, sequences)
         else:
             row |= compared(rows, reference, implementation.precision)
-        asked = implementation.precision in precisions or implementation.program != VIRNUCPRO
-        if row["check"] != "differs" and asked:
+        if row["check"] != "differs":
             timed[implementation.name] = implementation
         results.append(row)
-    on = next(iter(timed.values())).encoder.device
+    on = torch.device(device)
     products = {p: MatrixProduct(on, p) for p in {i.precision: None for i in timed.values()}}
     works = {name: partial(one.embed, sequences) for name, one in timed.items()} | products
-    times = time_in_turns(works, on, ROUNDS, seconds)
+    times = time_in_turns(works, on, ROUNDS, options.seconds)
+    # The way of the original, and at the same precision transformers, are what each is compared with.
+    original = times.get(f"{FAIR_ESM} fp32") or times.get(f"{ONE_BY_ONE} fp32", [])
     for row in results:
         name = f"{row['implementation']} {row['precision']}"
         if name in timed:
@@ -147,7 +141,9 @@ def measure_model(
             row["tokens_per_second"] = tokens / once
             row["share_of_matmul"] = flops / product.flops * beside
             row["seconds"] = times[name]
-    _add_ratios(results, times)
+            row["ratio_to_original"] = ratio(original, times[name])
+            other = times.get(f"{TRANSFORMERS} {row['precision']}", [])
+            row["ratio_to_transformers"] = ratio(other, times[name])
     rates = {p: one.flops / median(times[p]) for p, one in products.items()}
     return {
         **{"model": size, "family": family, "sequences": len(sequences)},
@@ -160,16 +156,11 @@ def measure_model(
 def _implementations(
     family: str, size: str, device: str, precisions: Sequence[str], *, peers: bool
 ) -> Iterator[Implementation]:
-    """Yield the implementations in the order of their turns.
-
-    Ours in fp32 is the first where anything is compared with it.
-    """
-    wanted = sorted(precisions, key=lambda p: p != "fp32")
-    for precision in dict.fromkeys(["fp32", *wanted] if peers else wanted):
+    """Yield the implementations in the order of their turns, ours at each precision first."""
+    for precision in dict.fromkeys(precisions):
         encoder = random_encoder(family, size, device, precision)
         # The peers share these weights, so they are made before the weights are packed.
-        asked = precision in precisions
-        others = [*other_implementations(encoder, precision, asked=asked)] if peers else []
+        others = [*other_implementations(encoder, precision)] if peers else []
         encoder.optimise()
         yield Implementation(VIRNUCPRO, precision, own_embed(encoder), encoder)
         yield from others
@@ -180,17 +171,12 @@ def _first_call(
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     """Return the embeddings, and what is known of an implementation before it is timed."""
     encoder = implementation.encoder
-    on_gpu = encoder.device.type == "cuda"
-    before = torch.cuda.memory_allocated() if on_gpu else 0
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
     rows = implementation.embed(sequences)
     facts = encoder.facts() if implementation.program == VIRNUCPRO else {}
     return rows, {
         "implementation": implementation.program,
         "precision": implementation.precision,
         "check": "reference",
-        "peak_memory": torch.cuda.max_memory_allocated() - before if on_gpu else None,
         "uncompiled_calls": encoder.network.blocks.calls.uncompiled if facts else 0,
         **{"compiled": False, "compile_seconds": 0.0, "compile_failed": None, **facts},
     }
@@ -205,22 +191,6 @@ def compared(rows: torch.Tensor, reference: torch.Tensor, precision: str) -> dic
         "least_cosine": cosine,
         "largest_difference": float((one - other).abs().max()),
     }
-
-
-def _add_ratios(results: Sequence[dict[str, Any]], times: Mapping[str, list[float]]) -> None:
-    """Add how many times as fast each is as others.
-
-    It is compared with the way of the original, and with transformers at the same precision.
-    """
-
-    def seconds(program: str, precision: str) -> list[float]:
-        return times.get(f"{program} {precision}", [])
-
-    original = seconds(FAIR_ESM, "fp32") or seconds(ONE_BY_ONE, "fp32")
-    for row in results:
-        own = row.get("seconds", [])
-        row["ratio_to_original"] = ratio(original, own)
-        row["ratio_to_transformers"] = ratio(seconds(TRANSFORMERS, row["precision"]), own)
 
 
 def print_table(model: Mapping[str, Any]) -> None:

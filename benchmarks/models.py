@@ -18,7 +18,6 @@ from torch import nn
 
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.compute.arithmetic import Fp8Linear, prepare_blocks, torch_dtype
-from virnucpro.compute.budget import random_sequences
 from virnucpro.contracts import Molecule
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.dnabert_s import DNABERT_NAMES, Dnabert, DnabertEncoder, DnabertSizes
@@ -129,23 +128,18 @@ def count_work(encoder: BatchedEncoder, sequences: list[str]) -> tuple[int, int]
     return tokens, round(2 * weights * tokens + 4 * encoder.dim * depth * squares)
 
 
-def sequences_for(family: str, lengths: list[int], count: int) -> list[str]:
-    """Return random sequences that an encoder of ``family`` reads."""
-    return random_sequences(family_named(family).alphabet, lengths, count)
-
-
 def frame_lengths(molecule: Molecule, count: int) -> list[int]:
     """Return the letters of ``count`` frames, of chunks as the chunking stage cuts them."""
-    lengths = record_lengths(random.Random(count))
+    lengths = record_lengths(random.Random(count), LONGEST)
     spans = (span for length in lengths for span in chunk_spans(length, CHUNK))
     bases = [stop - start - n % 3 for n, (start, stop) in enumerate(islice(spans, count))]
     return bases if molecule == "nucleotide" else [length // 3 for length in bases]
 
 
-def record_lengths(draw: random.Random) -> Iterator[int]:
+def record_lengths(draw: random.Random, longest: int) -> Iterator[int]:
     """Yield the lengths of records without end, of a chunk or more, spread evenly in log."""
     while True:
-        yield round(math.exp(draw.uniform(math.log(CHUNK), math.log(LONGEST))))
+        yield round(math.exp(draw.uniform(math.log(CHUNK), math.log(longest))))
 
 
 # --- on the disk ------------------------------------------------------------------------------
@@ -174,20 +168,20 @@ def write_pair(
 
 
 def write_esm2(path: Path, size: str, device: str) -> int:
-    """Write a ``.pt`` as fair-esm stores it, in float16, and return the width of the model."""
+    """Write a ``.pt`` as fair-esm stores it, in float16, and return the width of the model.
+
+    Rotary frequencies are left out, which the program then computes.
+    """
     encoder = random_encoder("esm2", size, device, "fp16", budget=1)
     network: Any = encoder.network
-    layers, own = len(network.blocks), network.state_dict()
+    own = network.state_dict()
     state: dict[str, torch.Tensor] = {}
     names = stored_names(network, FAIR_NAMES)
     for name, value in own.items():
         parts = value.cpu().chunk(len(names[name]))
         state |= {PREFIX + key: part.clone() for key, part in zip(names[name], parts, strict=True)}
-    rotary = rotary_frequencies(encoder.dim // network.heads // 2).half()
-    for i in range(layers):
-        state[f"{PREFIX}layers.{i}.self_attn.rot_emb.inv_freq"] = rotary
     about = argparse.Namespace(
-        encoder_layers=layers,
+        encoder_layers=len(network.blocks),
         encoder_embed_dim=encoder.dim,
         encoder_attention_heads=network.heads,
         token_dropout=True,
@@ -233,13 +227,13 @@ def classifier(width: int) -> bytes:
     return classifier_to_bytes(state, encoders=(), chunk_lengths=(CHUNK,), extra={})
 
 
-def write_contigs(path: Path, chunks: int) -> Path:
+def write_contigs(path: Path, chunks: int, longest: int = LONGEST) -> Path:
     """Write contigs of random codons without a stop that give at least ``chunks`` chunks.
 
     Of random bases, one chunk of 500 in twenty would have an open frame. Here every chunk has one.
     """
     draw = random.Random(chunks)
-    lengths = record_lengths(draw)
+    lengths = record_lengths(draw, longest)
     lines: list[str] = []
     while chunks > 0:
         bases = "".join(draw.choices(SENSE, k=next(lengths) // 3))

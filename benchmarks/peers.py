@@ -20,13 +20,11 @@ from benchmarks.models import TRUNCATION
 from virnucpro.compute.layers import masked_mean
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.esm2 import (
-    DROPOUT_SCALE,
     FAIR_NAMES,
     HUB_NAMES,
     PAD,
     VOCABULARY,
     Esm2Encoder,
-    rotary_frequencies,
 )
 from virnucpro.encoders.weights import stored_names
 from virnucpro.precision import PRECISIONS
@@ -65,13 +63,10 @@ def own_embed(encoder: BatchedEncoder) -> Embed:
     return partial(encoder.encode, report=lambda sequences, tokens: None)
 
 
-def other_implementations(
-    encoder: BatchedEncoder, precision: str, *, asked: bool
-) -> Iterator[Implementation]:
+def other_implementations(encoder: BatchedEncoder, precision: str) -> Iterator[Implementation]:
     """Yield implementations of other programs with the weights of ``encoder``.
 
-    In fp32 that is the way of the original. Transformers computes where the precision is ``asked``
-    for and not opened for comparisons alone. One that cannot be imported is left out, with a
+    In fp32 the way of the original is among them. One that cannot be imported is left out, with a
     line about the reason.
     """
     makers: dict[str, Callable[[], Embed]] = {}
@@ -85,7 +80,7 @@ def other_implementations(
         return
     if precision == "fp32":
         makers[FAIR_ESM] = partial(fair_esm, encoder)
-    if asked and PRECISIONS[precision].linear_layers == "cast":
+    if PRECISIONS[precision].linear_layers == "cast":
         makers[TRANSFORMERS] = partial(transformers_esm, encoder)
     for name, make in makers.items():
         try:
@@ -105,7 +100,7 @@ def fair_esm(encoder: BatchedEncoder) -> Embed:
 
     network: Any = encoder.network
     last = len(network.blocks)
-    with torch.device("meta"):
+    with encoder.device:
         model = ESM2(last, encoder.dim, network.heads, "ESM-1b", token_dropout=True)
     _share_weights(model, encoder, FAIR_NAMES)
     convert = model.alphabet.get_batch_converter(TRUNCATION)
@@ -141,7 +136,7 @@ def transformers_esm(encoder: BatchedEncoder) -> Embed:
         "num_attention_heads": network.heads,
         "intermediate_size": network.blocks[0].fc1.out_features,
         "position_embedding_type": "rotary",
-        "token_dropout": network.scale == DROPOUT_SCALE,
+        "token_dropout": True,
         "layer_norm_eps": network.norm.eps,
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
@@ -150,7 +145,7 @@ def transformers_esm(encoder: BatchedEncoder) -> Embed:
         "mask_token_id": MASK,
         "attn_implementation": "sdpa",
     }
-    with torch.device("meta"):
+    with encoder.device:
         model = EsmModel(EsmConfig(**about), add_pooling_layer=False)
     _share_weights(model, encoder, HUB_NAMES)
 
@@ -172,7 +167,7 @@ def transformers_esm(encoder: BatchedEncoder) -> Embed:
 
 
 def _share_weights(model: nn.Module, encoder: BatchedEncoder, modules: dict[str, str]) -> None:
-    """Put our parameters into a model made on the meta device, and zeros where we have none."""
+    """Replace the parameters of a model by ours; heads that give no embedding keep their own."""
     network: Any = encoder.network
     own, names = network.state_dict(), stored_names(network, modules)
     state: dict[str, torch.Tensor] = {}
@@ -180,15 +175,4 @@ def _share_weights(model: nn.Module, encoder: BatchedEncoder, modules: dict[str,
         state |= dict(zip(names[name], value.chunk(len(names[name])), strict=True))
     unknown = model.load_state_dict(state, strict=False, assign=True).unexpected_keys
     assert not unknown, unknown
-    for module in model.modules():
-        parameters = list(module.named_parameters(recurse=False))
-        for name, tensor in [*parameters, *module.named_buffers(recurse=False)]:
-            if name == "inv_freq":
-                frequencies = rotary_frequencies(encoder.dim // network.heads // 2)
-                setattr(module, name, frequencies.to(encoder.device))
-            elif tensor.is_meta:  # heads that give no embedding, and positions that are not used
-                empty = torch.zeros_like(tensor, device=encoder.device)
-                if isinstance(tensor, nn.Parameter):
-                    empty = nn.Parameter(empty.to(own["embed.weight"].dtype))
-                setattr(module, name, empty)
     model.requires_grad_(False).eval()

@@ -26,14 +26,6 @@ SUSTAINED_SECONDS = {"cuda": 0.3, "cpu": 0.0}
 PACKAGES = ("torch", "triton", "numpy", "tokenizers", "transformers", "fair-esm")
 
 
-def package_version(package: str) -> str | None:
-    """Return the version of an installed package, or None where it is absent."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def machine_facts() -> dict[str, Any]:
     """Return what a reader needs to judge a measurement on this machine."""
     gpus = [f"{gpu.name}, {gpu.memory} bytes" for gpu in visible_gpus()]
@@ -42,7 +34,7 @@ def machine_facts() -> dict[str, Any]:
     if platform.system() == "Linux":
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
         facts["cpu"] = next((line for line in lines if line.startswith("model name")), "")
-    return facts | {name: package_version(name) for name in PACKAGES}
+    return facts | {d.name: d.version for d in metadata.distributions() if d.name in PACKAGES}
 
 
 def time_in_turns(

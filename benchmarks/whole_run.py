@@ -1,18 +1,16 @@
 """Measure a whole run on devices that only sleep, as long as an H200 would compute.
 
-    python -m benchmarks.whole_run [--frames 200000] [--devices 8] [--bases 500] [--keep FOLDER]
+    python -m benchmarks.whole_run [--frames 200000]
 
 Everything but the encoders is real: the host stages, the pool with a process per device, features of the
 real widths on the disk, receipts, the classifier of the released size. Workers are started before
 the clock. ``gain`` is how many times faster the run is than one on a single device with the same host.
-What this process computed is given, too, because other programs make the clock tell little.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import random
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,7 +20,7 @@ from unittest.mock import patch
 
 import torch
 
-from benchmarks.models import CHUNK, SENSE, classifier
+from benchmarks.models import CHUNK, classifier, write_contigs
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device, Molecule, ReportProgress, Session, Task, TaskResult
@@ -40,6 +38,7 @@ from virnucpro.store.features import Features, encode_features
 # Sequences per second of one H200 through `predict` (GPU_OPTIMIZATION.md), and widths.
 RATES: dict[Molecule, float] = {"nucleotide": 9_000.0, "protein": 559.0}
 WIDTHS: dict[Molecule, int] = {"nucleotide": 768, "protein": 2560}
+DEVICES = 8
 # A device goes on with the next task while the last one is written: so long a gap is no waiting.
 WRITING_SECONDS = 0.5
 
@@ -87,16 +86,6 @@ class SleepingEncoders(EncoderSetup):
         return [SleepingStage(**each) for each in values]
 
 
-def make_input(path: Path, frames: int, bases: int) -> None:
-    """Write records of sense codons, with about as many chunks of 500 bases as ``frames``."""
-    rng = random.Random(7)
-    pool = "".join(rng.choices(SENSE, k=10_000_000))  # few records are the same
-    with path.open("w") as out:
-        for number in range(frames * CHUNK // bases):
-            start = 3 * rng.randrange((len(pool) - bases) // 3)
-            out.write(f">r{number}\n{pool[start : start + bases]}\n")
-
-
 def make_models(folder: Path) -> prepare.Models:
     """Return encoders that sleep, and a classifier of the released size with random weights."""
     path = folder / "classifier.safetensors"
@@ -107,59 +96,47 @@ def make_models(folder: Path) -> prepare.Models:
 
 def measure(source: Path, folder: Path, executor: Executor, models: prepare.Models) -> None:
     """Carry out a run and print the seconds of its stages."""
-    started: dict[str, tuple[float, float]] = {}
-    seconds: dict[str, tuple[float, float]] = {}
+    started: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     frames = 0
-
-    def since(begin: tuple[float, float]) -> tuple[float, float]:
-        """Return the seconds of the clock, and of this process on processors."""
-        return time.perf_counter() - begin[0], time.process_time() - begin[1]
 
     def note(event: Event) -> None:
         nonlocal frames
         if isinstance(event, StageStarted):
-            started[event.stage] = since((0, 0))
+            started[event.stage] = time.perf_counter()
             frames = event.sequences if event.stage == "protein_embeddings" else frames
         if isinstance(event, StageFinished):
-            seconds[event.stage] = since(started[event.stage])
+            seconds[event.stage] = time.perf_counter() - started[event.stage]
 
     analysis = AnalysisSettings(model_type="toy", chunk_length=CHUNK, dedup=True)
     machine = MachineSettings(device="cpu")
     # What is classified as viral would take its own time.
     thresholds = Thresholds(min_score=1.0, genes=False)
     request = PredictionRequest(str(source), folder, Configuration(analysis, thresholds, machine))
-    began = since((0, 0))
+    began = time.perf_counter()
     with patch.object(predict, "find_models", lambda *_: models):
         predict.run_prediction(request, note, executor=executor)
-    elapsed, processor = since(began)
-    workers = len(executor.pool.workers)
+    elapsed = time.perf_counter() - began
     computing = sum(frames / rate for rate in RATES.values())
-    idle = elapsed - computing / workers
-    beside = sum(own for stage, (_, own) in seconds.items() if stage.endswith("_embeddings"))
-    for name, times in (*seconds.items(), ("without a device at work", (idle, processor - beside))):
-        clock, own = (f"{1e6 * each / frames:8.1f}" for each in times)
-        print(f"{name:24} {times[0]:8.2f} s {clock} us per frame, of a processor {own}")
-    print(
-        f"{frames:,} frames, {workers} devices: {elapsed:.1f} s, gain {(computing + idle) / elapsed:.2f}"
-    )
+    idle = elapsed - computing / DEVICES
+    for name, spent in (*seconds.items(), ("without a device at work", idle)):
+        print(f"{name:24} {spent:8.2f} s {1e6 * spent / frames:8.1f} us per frame")
+    gain = (computing + idle) / elapsed
+    print(f"{frames:,} frames, {DEVICES} devices: {elapsed:.1f} s, gain {gain:.2f}")
 
 
 def main() -> None:
     """Measure a run of the asked size, after a small one that starts the workers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--frames", type=int, default=200_000)
-    parser.add_argument("--devices", type=int, default=8)
-    parser.add_argument("--bases", type=int, default=500, help="of a record")
-    parser.add_argument("--keep", type=Path, help="folder of the runs, which stays")
     options = parser.parse_args()
-    pool = ProcessPool([Device("cpu", n) for n in range(options.devices)], tokenizer_threads=1)
+    pool = ProcessPool([Device("cpu", n) for n in range(DEVICES)], tokenizer_threads=1)
     executor = Executor(pool, host_threads=os.cpu_count() or 1)
     with tempfile.TemporaryDirectory() as temporary:
-        folder = options.keep or Path(temporary)
+        folder = Path(temporary)
         models = make_models(folder)
-        for name, frames in (("warm", 2_000 * options.devices), ("run", options.frames)):
-            source = folder / f"{name}.fa"
-            make_input(source, frames, options.bases)
+        for name, frames in (("warm", 2_000 * DEVICES), ("run", options.frames)):
+            source = write_contigs(folder / f"{name}.fa", frames, longest=CHUNK)
             measure(source, folder / name, executor, models)
     executor.close()
 

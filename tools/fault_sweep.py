@@ -21,19 +21,15 @@ import traceback
 from pathlib import Path
 from typing import BinaryIO
 
-# What runs import takes a second, which forked ones then save.
-import matplotlib.backends.backend_svg
-import matplotlib.figure  # noqa: F401
-import pyrodigal_gv  # noqa: F401
 import torch
 
-import virnucpro.encoders.toy
-import virnucpro.report.page  # noqa: F401
+import tests.preloaded  # noqa: F401 - what runs import takes a second, which forked ones save
 from tests.contract.poisoned import PoisonedExecutor
 from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device
 from virnucpro.errors import OutputError, VirNucProError
 from virnucpro.executors.executor import LocalPool
+from virnucpro.io.frames import GENETIC_CODE
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.store.disk import Bytes, Disk
@@ -92,14 +88,13 @@ for _name in ("open_new", "sync", "sync_folder", "rename", "unlink", "mkdir", "r
     setattr(FaultyDisk, _name, _wrapped(_name))
 
 
-def make_input(path: Path, records: int = 900) -> None:
+def make_input(path: Path, records: int) -> None:
     """Write records, some of which cannot be scored.
 
     They are enough for two files of 400 frames per 300 records.
     """
     rng = random.Random(3)
-    codons = [a + b + c for a in "ACGT" for b in "ACGT" for c in "ACGT"]
-    sense = [c for c in codons if c not in ("TAA", "TAG", "TGA")]
+    sense = [codon for codon, letter in GENETIC_CODE.items() if letter != "*"]
     lines = [
         f">r{n}\n{''.join(rng.choices(sense, k=rng.randint(30, 90)))}\n" for n in range(records)
     ]

@@ -5,9 +5,8 @@
     python -m benchmarks.gpu facts OUT --small     # a rehearsal: tiny models, on the CPU
 
 Each part is a process with its own time limit. Whatever fails, the tests among it, the other parts
-follow, and the exit code is 1 at the end. OUT has the log of each part and ``summary.json``, which
-is replaced whenever a part has ended: the goals beside what was measured, the machine, and all
-figures. What it has of earlier parts counts, too.
+follow, and the exit code is 1 at the end. OUT has the log and the figures of each part, and
+``goals.json``: what was measured, by the last parts in OUT, beside what is required.
 """
 
 from __future__ import annotations
@@ -21,18 +20,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchmarks.timing import machine_facts, package_version
 from virnucpro.devices import visible_gpus
 from virnucpro.precision import PRECISIONS
 
 ROOT = Path(__file__).parents[2]
-SUMMARY = "summary.json"
 LAST_LINES = 40  # of the log of a part, which are printed
 # The device and the amount of work: models as ``benchmarks.encoders`` takes them; precisions of 16
 # and 8 bits, or what a CPU has in their place; sequences per call of ESM-2, of DNABERT-S, and beside
@@ -50,10 +47,7 @@ SMALL: Scale = {
     **{"frames": 60, "seconds": 0.0},
 }
 ENCODERS = "-m benchmarks.encoders --device {device} --seconds {seconds} --json {out}/{name}.json"
-POOL = (
-    "-m benchmarks.gpu.pool {scratch} --device {device} --esm {esm} --dnabert {dnabert} "
-    "--frames {frames} --json {out}/{name}.json"
-)
+POOL = "-m benchmarks.gpu.pool {scratch} {out}/{name}.json {device} {half} {esm} {dnabert} {frames}"
 TESTS = (
     "-m pytest tests/gpu --on={device} -v --basetemp={scratch}/tests -p no:cacheprovider "
     "-p no:benchmark -W default"
@@ -66,8 +60,8 @@ PARTS = {
         "tests": (330, TESTS),
     },
     "decisions": {
-        "pool": (150, POOL + " --precision {half}"),
-        "peers": (110, ENCODERS + " {esm} {dnabert} --precision {half} --sequences {few}"),
+        "pool": (150, POOL),
+        "peers": (200, ENCODERS + " {esm} {dnabert} --precision {half} --sequences {few}"),
     },
 }  # fmt: skip
 # More for the tests: most of their time is compiling, and a rehearsal leaves out whole runs.
@@ -90,38 +84,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"not all of {options.parts} are parts of {options.command}")
     out = options.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
-    rows: dict[str, dict[str, Any]] = {}
-    if (out / SUMMARY).exists():
-        earlier = json.loads((out / SUMMARY).read_bytes())["parts"]
-        rows = {row["part"]: row for row in earlier}
+    states = []
     with tempfile.TemporaryDirectory() as scratch:
         for name in names:
             seconds, words = known[name]
             if name == "tests" and options.small:
                 words += REHEARSED
-            elif name == "tests" and package_version("pytest-xdist") is not None:
+            elif name == "tests" and find_spec("xdist"):
                 words += IN_PARALLEL
             words = words.format(**scale, name=name, out=out, scratch=scratch)
             print(f"{name}: {words}", flush=True)
-            rows[name] = run_part(name, words, out, seconds)
-            document = {
-                "rehearsal": options.small,
-                "machine": machine_facts(),
-                "goals": compare_with_goals(rows, scale),
-                "parts": list(rows.values()),
-            }
-            (out / f"{SUMMARY}.new").write_text(json.dumps(document, indent=1) + "\n")
-            (out / f"{SUMMARY}.new").replace(out / SUMMARY)
+            states.append(run_part(name, words, out, seconds))
+            goals = compare_with_goals(out, scale)
+            (out / "goals.json").write_text(json.dumps(goals, indent=1) + "\n")
             log = (out / f"{name}.log").read_text(errors="replace").splitlines()
-            print(*log[-LAST_LINES:], f"{name}: {rows[name]['state']}", sep="\n", flush=True)
-    for goal in compare_with_goals(rows, scale):
+            print(*log[-LAST_LINES:], f"{name}: {states[-1]}", sep="\n", flush=True)
+    for goal in goals:
         measured, required = goal["measured"], goal["required"]
         met = "not measured" if measured is None else f"{measured:,.2f}"
         met += "" if measured is None or measured >= required else ": not met"
         print(f"{goal['goal']:60} {required:9,.2f}  {met}")
     if options.small:
         print("This is a rehearsal with tiny models: these numbers mean nothing.")
-    return int(any(rows[name]["state"].startswith("failed") for name in names))
+    return int(any(state.startswith("failed") for state in states))
 
 
 def _scale_of_gpu() -> Scale:
@@ -134,9 +119,9 @@ def _scale_of_gpu() -> Scale:
     return {**REAL, "half": half, "eighth": eighth}
 
 
-def run_part(name: str, words: str, out: Path, limit: int) -> dict[str, Any]:
-    """Run a part for at most ``limit`` seconds; return its state and its figures."""
-    started = time.monotonic()
+def run_part(name: str, words: str, out: Path, limit: int) -> str:
+    """Run a part for at most ``limit`` seconds; return how it ended."""
+    (out / f"{name}.json").unlink(missing_ok=True)  # figures of an earlier time
     log = out / f"{name}.log"
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path}
@@ -150,24 +135,22 @@ def run_part(name: str, words: str, out: Path, limit: int) -> dict[str, Any]:
         )  # fmt: skip
         try:
             code = process.wait(limit)
-            state = f"failed (exit {code})" if code else "done"
+            return f"failed (exit {code})" if code else "done"
         except subprocess.TimeoutExpired:
-            state = f"ended after {limit} s: its time was over"
+            return f"ended after {limit} s: its time was over"
         finally:
             with suppress(ProcessLookupError):  # all of them have ended
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    figures: dict[str, Any] = {}
-    with suppress(OSError, ValueError):  # it has saved nothing, or was ended as it did
-        figures = json.loads((out / f"{name}.json").read_bytes())
-    seconds = round(time.monotonic() - started, 1)
-    return {"part": name, "words": words, "state": state, "seconds": seconds, "figures": figures}
 
 
-def compare_with_goals(rows: Mapping[str, Mapping[str, Any]], scale: Scale) -> list[dict[str, Any]]:
+def compare_with_goals(out: Path, scale: Scale) -> list[dict[str, Any]]:
     """Return the goals of the models alone, and of the same models in a whole run."""
     half, eighth = str(scale["half"]), str(scale["eighth"])
-    figures = {name: row.get("figures", {}) for name, row in rows.items()}
+    figures: dict[str, Any] = {}
+    for name in ("esm2", "dnabert-s", "pool", "peers"):
+        with suppress(OSError, ValueError):  # it has saved nothing, or was ended as it did
+            figures[name] = json.loads((out / f"{name}.json").read_bytes())
     rate, tokens, matmul = "sequences_per_second", "tokens_per_second", "share_of_matmul"
 
     def own(part: str, precision: str, key: str) -> float:
@@ -200,11 +183,7 @@ def compare_with_goals(rows: Mapping[str, Mapping[str, Any]], scale: Scale) -> l
     ]
 
 
-def stop_on_sigterm(*_: object) -> None:
-    """Handle SIGTERM as Ctrl-C: end the part that is running and remove the scratch files."""
-    sys.exit(128 + signal.SIGTERM)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, stop_on_sigterm)
+    # As Ctrl-C: the part that is running is ended, and the scratch files are removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -1,16 +1,15 @@
 """Measure a whole run from contigs to calls through the worker pool, with random models.
 
-    python -m benchmarks.gpu.pool FOLDER --precision bf16 --json FILE [--esm MODEL --dnabert MODEL]
+    python -m benchmarks.gpu.pool FOLDER FILE DEVICE PRECISION ESM DNABERT FRAMES
 
-Models of these sizes are written to FOLDER in the files that the released ones come in, and
-``virnucpro predict`` is run on random contigs.
+Models of the sizes ESM and DNABERT, named as for ``benchmarks.encoders``, are written to FOLDER in
+the files that the released ones come in. ``virnucpro predict`` is run on random contigs with at
+least FRAMES frames, and the rates are saved in FILE.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,33 +24,24 @@ ENDS = 2  # <cls> and <eos>
 
 def main() -> int:
     """Run predict with one worker process, and save the rates."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--esm", default="esm2_t36_3B_UR50D", help="as for benchmarks.encoders")
-    parser.add_argument("--dnabert", default="DNABERT-S")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--precision", default="bf16")
-    parser.add_argument("--frames", type=int, default=20_000)
-    parser.add_argument("--json", type=Path, required=True)
-    options = parser.parse_args()
-    esm, dnabert = (parse_model(name)[1] for name in (options.esm, options.dnabert))
-    models = write_pair(options.folder / "models", esm, dnabert, options.device)
-    source = write_contigs(options.folder / "contigs.fa", options.frames)
-    layout = Layout(options.folder / options.precision, source.stem, CHUNK)
-    on_gpu = options.device == "cuda"
+    folder, file, device, precision, *names, frames = sys.argv[1:]
+    esm, dnabert = (parse_model(name)[1] for name in names)
+    models = write_pair(Path(folder, "models"), esm, dnabert, device)
+    source = write_contigs(Path(folder, "contigs.fa"), int(frames))
+    layout = Layout(Path(folder, precision), source.stem, CHUNK)
+    on_gpu = device == "cuda"
     where = ["--gpus", "0", "--compile", "always"] if on_gpu else ["--cpu-workers", "1"]
     command = [
-        *(sys.executable, "-m", "virnucpro", "predict", source, "-o", layout.root),
+        *(sys.executable, "-m", "virnucpro", "predict", str(source), "-o", str(layout.root)),
         # Intermediate files are kept to count frames.
-        *(*models, *where, "--precision", options.precision, "-k", "--no-dedup"),
+        *(*models, *where, "--precision", precision, "-k", "--no-dedup"),
         "--no-progress",
     ]
     code = subprocess.run(command, check=False).returncode
     if code == 0:
         document = figures(layout)
-        options.json.write_text(json.dumps(document, indent=1) + "\n")
+        Path(file).write_text(json.dumps(document, indent=1) + "\n")
         print(json.dumps(document["rates"], indent=1))
-    shutil.rmtree(layout.root, ignore_errors=True)  # features: gigabytes
     return code
 
 

@@ -19,7 +19,7 @@ def test_a_sample_of_stops_and_faults_is_survived(tmp_path, capsys):
 
 def test_data_is_on_the_disk_before_its_receipt(tmp_path):
     source = tmp_path / "in.fa"
-    make_input(source)
+    make_input(source, 900)
     disk = Noting(tmp_path / "out")
     request = toy_request(source, tmp_path / "out", chunk_length=200, sequences_per_file=1200)
     run_prediction(request, lambda event: None, disk)

@@ -7,19 +7,20 @@ from pathlib import Path
 
 from tests.faults.processes import until
 from tests.forked import run_forked
-from tools.kill_and_resume import make_reads
+from tools.fault_sweep import make_input
 
 
 def test_a_killed_run_is_resumed_to_the_byte(tmp_path):
-    options = ("--reads", 5000, "--kills", 2, "--workers", 2, "--seed", 2)
-    done = run_forked(tmp_path, *options, module="tools.kill_and_resume")
+    options = ("--records", 2000, "--kills", 2)
+    pool = ("--", "-m", "toy", "-e", 100, "--cpu-workers", 2)
+    done = run_forked(tmp_path, *options, *pool, module="tools.kill_and_resume")
     assert done.code == 0, done.out + done.err
 
 
 def test_of_two_runs_at_once_one_leaves_and_changes_nothing(start, tmp_path):
     """The second one starts while the first is at work, and is held there until the second ends."""
     source = tmp_path / "reads.fa"
-    make_reads(source, 10_000)
+    make_input(source, 5_000)
     command = ["virnucpro", "predict", source, "-o", tmp_path / "out"]
     command += ["-m", "toy", "-e", "100", "--device", "cpu"]
     first = start(*command)

@@ -7,8 +7,9 @@ from pathlib import Path
 import torch
 
 from benchmarks.encoders import compared
-from benchmarks.models import sequences_for, write_dnabert, write_esm2
+from benchmarks.models import write_dnabert, write_esm2
 from tests.unit.encoders.small import quiet
+from virnucpro.compute.budget import random_sequences
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.registry import family_named, locate, open_encoder
 from virnucpro.precision import PRECISIONS
@@ -68,7 +69,7 @@ class Models:
 def sequences(family: str) -> list[str]:
     """Always the same ones; two with letters that are seldom seen."""
     lengths = LENGTHS[family]
-    found = sequences_for(family, lengths, 2 * len(lengths))
+    found = random_sequences(family_named(family).alphabet, lengths, 2 * len(lengths))
     odd = "MXBZUOJ.-*" if family == "esm2" else "ACGTNRYACG"
     return [*found, odd, odd * 5]
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.models import sequences_for
 from tests.gpu.reference_embeddings import ROLES, SMALL, Models, check
 from tests.unit.encoders.small import quiet
-from virnucpro.compute.budget import measured_budget, peak_memory
+from virnucpro.compute.budget import measured_budget, peak_memory, random_sequences
 from virnucpro.contracts import Device, Session, Task, TaskResult
 from virnucpro.devices import visible_gpus
-from virnucpro.encoders.registry import locate
+from virnucpro.encoders.registry import family_named, locate
 from virnucpro.events import Event, Notice, WorkerReport
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.processes import ProcessPool
@@ -81,7 +80,9 @@ def test_a_budget_is_measured(models: Models, device, family):
 
 
 def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tmp_path):
-    proteins = sequences_for("esm2", [166], 500 if device == "cuda" else 20)
+    proteins = random_sequences(
+        family_named("esm2").alphabet, [166], 500 if device == "cuda" else 20
+    )
     size = "2x256x4"
     exact = models.open("esm2", size, "cpu", "fp32").encode(proteins, quiet)
     source = locate(str(models.path("esm2", size)), "protein")

@@ -9,10 +9,12 @@ import pytest
 import torch
 import torch._inductor
 
-from benchmarks.models import random_encoder, sequences_for
+from benchmarks.models import random_encoder
 from tests.unit.encoders.small import quiet
+from virnucpro.compute.budget import random_sequences
 from virnucpro.compute.compiled import BlockCalls, warm_compiler
 from virnucpro.compute.threads import one_thread
+from virnucpro.encoders.registry import family_named
 
 SIZES = {"esm2": "4x32x2", "dnabert-s": "4x48x4"}
 KINDS = {"esm2": 2, "dnabert-s": 1}  # of batches: ESM-2 with and without padding
@@ -70,7 +72,10 @@ def torch_setting(name, value):
 )
 def test_calls_without_the_compiled_code_are_counted(family, setting, value):
     encoder, compiler = opened(family), Watched()
-    stack, sequences = encoder.network.blocks, sequences_for(family, [60], 24)
+    stack, sequences = (
+        encoder.network.blocks,
+        random_sequences(family_named(family).alphabet, [60], 24),
+    )
     stack.fuse(encoder.compile_examples(), backend=compiler)
     checks = compiler.called
     plain = encoder.encode(sequences, quiet)
@@ -109,7 +114,7 @@ def test_the_compiler_itself(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     warm_compiler(torch.device("cpu"))  # as a worker does before it has a model
     encoder = opened("esm2")
-    sequences = sequences_for("esm2", [40], 12)
+    sequences = random_sequences(family_named("esm2").alphabet, [40], 12)
     plain = encoder.encode(sequences, quiet)
     encoder.compile()
     facts = encoder.facts()
@@ -139,7 +144,7 @@ def test_without_a_compiler_the_model_stays_as_it_was(monkeypatch, error):
         raise error
 
     encoder = opened("dnabert-s")
-    sequences = sequences_for("dnabert-s", [60], 3)
+    sequences = random_sequences(family_named("dnabert-s").alphabet, [60], 3)
     plain = encoder.encode(sequences, quiet)
     monkeypatch.setattr(torch, "compile", missing)
     encoder.compile()

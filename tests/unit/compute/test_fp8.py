@@ -6,10 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmarks.models import random_encoder, sequences_for
+from benchmarks.models import random_encoder
 from tests.unit.encoders.small import quiet
 from virnucpro.compute.arithmetic import LOWEST_GELU, MOST, Fp8Linear, rounded, rounded_gelu
+from virnucpro.compute.budget import random_sequences
 from virnucpro.compute.layers import Linear
+from virnucpro.encoders.registry import family_named
 
 # Of either operand 4 bits are left: an error of 2^-4 at most, 2^-5.3 on average, in each product,
 # much of which the sum takes out again.
@@ -96,7 +98,7 @@ def test_the_first_and_the_last_block_stay_in_16_bit():
     assert kinds[0] == kinds[-1] == {torch.bfloat16}
     assert all(torch.float8_e4m3fn in kind for kind in kinds[1:-1])
     plain = random_encoder(family, size, "cpu", "fp32")
-    sequences = sequences_for(family, [80], 6)
+    sequences = random_sequences(family_named(family).alphabet, [80], 6)
     one, other = (e.encode(sequences, quiet) for e in (encoder, plain))
     assert float(F.cosine_similarity(one, other).min()) > 0.99
     assert not torch.equal(one, other)
