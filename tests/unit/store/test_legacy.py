@@ -179,7 +179,7 @@ def test_a_stop_at_any_moment_loses_nothing(interrupted, expected, made):
     source, layout = interrupted
     for at in count(1, 5):
         shutil.rmtree(layout.root)
-        shutil.copytree(made[0] / "old", layout.root)
+        shutil.copytree(made / "old", layout.root)
         before = {path: path.read_bytes() for path in legacy.feature_files(layout)}
         try:
             predict(source, layout.root, Stopping(layout.root, after=at), resume=True)
