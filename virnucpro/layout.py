@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -35,7 +36,7 @@ STDIN = "-"
 CHECKPOINTS = ".checkpoints"  # the folder beside results with states and locks
 COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
 _SEQUENCE_OF_VERSION_1 = (".fa", ".fasta", ".fna", ".fq", ".fastq")
-_LONGEST_PICTURE_NAME = 180  # bytes of a file name that are taken from an id
+_LONGEST_PICTURE_NAME = 120  # bytes of a file name that are taken from an id
 _SEQUENCE = (*_SEQUENCE_OF_VERSION_1, ".fas", ".ffn", ".fsa")
 
 
@@ -88,11 +89,15 @@ def stem_of(source: str, *, version_1: bool = False) -> str:
 def picture_name(id: str, suffix: str) -> str:
     """Return the file name of a picture: the id, without characters that files cannot have.
 
+    Different ids have different names; the end of a long one is its checksum.
+
     >>> picture_name("a/b", "png")
     'a%2Fb.png'
     """
-    name = quote(id, safe=" +,;=@()[]").lstrip(".")[:_LONGEST_PICTURE_NAME]
-    return f"{name or 'record'}.{suffix}"
+    name = re.sub(r"^\.", "%2E", quote(id, safe=" +,;=@()[]"))
+    if len(name) > _LONGEST_PICTURE_NAME:
+        name = name[:_LONGEST_PICTURE_NAME] + sha256(id.encode()).hexdigest()
+    return f"{name}.{suffix}"
 
 
 class OutputFolder:

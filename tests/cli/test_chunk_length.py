@@ -44,14 +44,16 @@ def chunk_length(out: Path, stem: str) -> int:
         ([3000], 500),
         ([150] * 9 + [2000], 500),  # an assembly: most of its bases are in one contig
         ([150] * 9 + [1200], 150),
+        ([], 150),  # of which nothing is said
     ],
 )
 def test_the_records_decide(tmp_path, lengths, expected):
     source = tmp_path / "s.fa"
     source.write_text(fasta(lengths))
     request = toy_request(source, tmp_path, model_type="lite")
-    found = settled(request, InputFiles(source), lambda _: None)
-    assert found.layout.chunk_length == expected
+    said = []
+    found = settled(request, InputFiles(source), said.append)
+    assert (found.layout.chunk_length, len(said)) == (expected, bool(lengths))
 
 
 def test_a_read_of_151_bases_is_one_chunk_and_has_the_score_of_its_kind(call, tmp_path):

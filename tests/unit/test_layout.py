@@ -2,7 +2,7 @@
 
 import pytest
 
-from virnucpro.layout import Layout, stem_of
+from virnucpro.layout import Layout, picture_name, stem_of
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,10 @@ def test_a_run_owns_only_its_own_files(tmp_path):
     owned = [path.name for path in Layout(tmp_path, "a", 500).owned()]
     assert owned == ["a_chunked500.fa", "a_contigs.tsv"]
     assert [p.name for p in Layout(tmp_path, "a[b]", 500).owned()] == ["a[b]_chunked300.fa"]
+
+
+def test_different_ids_have_pictures_with_different_names():
+    ids = "a", ".a", "%2Ea", "..", ".", "/", "x" * 400, "x" * 400 + "y", "ü" * 90
+    names = {picture_name(id, "png") for id in ids}
+    assert len(names) == len(ids)
+    assert all(len(name) < 200 and "/" not in name and name[0] != "." for name in names)

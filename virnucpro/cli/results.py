@@ -43,8 +43,9 @@ def call(folders: tuple[Path, ...], **options: Any) -> int:
         runs, are_left_out = call_again(folders, *wanted, screen, screen.show)
     for layout, figures, changed, noun in runs:
         state = "" if changed else " (as it was)"
+        thresholds = figures.thresholds.described(calibrated=figures.calibrated)
         shared.tell(
-            f"{layout.stem}: {figures.thresholds.described(calibrated=figures.calibrated)}{state}",
+            f"{layout.sample}: {thresholds}{state}",
             *(f"  {line}" for line in call_lines(figures, layout, noun)),
             f"  One row per virus: {shared.shown_path(layout.virus_table)}",
         )

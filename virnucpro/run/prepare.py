@@ -124,7 +124,10 @@ def settled(request: PredictionRequest, source: InputFiles, emit: Emit) -> Predi
         length = min(n for n in lengths if usual <= LONGEST_USUAL.get(n, usual))
         length += length + 1 in (usual, longest)
         reason = f"as half of the bases are in sequences of at most {usual:,} (-e: another length)"
-    emit(Notice("info", f"chunks of {length} bases, {reason}"))
+        if not longest:  # no base was read; why is said where the input is cut into chunks
+            reason = ""
+    if reason:
+        emit(Notice("info", f"chunks of {length} bases, {reason}"))
     return replace(request, settings=request.settings.with_values({"chunk_length": length}))
 
 

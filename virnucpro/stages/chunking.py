@@ -144,6 +144,6 @@ def input_notices(summary: InputSummary, lengths: Sequence[int]) -> tuple[str, .
         notices.append(
             f"half of the records have at most {median} bases, but the "
             f"classifier was made for chunks of {shortest}: on much shorter reads it is close to "
-            f"guessing; use a model for short reads, or assemble first"
+            f"guessing; assemble first, or use a model for shorter reads if there is one"
         )
     return tuple(notices)
