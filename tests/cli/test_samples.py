@@ -32,7 +32,7 @@ from virnucpro.store.documents import sealed
 from virnucpro.store.lock import LockOwner
 from virnucpro.tables import SAMPLES
 
-TOY = ("-m", "toy", "-t", "1", "--no-progress", "-q")
+TOY = ("-m", "toy", "-t", "1", "--no-progress")
 OUT, SUMMARY, OVERVIEW = map(Path, ("out", "out/samples_summary.tsv", "out/samples_overview.html"))
 GOOD = ("a", "b", "c")
 KINDS = ("virus", "nonvirus", "undecided", "unscored")
@@ -92,6 +92,7 @@ def test_a_list_with_samples_that_fail(predict):
     done = predict("--input-list", listed)
     assert done.code == 2
     assert [f"sample {name} failed" in done.err for name in files] == [False] * 3 + [True] * 3
+    assert " of 30 records are classified as viral" in done.out
     rows = _rows()
     assert list(rows) == list(files)
     found = [(row["state"], row["records"], row["regions"]) for row in rows.values()]
