@@ -31,12 +31,9 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 def _documented() -> list[tuple[str, str]]:
     found = []
     for page in PAGES:
-        text = page.read_text().replace("\\\n", " ")
-        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
-            for line in block.splitlines():
-                line = line.strip().removeprefix("exec ")
-                if line.startswith("virnucpro "):
-                    found.append((page.name, line))
+        blocks = re.findall(r"```sh\n(.*?)```", page.read_text().replace("\\\n", " "), re.DOTALL)
+        lines = re.findall(r"^ *(?:exec )?(virnucpro .*)", "\n".join(blocks), re.MULTILINE)
+        found += [(page.name, line) for line in lines]
     # The commands of RCL-identifier, each in its form of today.
     for line in re.findall(r"^\|.*\| `(virnucpro rcl [^`]+)`", RCL, re.MULTILINE):
         found.append(("rcl.md", line.replace("--multi-gpu|", "")))

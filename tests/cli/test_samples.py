@@ -32,7 +32,7 @@ from virnucpro.store.documents import sealed
 from virnucpro.store.lock import LockOwner
 from virnucpro.tables import SAMPLES
 
-TOY = ("-m", "toy", "-t", "1", "--no-progress", "-q")
+TOY = ("-m", "toy", "-t", "1", "--no-progress")
 OUT, SUMMARY, OVERVIEW = map(Path, ("out", "out/samples_summary.tsv", "out/samples_overview.html"))
 GOOD = ("a", "b", "c")
 KINDS = ("virus", "nonvirus", "undecided", "unscored")

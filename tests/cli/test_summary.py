@@ -4,10 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from virnucpro.cli.summary import call_lines
-from virnucpro.layout import Layout
+from virnucpro.cli.summary import call_lines, samples_text
+from virnucpro.layout import Layout, SamplesFolder
+from virnucpro.run.predict import Outcome
+from virnucpro.run.sample_list import Sample
 from virnucpro.settings import Thresholds
 from virnucpro.stages.result_files import OutputFigures
+
+
+def figures_with(**changes):
+    known = {"statuses": {"scored": 90, "ambiguous": 10}, "chunks": {"scored": 900}}
+    known |= {"calls": {"virus": 10, "nonvirus": 90}, "tiers": {"high": 7, "low": 3}}
+    known |= {"hallmarked": 4, "doubtful": 0, "unfamiliar": 0, "highest_rate": 0.27}
+    known |= {"regions": 5, "with_regions": 3, "region_bases": 61_000, "contig_model": ()}
+    return OutputFigures(**known | {"thresholds": Thresholds(), "calibrated": True} | changes)
 
 
 @pytest.mark.parametrize(
@@ -21,16 +31,16 @@ from virnucpro.stages.result_files import OutputFigures
     ],
 )
 def test_a_lower_rate_is_offered_where_half_of_the_viruses_stay(changes, says):
-    known = {
-        "statuses": {"scored": 9},
-        "calls": {"virus": 10},
-        "chunks": {"scored": 9},
-        "tiers": {},
-    }
-    known |= {"hallmarked": 4, "doubtful": 0, "unfamiliar": 0, "highest_rate": 0.27}
-    known |= {"regions": 5, "with_regions": 3, "region_bases": 9, "contig_model": ()}
-    known |= {"thresholds": Thresholds(), "calibrated": True}
-    figures = OutputFigures(**known | changes)
-    text = "\n".join(call_lines(figures, Layout(Path("results"), "a"), "record"))
+    text = "\n".join(call_lines(figures_with(**changes), Layout(Path("results"), "a"), "record"))
     assert ("27 % of these" in text, "--max-fdr 0.1" in text) == says
     assert ("--max-fdr 0.1 --no-genes" in text) == ("thresholds" in changes)
+
+
+def test_samples_are_counted_together(tmp_path):
+    found = figures_with(), figures_with(calls={"virus": 1, "nonvirus": 99}, tiers={})
+    outcomes = [Outcome(each, {}, failed_records=0, computed=9) for each in found]
+    samples = [Sample(name, name, outcome=each) for name, each in zip("ab", outcomes, strict=True)]
+    text = "\n".join(samples_text(samples, SamplesFolder(tmp_path), overview=False))
+    assert "11 of 200 records" in text
+    assert "high: 7, low: 3), 8 of them" in text
+    assert "10 viral regions with 122,000 bases; 6 records" in text
