@@ -70,7 +70,7 @@ def test_a_stage_follows_one_that_was_left_half_way(executor, tmp_path):
     stage = Counting(fastas(tmp_path, ids, 4), tmp_path, seconds_per_base=0.001)
     half = executor.run(stage, stage.plan(), lambda event: None)
     next(half)
-    half.close()  # type: ignore[attr-defined]
+    half.close()
     outcomes, events = run_stage(stage, executor, tmp_path)
     assert len(outcomes) == 5
     assert written(tmp_path) == ids
