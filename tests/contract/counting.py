@@ -42,16 +42,12 @@ Opening = Literal["well", "segfault", "dies on 1", "hangs on 1"]
 
 @dataclass(frozen=True)
 class Counting(Stage):
-    """Writes ``id length`` lines for the records of FASTA files.
-
-    ``wrong`` is the index of a device that computes wrong values only.
-    """
+    """Writes ``id length`` lines for the records of FASTA files."""
 
     files: tuple[Path, ...]
     folder: Path
     seconds_per_base: float = 0.0
     opening: Opening = "well"
-    wrong: int = -9
 
     name, title = "counting", "Counting"
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
@@ -74,15 +70,14 @@ class Counting(Stage):
             os._exit(9)
         if self.opening == "hangs on 1" and device.index == 1:
             time.sleep(3600)
-        return CountingSession(self, device)
+        return CountingSession(self)
 
 
 class CountingSession(Session):
     """Counts in batches of so many records at most; ``shrink`` halves them."""
 
-    def __init__(self, stage: Counting, device: Device) -> None:
+    def __init__(self, stage: Counting) -> None:
         self._stage = stage
-        self._device = device
         self._batch = 8
         self.facts = {"budget": self._batch, "unit": "sequences"}
 
@@ -94,10 +89,6 @@ class CountingSession(Session):
 
     def measured(self) -> Measurements:
         return Measurements(1000 * self._batch)
-
-    def check(self) -> None:
-        if self._device.index == self._stage.wrong:
-            raise ArithmeticError("not finite")
 
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
         start, stop = task.trial or (0, None)
@@ -119,7 +110,6 @@ class CountingSession(Session):
                 report(1, len(sequence))
 
         def write() -> TaskResult:
-            self.check()
             if any(name.startswith("report") for name, _ in records):
                 os.kill(os.getpid(), signal.SIGKILL)
             if any(name.startswith("unwritable") for name, _ in records):

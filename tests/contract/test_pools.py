@@ -30,7 +30,7 @@ def pool(request: pytest.FixtureRequest) -> Iterator[WorkerPool]:
 
 
 def _stage(folder: Path, ids: list[str], **options: float) -> tuple[Counting, list[Task]]:
-    stage = Counting(fastas(folder, ids, 2), folder, **options)  # type: ignore[arg-type]
+    stage = Counting(fastas(folder, ids, 2), folder, **options)
     return stage, stage.plan()
 
 

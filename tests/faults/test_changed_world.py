@@ -236,7 +236,7 @@ def _when(stage: str, action: Callable[[], object], kind: type = StageStarted) -
     fired: list[bool] = []
 
     def show(event: Event) -> None:
-        if isinstance(event, kind) and event.stage == stage and not fired:  # type: ignore[attr-defined]
+        if isinstance(event, kind) and event.stage == stage and not fired:
             fired.append(True)
             action()
 

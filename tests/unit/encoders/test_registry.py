@@ -12,10 +12,17 @@ import torch
 from tests.unit.encoders.small import fair_model, hub_model, make_dnabert, save_fair, save_hub
 from virnucpro.contracts import Device
 from virnucpro.encoders.family import refuse_changed_models
-from virnucpro.encoders.registry import locate
+from virnucpro.encoders.registry import locate, open_encoder
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.run.prepare import find_encoders
 from virnucpro.settings import AnalysisSettings
+
+
+def test_a_file_that_was_replaced_is_not_opened():
+    source = locate("lite", "nucleotide")
+    other = replace(source.files[0], sha256="0" * 64, stamp=(0, 0, 0, 0))
+    with pytest.raises(ModelError, match="is not the file that the run began with"):
+        open_encoder(replace(source, files=(other,)), "cpu", "fp32", budget=None, truncation=1)
 
 
 def test_a_file_a_folder_and_a_toy(tmp_path):

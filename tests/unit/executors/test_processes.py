@@ -76,7 +76,7 @@ class PipeOnly(ChildProcess):
         if device.index < 0:
             raise OSError("no more processes")
         (self.connection, self.far), (sentinel, *self.kept) = Pipe(), Pipe()
-        self.process = SimpleNamespace(sentinel=sentinel)  # type: ignore[assignment]
+        self.process = SimpleNamespace(sentinel=sentinel)
         self.far.send(Progressed(device.index, 1, 1))
 
     def kill(self) -> None:

@@ -283,7 +283,7 @@ def test_a_worker_that_is_lost_with_its_node_costs_none_of_its_tasks_an_attempt(
 
     def behaviour(worker: int, task: Task | None) -> str:
         if worker == 1 and holds(task, *range(16, 48)):
-            lost.append(task)  # type: ignore[arg-type]
+            lost.append(task)
             return "lost"
         return "ok"
 
@@ -305,7 +305,7 @@ def test_a_node_that_joins_gets_work():
 
 def test_a_task_that_cannot_be_divided_ends_the_run_at_its_second_exit():
     stage = FakeStage()
-    stage.divisible = False  # type: ignore[misc]
+    stage.divisible = False
     trial = run(lambda w, task: "exits" if holds(task, 5) else "ok", STAGE.tasks(6), stage=stage)
     assert isinstance(trial.error, DeviceError)
     assert "cannot be computed" in str(trial.error)

@@ -41,7 +41,7 @@ def layout(tmp_path: Path) -> Layout:
 
 def _split(layout: Layout, *, dedup: bool) -> TaskResult:
     stage = SplittingStage(layout, Disk(), 2, dedup=dedup)
-    (task,) = stage.plan(Translated(len(PROTEINS)))  # type: ignore[arg-type]
+    (task,) = stage.plan(Translated(len(PROTEINS)))
     reported: list[int] = []
     result = stage.run(task, lambda sequences, _: reported.append(sequences))
     assert sum(reported) == task.count == 2 * len(PROTEINS)

@@ -55,7 +55,7 @@ def test_each_encoder_computes_in_what_it_gains_from(tmp_path):
     place = Layout(tmp_path, "in", 500), Disk(), MachineSettings()
     of = {name: EncoderSetup(sources, name, 1024).stages(*place) for name in ("bf16", "fp8")}
     assert of["fp8"][0] == of["bf16"][0]
-    assert [stage.precision for stage in of["fp8"]] == ["bf16", "fp8"]  # type: ignore[attr-defined]
+    assert [stage.precision for stage in of["fp8"]] == ["bf16", "fp8"]
 
 
 def test_what_is_excluded_has_no_row(stage, task):

@@ -40,8 +40,8 @@ def _file(layout: Layout, number: int, nucleotide: list[str], protein: list[str]
     disk.save(layout.split("nucleotide", number), fasta_bytes((name, "ACGT") for name in IDS))
     for molecule, ids, width in (("nucleotide", nucleotide, 2), ("protein", protein, 3)):
         rows = torch.tensor([[float(number * 100 + IDS.index(name))] * width for name in ids])
-        path = layout.features(molecule, number)  # type: ignore[arg-type]
-        disk.save(path, encode_features(Features(ids, rows), molecule))  # type: ignore[arg-type]
+        path = layout.features(molecule, number)
+        disk.save(path, encode_features(Features(ids, rows), molecule))
     return MergingStage(layout, disk, ENCODERS).task(Ledger(layout), number)
 
 

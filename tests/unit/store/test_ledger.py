@@ -92,7 +92,7 @@ def test_a_receipt_never_points_outside(task, layout, name):
     ],
 )
 def test_the_fingerprint_has_what_decides_the_answer(task, change, same):
-    changed = replace(task, **change)  # type: ignore[arg-type]
+    changed = replace(task, **change)
     assert (fingerprint(changed, ["d"]) == fingerprint(task, ["d"])) is same
     assert fingerprint(task, ["e"]) != fingerprint(task, ["d"])
 
@@ -134,7 +134,7 @@ def test_receipts_of_whole_stages_stand_in_one_file_and_its_copy(task, layout, d
     ledger = Ledger(layout, disk)
     ledger.reopen(whole)
     output = disk.save(whole.outputs[0], b"rows", 1)
-    disk.sync = Mock()  # type: ignore[method-assign]
+    disk.sync = Mock()
     ledger.accept(TaskResult(whole, (output,)))
     assert disk.sync.call_count == 1  # a power cut may take the copy
     assert not whole.receipt.exists()

@@ -157,7 +157,7 @@ def test_another_chunk_length_or_a_second_input_is_refused_before_anything_is_ov
 def test_a_finished_run_without_features_is_left_alone(tmp_path):
     source, layout = make_legacy(tmp_path, completed=True)
     for molecule in ("nucleotide", "protein"):
-        shutil.rmtree(layout.folders[molecule])  # type: ignore[arg-type]
+        shutil.rmtree(layout.folders[molecule])
     said = layout.legacy_state.read_text()
     layout.legacy_state.write_text(said.replace("completed", "failed", 1))
     assert not legacy.is_finished(layout)
