@@ -11,7 +11,7 @@ demo: .venv/installed  ## the main job, from nothing: make an example and classi
 	$(BIN)/virnucpro demo .demo
 
 # xdist would leave files of few tests, which are the longest, to the end: both processes must end together.
-test: .venv/tested  ## every test, from nothing; a file of tests stays in one process
+test: .venv/checked  ## every test, from nothing; a file of tests stays in one process
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: .venv/slow  ## the tests that need minutes or other programs: the wheel, the site, workflows, clusters
@@ -27,14 +27,14 @@ lint: .venv/checked
 size: .venv/installed  ## the size of the program, and what one record costs
 	$(BIN)/python -m tools.size
 
-bench: .venv/tested  ## a whole run with 8 devices that sleep instead of computing
+bench: .venv/checked  ## a whole run with 8 devices that sleep instead of computing
 	$(BIN)/python -m benchmarks.whole_run --frames 100000
 
 gpu:  ## check the GPU path and measure it, with the packages that PYTHON has; twice ten minutes
 	$(PYTHON) -m benchmarks.gpu facts .gpu; facts=$$?; \
 	$(PYTHON) -m benchmarks.gpu decisions .gpu && exit $$facts
 
-faults: .venv/tested  ## stop and fail the program at every write, flip a bit of every byte; 20 minutes
+faults: .venv/checked  ## stop and fail the program at every write, flip a bit of every byte; 20 minutes
 	$(BIN)/python -m tools.fault_sweep .faults --rounds 50
 	$(BIN)/python -m pytest -m slow tests/faults/test_every_byte.py
 
@@ -48,19 +48,18 @@ site: .venv/slow  ## the documentation as a site, .site/site/index.html; a broke
 clean:
 	rm -rf .venv .demo .faults .gpu .site
 
+# pip compiles no modules: most of those of large packages are never imported. One call resolves everything.
+INSTALL = $(PYTHON) -m venv .venv && \
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
+
 .venv/installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	$(INSTALL) .
 	touch $@
 
-.venv/tested: .venv/installed
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+.venv/checked: pyproject.toml constraints.txt
+	$(INSTALL) '.[dev]'
 	touch $@
 
-.venv/slow: .venv/tested
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[slow]'
-	touch $@
-
-.venv/checked: .venv/tested
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+.venv/slow: .venv/checked
+	$(INSTALL) '.[slow]'
 	touch $@
