@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from virnucpro.devices import choose_devices
 from virnucpro.errors import UsageError
 from virnucpro.events import Emit
-from virnucpro.executors.executor import Executor, open_executor
+from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted
 from virnucpro.run.engine import execute
@@ -32,7 +32,6 @@ def embed(
     machine: MachineSettings,
     emit: Emit,
     interruption: Interruption | None = None,
-    executor: Executor | None = None,
     *,
     force: bool = False,
     command: Sequence[str] = (),
@@ -40,8 +39,6 @@ def embed(
     """Embed all parts of a data set that have frames, or what is missing of them.
 
     Returns what became of the parts, in sentences, and the number of frames that failed.
-
-    ``executor`` carries out the tasks; None is that of the chosen devices.
     """
     dataset.require_content("frames")
     disk, sizes = Disk(dataset.root), dataset.description["parts"]
@@ -73,7 +70,7 @@ def embed(
             ]
             size = encoders.bytes_per_frame(keeps_features=True)
             runs.append(Run(layout, disk, stages, state, bytes_per_frame=size))
-        executor = executor or open_executor(devices, machine, interruption)
+        executor = open_executor(devices, machine, interruption)
         stack.callback(executor.close)
         execute(runs, executor, emit)
         for part, run in zip(layouts, runs, strict=True):
