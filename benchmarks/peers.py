@@ -1,8 +1,8 @@
 """The implementations of a model that are compared: this program's and those of other packages.
 
-All of them compute with the same parameters, which are views of the same memory. So a 3B model
-fits beside its reference, and a difference in the results is one of arithmetic. On a CPU, this
-program's parameters are packed after that: the same numbers a second time, in another order.
+All of them compute with the same parameters, which are views of the same memory: a difference in
+the results is one of arithmetic. On a CPU, this program's parameters are packed after that: the same
+numbers a second time, in another order.
 """
 
 from __future__ import annotations

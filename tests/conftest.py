@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: threads wait and do not spin
 
-from tests.forked import CONTEXT, UNDRAWN, Call, ForkedCommand, ForkedStart
+from tests.forked import CONTEXT, LEFT_OUT, Call, ForkedCommand, ForkedStart
 
 # A busy machine may take any time for an example: no deadline, and no complaint about slow data.
 settings.register_profile(
@@ -58,26 +58,26 @@ def forked_processes() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def undrawn_reports() -> Iterator[pytest.MonkeyPatch]:
-    """Leave the figures and tracks out of reports, which hardly a test looks at.
+def left_out() -> Iterator[pytest.MonkeyPatch]:
+    """Leave out figures, which hardly a test looks at, and to wait for the disk.
 
-    They take four fifths of the time of a run with the toy encoders.
+    Figures take four fifths of the time of a run with the toy encoders.
     """
     with pytest.MonkeyPatch.context() as patch:
-        _leave_out_drawings(patch)
+        _leave_out(patch)
         yield patch
 
 
 @pytest.fixture(scope="module")
-def drawn(undrawn_reports: pytest.MonkeyPatch) -> Iterator[None]:
+def drawn(left_out: pytest.MonkeyPatch) -> Iterator[None]:
     """Have the reports of this module drawn in full."""
-    undrawn_reports.undo()
+    left_out.undo()
     yield
-    _leave_out_drawings(undrawn_reports)
+    _leave_out(left_out)
 
 
-def _leave_out_drawings(patch: pytest.MonkeyPatch) -> None:
-    for name, value in UNDRAWN.items():
+def _leave_out(patch: pytest.MonkeyPatch) -> None:
+    for name, value in LEFT_OUT.items():
         patch.setattr(name, value)
 
 

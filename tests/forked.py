@@ -23,11 +23,13 @@ from virnucpro.executors import processes
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.preloaded"])
-# With these, a report has neither figures nor tracks, and an evaluation empty plots.
-UNDRAWN = {
+# With these, a report has neither figures nor tracks, an evaluation has empty plots, and nobody waits
+# for the disk: what a killed process has written stays, and no test cuts the power.
+LEFT_OUT = {
     "virnucpro.report.content.MOST_TRACKS": 0,
     "virnucpro.report.page.FEWEST_RECORDS": 10**9,
     "virnucpro.evaluation.plots.image_of": lambda *_: b"",
+    "os.fsync": lambda _: None,
 }
 
 
@@ -56,7 +58,7 @@ def _carry_out(
         os.close(stream)
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, "rww"[number]) for number in range(3))
     sys.argv = words
-    for name, value in UNDRAWN.items():
+    for name, value in LEFT_OUT.items():
         holder, _, constant = name.rpartition(".")
         setattr(import_module(holder), constant, value)
     # On the CPU, workers may be forked, and they need not import torch either.
