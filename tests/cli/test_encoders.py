@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import tomllib
 import torch
 
 from benchmarks.models import classifier
@@ -35,6 +34,7 @@ def install(folder: Path, name: str, version: str, entry_points: dict[str, str],
 
 
 def test_predict_with_the_example_in_a_worker(tmp_path):
+    tomllib = pytest.importorskip("tomllib")  # Python 3.11
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     entry_points = project["entry-points"]["virnucpro.encoders"]
     code = (EXAMPLE / "kmer_encoder.py").read_text()
