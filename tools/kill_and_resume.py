@@ -4,11 +4,11 @@
     python -m tools.kill_and_resume FOLDER --records 9000 --kills 3 -- -m toy -e 100 --cpu-workers 2
     python -m tools.kill_and_resume FOLDER --records 9000 --kills 50 -- -m lite -e 500
 
-What follows ``--`` are options of ``predict``; without them, the toy model type is used, in one process. All starts
-are forked from this process, which has imported what they import, so that a start costs a fraction
-of a second and not several. An undisturbed run is measured first; all starts that are killed get
-about 70 % of its time together. The program prints what happened, and exits with 1 if a result file
-differs, or if the run ended before the first kill.
+What follows ``--`` are options of ``predict``; without them, the toy model type is used, in one
+process. All starts are forked from this process, which has imported what they import, so that a
+start costs a fraction of a second and not several. An undisturbed run is measured first; all starts
+that are killed get about 70 % of its time together. The program prints what happened, and exits
+with 1 if a result file differs, or if the run ended before the first kill.
 """
 
 from __future__ import annotations

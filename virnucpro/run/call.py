@@ -162,7 +162,7 @@ def _input_file(
     path = layout.spooled if place == STDIN else Path(place)
     file = given.get(digest) or (hashed_input(path) if path.is_file() else None)
     if file is None or file.sha256 != digest:
-        piped = "standard input, which was not kept (name a file with the bytes that were piped),"
+        piped = "standard input, which was not kept (a file of the same unpacked bytes will do),"
         what = piped if place == STDIN else f"{path},"
         raise InputError(
             f"the input of the run {layout.stem}, {what} is gone or has changed since; name the "
