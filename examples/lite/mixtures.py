@@ -8,9 +8,9 @@ LABELS is a table with the columns record, label and group. The records of a run
 contigs with lengths as those of assemblies: 500 to 50,000 bases, logarithmically normal with a
 median of 1,300. A shorter record, such as a read, stays as it is.
 
-`fit` writes to OUT, which is to become virnucpro/data/lite_contigs.json, how the log odds that
-CLASSIFIER gives others and viruses are distributed, for the chunk length of each run; runs may
-share one. Take records that the encoder was not trained on. It also prints what two constants of
+`fit` writes CLASSIFIER to OUT, which may be the same file, with how the log odds that it gives
+others and viruses are distributed, for the chunk length of each run; runs may share one. Take
+records that the encoder was not trained on. It also prints what two constants of
 virnucpro/classifier/mixture.py rest on. Of each group in LABELS, only every second record is read,
 from the first one on; the others are left to check the rates with: with --half 1, `figures` reads
 these alone.
@@ -38,14 +38,14 @@ import numpy as np
 import numpy.typing as npt
 from outside import PHAGES
 
-from virnucpro.classifier.contigs import ContigModel, contig_terms, lite_model
-from virnucpro.classifier.files import inspect_classifier
+from virnucpro.classifier.contigs import ContigModel, contig_terms
+from virnucpro.classifier.files import inspect_classifier, with_changes
 from virnucpro.classifier.mixture import MOST_OF_GROUP, UPPER, with_distributions
 from virnucpro.evaluation.tables import read_labels
 from virnucpro.io.records import Records
 from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.results import open_run
-from virnucpro.settings import DEFAULT_THRESHOLDS, NONVIRUS_BELOW
+from virnucpro.settings import DEFAULT_THRESHOLDS, NONVIRUS_BELOW, trained
 from virnucpro.stages.calls import (
     SCORED,
     Chunks,
@@ -264,7 +264,8 @@ def figures(args: argparse.Namespace) -> None:
     for path in args.runs:
         run = open_run(path.parent, path.name.removesuffix("_run.json"))
         length = int(run.record["settings"]["analysis"]["chunk_length"])
-        model = lite_model(run.record["models"]["classifier"]["sha256"], length)
+        models = inspect_classifier(Path(run.record["models"]["classifier"]["path"])).contigs
+        model = models.get(trained(length, models))
         records = known_records(args.labels, path, args.half)
         for where in ("outside", "held out"):
             own = [r for r in records if r.group.startswith("outside") == (where == "outside")]
@@ -307,9 +308,8 @@ def cells_of(rows: list[list[float]]) -> list[str]:
 
 
 def fit(args: argparse.Namespace) -> None:
-    """Write the models of the classifier with their distributions."""
-    known = inspect_classifier(args.classifier)
-    models = dict(known.contigs)
+    """Write the classifier with the distributions."""
+    models = dict(inspect_classifier(args.classifier).contigs)
     records: dict[int, list[Known]] = defaultdict(list)
     for path in args.runs:
         run = open_run(path.parent, path.name.removesuffix("_run.json"))
@@ -318,7 +318,7 @@ def fit(args: argparse.Namespace) -> None:
     for length, own in records.items():
         models[length] = fitted(own, models[length])
         print(length, models[length])
-    Disk().save(args.out, (json.dumps({known.file.sha256: models}, indent=1) + "\n").encode())
+    Disk().save(args.out, with_changes(args.classifier, contigs=models))
 
 
 def main() -> None:

@@ -46,5 +46,5 @@ python "$here/kinds.py" fit "$work/data" "$work/model/lite_encoder.safetensors" 
 # The rates rest on hosts that none of these trainings has read, and on the viruses of validation.
 # hosts.fa has both, and labels.tsv says which is which, with the columns record, label and group:
 #   for length in 500 300 150; do virnucpro predict hosts.fa -o "$length" -m lite -e "$length"; done
-#   python examples/lite/mixtures.py fit virnucpro/data/lite_classifier.safetensors \
-#       virnucpro/data/lite_contigs.json labels.tsv {500,300,150}/hosts_run.json
+#   classifier=virnucpro/data/lite_classifier.safetensors
+#   python examples/lite/mixtures.py fit "$classifier" "$classifier" labels.tsv {500,300,150}/hosts_run.json

@@ -19,7 +19,7 @@ from virnucpro.classifier.files import (
     INNER_BATCH,
     classifier_to_bytes,
     inspect_classifier,
-    with_temperature,
+    with_changes,
 )
 from virnucpro.classifier.fit import check_fit
 from virnucpro.encoders.family import EncoderSource
@@ -96,10 +96,10 @@ def test_own_format(tmp_path):
 
 def test_a_newer_schema_and_a_file_that_is_replaced_meanwhile(tmp_path, monkeypatch):
     path = tmp_path / "mine.safetensors"
-    path.write_bytes(with_temperature(TOY_CLASSIFIER, 1.0))
+    path.write_bytes(with_changes(TOY_CLASSIFIER, temperature=1.0))
     found = hashed(path)
     monkeypatch.setattr(files, "hashed", lambda _: found)
-    path.write_bytes(with_temperature(TOY_CLASSIFIER, 2.0))
+    path.write_bytes(with_changes(TOY_CLASSIFIER, temperature=2.0))
     with pytest.raises(ModelError, match="is not the file"):
         inspect_classifier(path)
     monkeypatch.undo()
@@ -124,20 +124,21 @@ def test_temperature(save_module, tmp_path, kind):
     assert torch.equal(logits.softmax(1), before)
 
     cool, again = tmp_path / "cool.safetensors", tmp_path / "again.safetensors"
-    cool.write_bytes(with_temperature(path, 2.0))
+    cool.write_bytes(with_changes(path, temperature=2.0))
     new = inspect_classifier(cool)
     assert (new.temperature, new.labels) == (2.0, ("others", "virus"))
     assert (new.encoders, new.chunk_lengths) == (old.encoders, old.chunk_lengths)
     assert torch.equal(new.model.scores(x, softmax=False), logits)
     assert torch.allclose(new.model.scores(x), (logits / 2).softmax(1), atol=1e-6)
-    again.write_bytes(with_temperature(cool, 1.0))  # in place of the first, not on top of it
+    # In place of the first, not on top of it.
+    again.write_bytes(with_changes(cool, temperature=1.0))
     assert torch.equal(inspect_classifier(again).model.scores(x), before)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_temperature_is_a_positive_number(value):
     with pytest.raises(ModelError, match="temperature"):
-        with_temperature(TOY_CLASSIFIER, value)
+        with_changes(TOY_CLASSIFIER, temperature=value)
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
-
-from virnucpro.settings import trained
 
 # The share of virus in a sample that the score of a contig assumes. Models are fitted on as much
 # virus as others, but few samples hold that much. With 1/3, one of 18 bacteria is called viral.
@@ -30,10 +26,6 @@ MOST_CHUNKS = 32
 LARGEST = 12.0  # log odds of a chunk count up to this; beyond, a float32 score is 0 or 1
 PENALTY = 1e-3  # on the squares of the coefficients, so that few contigs give finite ones
 PRIOR = math.log(ASSUMED_SHARE / (1 - ASSUMED_SHARE))
-
-# Models of the classifier of lite, named by its SHA-256, with the distributions that its own file
-# lacks (examples/lite/mixtures.py fit). That file stays: a run goes on only with the same.
-LITE_CONTIGS = Path(__file__).parents[1] / "data/lite_contigs.json"
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -56,8 +48,7 @@ class ContigModel(NamedTuple):
         others, others_by_count: the mean log odds of others, and per unit of that logarithm.
         others_variance, others_variance_by_count: the square of their spread around it.
         virus, virus_by_count, virus_variance, virus_variance_by_count: of viruses. They are 0
-            where the distributions were not fitted. Four other numbers that a classifier file may
-            have instead of all of these are of an earlier development version, and are not used.
+            where the distributions were not fitted.
     """
 
     constant: Coefficient
@@ -82,16 +73,6 @@ class ContigModel(NamedTuple):
     def log_odds(self, terms: Floats) -> Floats:
         """Return ``[n]``, the log odds of contigs in a sample with as much virus as others."""
         return np.array(list(map(math.fsum, (terms * self[:5]).tolist())), np.float64)
-
-
-def lite_model(classifier: str, chunk_length: int) -> ContigModel | None:
-    """Return the model of chunks of ``chunk_length`` bases; None for other classifiers than lite's.
-
-    ``classifier`` is the SHA-256 (hex) of its file.
-    """
-    form = dict[str, dict[int, ContigModel]]
-    models = msgspec.json.decode(LITE_CONTIGS.read_bytes(), type=form).get(classifier, {})
-    return models.get(trained(chunk_length, models))
 
 
 def each(function: Callable[[float], float], values: Floats) -> Floats:

@@ -8,11 +8,10 @@ Two formats are read. The project's own is safetensors, with one JSON text under
      "chunk_lengths": [500], "extra": {...}, "temperature": 1.7}
 
 ``temperature`` is there where the scores were calibrated. ``contigs`` may be there too: the
-coefficients of a :class:`virnucpro.classifier.contigs.ContigModel` for each chunk length::
+numbers of a :class:`virnucpro.classifier.contigs.ContigModel`, all or the first five, for each
+chunk length::
 
     "contigs": {"500": [0.1, 0.9, 0.3, -0.1, 0.05]}
-
-Four more numbers, which the file of lite has, were used by an earlier development version.
 
 The original's ``.pth`` is a whole pickled module of class ``__main__.MLPClassifier``. It is taken
 apart without running what is pickled: every class in it becomes an inert holder of attributes.
@@ -177,15 +176,16 @@ def classifier_to_bytes(state: Mapping[str, torch.Tensor], **said: Any) -> bytes
     return save(tensors, {_KEY: json.dumps(metadata, sort_keys=True)})
 
 
-def with_temperature(path: Path, temperature: float) -> bytes:
-    """Return the classifier at ``path``, of either format, in the project's own with a temperature.
+def with_changes(path: Path, **changed: Any) -> bytes:
+    """Return the classifier at ``path``, of either format, in the project's own.
+
+    ``changed`` are the fields of :class:`ClassifierMetadata` that are to say something else.
 
     Raises:
-        ModelError: missing, damaged, refused, or no classifier; or no positive temperature.
+        ModelError: missing, damaged, refused, or no classifier; or a field has an impossible value.
     """
     state, said = _read(path)
-    changes = {"labels": said.labels or LABELS, "temperature": temperature}
-    return classifier_to_bytes(state, **asdict(said) | changes)
+    return classifier_to_bytes(state, **asdict(said) | {"labels": said.labels or LABELS} | changed)
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], ClassifierMetadata]:

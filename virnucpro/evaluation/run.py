@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from virnucpro.classifier.files import inspect_classifier, with_temperature
+from virnucpro.classifier.files import inspect_classifier, with_changes
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.evaluation.measure import evaluate
@@ -94,7 +94,7 @@ def run_evaluation(
         if classifier is not None:
             of_frames, *_ = join(frames, known)
             calibration = fit_calibration(of_frames, classifier.temperature or 1.0)
-            calibrated = with_temperature(classifier.file.path, calibration["temperature"])
+            calibrated = with_changes(classifier.file.path, temperature=calibration["temperature"])
         document: dict[str, Json] = {
             "schema": SCHEMA,
             "virnucpro": __version__,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from virnucpro.classifier.contigs import ContigModel, lite_model
+from virnucpro.classifier.contigs import ContigModel
 from virnucpro.contracts import Device
 from virnucpro.errors import InputError, LockedError, UsageError
 from virnucpro.events import Emit, Notice, StepProgress
@@ -117,15 +117,13 @@ def _called(
         interleaved = state.analysis.get(MATES) == INTERLEAVED
         source = InputFiles(*(file.path for file in found), interleaved=interleaved)
         known = figures.contig_model
-        model = lite_model(str(state.analysis["classifier"]), layout.chunk_length)
-        model = model or (ContigModel(*known) if known else None)
+        model = ContigModel(*known) if known else None
         stage = OutputStage(layout, disk, source, found, figures.calibrated, model, thresholds)
         run = Run(layout, disk, [stage], state, found)
         chunking = layout.receipt("chunking")
         run.ledger.receipts[chunking] = run.ledger.read(chunking)
         (task,) = replace(stage, thresholds=figures.thresholds).plan(run.ledger)
-        params = {**task.params, **({"contig_model": list(known)} if known else {})}
-        proofs = (replace(task, params=params, version=v) for v in stage.same_inputs)
+        proofs = (replace(task, version=v) for v in stage.same_inputs)
         if receipt.fingerprint not in map(run.ledger.fingerprint, proofs):
             raise ValueError("its scores were changed since, or are read in another way")
     except (OSError, ValueError, LookupError, TypeError) as error:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from virnucpro.classifier.contigs import lite_model
 from virnucpro.classifier.files import ClassifierInfo, inspect_classifier
 from virnucpro.classifier.fit import check_fit
 from virnucpro.contracts import Device, Json, Molecule, Stage
@@ -196,10 +195,7 @@ def prediction_stages(
     molecules = tuple(encoders.sources)
     lengths = classifier.chunk_lengths or (layout.chunk_length,)
     calibrated = classifier.temperature is not None
-    contig_model = lite_model(classifier.file.sha256, layout.chunk_length)
-    contig_model = contig_model or classifier.contigs.get(
-        trained(layout.chunk_length, classifier.contigs)
-    )
+    contig_model = classifier.contigs.get(trained(layout.chunk_length, classifier.contigs))
     frames, dedup = state.analysis[FRAMES_PER_FILE], DEDUP in state.analysis
     size = settings.analysis.sequences_per_file, frames if isinstance(frames, int) else None
     embedding = encoders.stages(layout, disk, settings.machine)

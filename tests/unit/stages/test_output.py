@@ -18,7 +18,7 @@ import pytest
 from tests.cli.inputs import open_bases, table, toy_request
 from tests.declared import Chunk, add_record, call_record, chunks_of
 from virnucpro import columns
-from virnucpro.classifier.files import with_temperature
+from virnucpro.classifier.files import with_changes
 from virnucpro.errors import RunInterruptedError, UsageError
 from virnucpro.events import Event, Progressed, StageStarted
 from virnucpro.executors import worker
@@ -59,7 +59,7 @@ def request_of(tmp_path: Path) -> Asking:
 def calibrated(tmp_path: Path) -> Path:
     """The toy classifier with a temperature that changes no score."""
     path = tmp_path / "calibrated.safetensors"
-    path.write_bytes(with_temperature(TOY_CLASSIFIER, 1.0))
+    path.write_bytes(with_changes(TOY_CLASSIFIER, temperature=1.0))
     return path
 
 
