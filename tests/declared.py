@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from virnucpro.classifier.contigs import ContigModel
+from virnucpro.classifier.evidence import GeneEvidence, no_evidence
 from virnucpro.columns import MISSING, ResultTable
 from virnucpro.io.records import Record
 from virnucpro.settings import DEFAULT_THRESHOLDS, Thresholds
-from virnucpro.stages.calls import STATUSES, Calls, Chunks, call_of, summarise
+from virnucpro.stages.calls import STATUSES, Calls, Chunks, Rates, call_of, summarise
 from virnucpro.stages.regions import Region
 from virnucpro.stages.result_files import Block, ResultFiles
 
@@ -58,9 +59,27 @@ def call_record(
     thresholds: Thresholds = DEFAULT_THRESHOLDS,
 ) -> Any:
     """The call of a record of ``length`` bases with these chunks, a value for each column."""
-    found, _ = summarise(np.array([length]), chunks_of(chunks), model)
-    calls = call_of(np.array([length]), found, np.array([fdr], np.float64), thresholds)
+    lengths = np.array([length])
+    found, _ = summarise(lengths, chunks_of(chunks), model)
+    calls = call_of(lengths, found, rates_of([fdr]), no_evidence(1), thresholds)
     return Calls(*(column[0] for column in calls))
+
+
+def rates_of(
+    fdr: Sequence[float | None],
+    errors: Sequence[float | None] | None = None,
+    *,
+    supported: bool = True,
+) -> Rates:
+    """Rates of records, or of none of them."""
+    columns = (np.array(column, np.float64) for column in (fdr, errors or [None] * len(fdr)))
+    return Rates(*columns, supported)
+
+
+def genes_of(hallmarks: Sequence[int], markers: Sequence[int] | None = None) -> GeneEvidence:
+    """The evidence of the genes of records."""
+    searched = np.ones(len(hallmarks), bool)
+    return GeneEvidence(searched, np.array(hallmarks), np.array(markers or [0] * len(hallmarks)))
 
 
 def add_record(

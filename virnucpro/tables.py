@@ -34,6 +34,7 @@ class ContigRow(NamedTuple):
     fdr: Figure | None
     regions: int
     viral_bases: int
+    error_rate: Figure | None
 
 
 class VirusRow(NamedTuple):
@@ -54,6 +55,9 @@ class VirusRow(NamedTuple):
     hallmarks: int | None
     hallmark_genes: str | None
     genes: int | None
+    host_markers: int | None
+    host_marker_genes: str | None
+    error_rate: Figure | None
 
 
 class RegionRow(NamedTuple):
@@ -76,6 +80,8 @@ class RegionRow(NamedTuple):
     hallmark_genes: str | None
     genes: int | None
     coding_density: Share | None
+    host_markers: int | None
+    host_marker_genes: str | None
 
 
 class ChunkRow(NamedTuple):

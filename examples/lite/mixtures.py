@@ -29,7 +29,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
-from itertools import chain, groupby
+from collections.abc import Callable
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -39,23 +40,26 @@ import numpy.typing as npt
 from outside import PHAGES
 
 from virnucpro.classifier.contigs import ContigModel, contig_terms
+from virnucpro.classifier.evidence import GeneEvidence, no_evidence
 from virnucpro.classifier.files import inspect_classifier, with_changes
 from virnucpro.classifier.mixture import MOST_OF_GROUP, UPPER, with_distributions
 from virnucpro.evaluation.tables import read_labels
 from virnucpro.io.records import Records
 from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.results import open_run
-from virnucpro.settings import DEFAULT_THRESHOLDS, NONVIRUS_BELOW, trained
+from virnucpro.settings import DEFAULT_THRESHOLDS, trained
 from virnucpro.stages.calls import (
     SCORED,
+    Calls,
     Chunks,
+    Rates,
     Summaries,
     call_of,
     contig_rates,
     log_odds,
     summarise,
 )
-from virnucpro.stages.genes import HALLMARKS, GeneFinder, Searched
+from virnucpro.stages.genes import HALLMARKS, HOST_MARKERS, GeneFinder, Hit
 from virnucpro.stages.output import is_searched
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
@@ -65,15 +69,17 @@ SHARES = (0.0, 0.01, 0.03, 0.14, 0.5, 1.0)
 MEDIAN, SPREAD, LONGEST = 1300, 0.9, 50_000  # bases; the spread is that of natural logarithms
 LONG = 2000  # bases
 COUNTS = (1, 2, 4, 8, 16, 32)  # chunks of the contigs that `fit` cuts side by side
+AT_A_TIME = 20  # records whose genes are found together
 SEED = 1
 
 
 class Known(NamedTuple):
-    """A record of known content: its label, its group and its scored chunks, as one record."""
+    """A record of known content: where it is from, and its scored chunks, as one record."""
 
     name: str
     virus: bool
     group: str
+    genome: str
     chunks: Chunks
 
 
@@ -87,13 +93,21 @@ class Contigs(NamedTuple):
     lengths: Ints
     found: Summaries
     odds: Floats  # one, or one row, for each contig
-    hallmarks: Ints  # functions that were found
+    evidence: GeneEvidence
 
     def chosen(self, which: Ints) -> Contigs:
         """Return some of the contigs."""
         found = Summaries._make(column[which] for column in self.found)
-        columns = {name: value[which] for name, value in self._asdict().items() if name != "found"}
-        return Contigs(found=found, **columns)
+        return Contigs(
+            names=self.names[which],
+            starts=self.starts[which],
+            virus=self.virus[which],
+            groups=self.groups[which],
+            lengths=self.lengths[which],
+            found=found,
+            odds=self.odds[which],
+            evidence=self.evidence.chosen(which),
+        )
 
 
 def known_records(labels: Path, path: Path, half: int | None) -> list[Known]:
@@ -101,7 +115,7 @@ def known_records(labels: Path, path: Path, half: int | None) -> list[Known]:
     table = read_labels(labels)
     if half is not None:
         table = table[table.groupby("group").cumcount() % 2 == half]
-    known = {r.record: (r.label == "virus", r.group) for r in table.itertuples()}
+    known = {r.record: (r.label == "virus", r.group, r.genome) for r in table.itertuples()}
     stem = path.name.removesuffix("_run.json")
     names = ("record", "start", "end", "status", "max_score_0", "max_score_1")
     rows = CHUNKS.read(path.parent / CHUNKS.path.format(stem=stem), *names)
@@ -122,7 +136,7 @@ def fitted(records: list[Known], model: ContigModel) -> ContigModel:
     """Return the model with the distributions of these records."""
     numbers: dict[tuple[bool, str], int] = {}
     terms, virus, groups = [], [], []
-    for _, label, group, chunks in records:
+    for _, label, group, _, chunks in records:
         number, odds = numbers.setdefault((label, group), len(numbers)), log_odds(chunks)
         for count in COUNTS:
             starts = np.arange(0, len(odds) // count * count, count)
@@ -157,18 +171,30 @@ def show_groups(odds: Floats, terms: Floats, virus: Bools, groups: Ints) -> None
     )
 
 
-def cut(records: list[Known], length: int, model: ContigModel | None) -> Contigs:
-    """Cut records into contigs of chunks of ``length`` bases, one after the other."""
+def of_assembly(chance: np.random.Generator) -> float:
+    """Return the bases of a contig, as those of assemblies are distributed."""
+    while not 500 <= (bases := float(chance.lognormal(np.log(MEDIAN), SPREAD))) <= LONGEST:
+        pass
+    return bases
+
+
+def cut(
+    records: list[Known],
+    length: int,
+    model: ContigModel | None,
+    drawn: Callable[[np.random.Generator], float] = of_assembly,
+) -> Contigs:
+    """Cut records into contigs of chunks of ``length`` bases, one after the other.
+
+    ``drawn`` returns the bases of one contig.
+    """
     chance = np.random.default_rng(SEED)
     virus: list[bool] = []
     names, begins, groups, lengths, parts = [], [], [], [], []
     for record in records:
         first = 0
         while first < len(record.chunks.start):
-            bases = chance.lognormal(np.log(MEDIAN), SPREAD)
-            if not 500 <= bases <= LONGEST:
-                continue
-            part = record.chunks.chosen(slice(first, first + max(1, int(bases / length))))
+            part = record.chunks.chosen(slice(first, first + max(1, int(drawn(chance) / length))))
             parts.append(part._replace(record=np.full(len(part.start), len(virus))))
             virus.append(record.virus)
             names.append(record.name)
@@ -186,33 +212,38 @@ def cut(records: list[Known], length: int, model: ContigModel | None) -> Contigs
         lengths=np.array(lengths),
         found=found,
         odds=odds,
-        hallmarks=np.zeros(len(virus), np.int64),
+        evidence=no_evidence(len(virus)),
     )
 
 
-def with_hallmarks(contigs: Contigs, sequences: Path, cache: Path) -> Contigs:
-    """Return the contigs with the hallmarks of those whose genes `predict` may find.
+def hits_of(sequences: Path, cache: Path) -> dict[str, list[Hit]]:
+    """Return the hallmarks and host markers of all records that a run has read, by record.
 
-    ``sequences`` is what the run has read; ``cache`` keeps what was found with these profiles.
+    ``cache`` keeps what was found with these profiles.
     """
-    profiles = hashed(HALLMARKS).sha256
+    profiles = " ".join(hashed(path).sha256 for path in (HALLMARKS, HOST_MARKERS))
     known = json.loads(cache.read_bytes()).get(profiles, {}) if cache.exists() else {}
-    lengths = contigs.lengths
-    places: dict[str, list[tuple[int, str, slice]]] = defaultdict(list)
-    for i in np.flatnonzero(contigs.found.virus_score >= NONVIRUS_BELOW).tolist():
-        name, own = contigs.names[i], slice(contigs.starts[i], contigs.starts[i] + lengths[i])
-        places[name].append((i, f"{name}:{own.start}-{own.stop}", own))
-    finder = GeneFinder()
-    for record in Records(sequences):
-        new = [(place, own) for _, place, own in places[record.id] if place not in known]
-        parts = [Searched(place, record.sequence[own]) for place, own in new]
-        for (place, _), found in zip(new, finder.find(parts) if parts else [], strict=True):
-            known[place] = len(set(found.hallmarks))
-    Disk().save(cache, json.dumps({profiles: known}).encode())
-    hallmarks = np.zeros_like(lengths)
-    for i, place, _ in chain.from_iterable(places.values()):
-        hallmarks[i] = known[place]
-    return contigs._replace(hallmarks=hallmarks)
+    if not known:
+        finder, rest = GeneFinder(), iter(Records(sequences))
+        while some := list(islice(rest, AT_A_TIME)):
+            predicted = finder.find([record.sequence for record in some])
+            known |= {r.id: own.hits for r, own in zip(some, predicted, strict=True)}
+        Disk().save(cache, json.dumps({profiles: known}).encode())
+    return {record: [Hit(*hit) for hit in hits] for record, hits in known.items()}
+
+
+def with_evidence(contigs: Contigs, hits: dict[str, list[Hit]]) -> Contigs:
+    """Return the contigs with the evidence of the genes that `predict` looks for."""
+    scores = contigs.found.virus_score
+    evidence = no_evidence(len(scores))
+    evidence.searched[:] = is_searched(contigs.lengths, scores, DEFAULT_THRESHOLDS)
+    for i in np.flatnonzero(evidence.searched).tolist():
+        start = contigs.starts[i]
+        stop = start + contigs.lengths[i]
+        own = [hit for hit in hits[contigs.names[i]] if start <= hit.begin and hit.end <= stop]
+        evidence.hallmarks[i] = len({hit.function for hit in own if not hit.is_marker})
+        evidence.markers[i] = len({hit.function for hit in own if hit.is_marker})
+    return contigs._replace(evidence=evidence)
 
 
 def draw(contigs: Contigs, share: float, count: int, chance: np.random.Generator) -> Ints | None:
@@ -231,14 +262,16 @@ def draw(contigs: Contigs, share: float, count: int, chance: np.random.Generator
     return np.array(chosen)
 
 
+def called_as_sample(sample: Contigs, model: ContigModel | None) -> tuple[Rates, Calls]:
+    """Return the rates and the calls of a sample, as `virnucpro predict` gives them."""
+    lengths, found, evidence = sample.lengths, sample.found, sample.evidence
+    rates = contig_rates(sample.odds, found.chunks_scored, lengths, evidence, model)
+    return rates, call_of(lengths, found, rates, evidence)
+
+
 def measure(sample: Contigs, model: ContigModel | None) -> list[float]:
     """Return the figures of a row, as counts, but for the stated rate, which is the last one."""
-    lengths, found, odds = sample.lengths, sample.found, sample.odds
-    _, errors = contig_rates(odds, found.chunks_scored, model)
-    has_genes = is_searched(lengths, found.virus_score, DEFAULT_THRESHOLDS, errors)
-    hallmarks = np.where(has_genes, sample.hallmarks, 0)
-    fdr, errors = contig_rates(odds, found.chunks_scored, model, hallmarks)
-    calls = call_of(lengths, found, fdr, errors=errors, hallmarks=hallmarks)
+    rates, calls = called_as_sample(sample, model)
     called, tier = np.array(calls.call) == "virus", np.array(calls.tier)
     virus, is_long = sample.virus, sample.lengths >= LONG
     phages = virus & np.array([bool(PHAGES.search(group)) for group in sample.groups])
@@ -250,7 +283,7 @@ def measure(sample: Contigs, model: ContigModel | None) -> list[float]:
         counted += [called & (tier == name), called & ~virus & (tier == name)]
     is_lost = virus & (np.array(calls.call) == "nonvirus") & (tier == "high")
     counted += [is_lost, virus]
-    return [*(float(which.sum()) for which in counted), np.max(fdr[called], initial=0.0)]
+    return [*(float(which.sum()) for which in counted), np.max(rates.fdr[called], initial=0.0)]
 
 
 def figures(args: argparse.Namespace) -> None:
@@ -267,13 +300,13 @@ def figures(args: argparse.Namespace) -> None:
         models = inspect_classifier(Path(run.record["models"]["classifier"]["path"])).contigs
         model = models.get(trained(length, models))
         records = known_records(args.labels, path, args.half)
+        cache = path.parent / f"{run.stem}_hits.json"
+        hits = hits_of(Path(run.record["input"]["path"]), cache)
         for where in ("outside", "held out"):
             own = [r for r in records if r.group.startswith("outside") == (where == "outside")]
             if not own:
                 continue
-            contigs = cut(own, length, model)
-            cache = path.parent / f"{run.stem}_{where.replace(' ', '_')}_hallmarks.json"
-            contigs = with_hallmarks(contigs, Path(run.record["input"]["path"]), cache)
+            contigs = with_evidence(cut(own, length, model), hits)
             for count in args.records or (500, 1500, 3000):
                 for share in SHARES:
                     chance = np.random.default_rng((SEED, count, round(1000 * share)))

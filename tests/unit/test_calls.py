@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
-from tests.declared import Chunk, call_record, chunks_of
+from tests.declared import Chunk, call_record, chunks_of, genes_of, rates_of
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.settings import Thresholds
-from virnucpro.stages.calls import call_of, evidence_of, summarise
+from virnucpro.stages.calls import call_of, evidence_of, summarise, supports_viruses
 
 
 def _chunk(start: int, stop: int, others: str, virus: str) -> Chunk:
@@ -55,9 +55,9 @@ CALLS = [
     ([VIRAL] * 2, {"fdr": 0.06, "error": 0.1}, "virus", "medium"),
     ([VIRAL] * 2, {"fdr": 0.26, "error": 0.3}, "virus", "low"),
     # An undecided record that is hardly wrong is a virus, unless a score was asked for.
-    ([("0.36", "0.64")] * 2, {"fdr": 0.05, "error": 0.1}, "virus", "high"),
+    ([("0.36", "0.64")] * 2, {"fdr": 0.05, "error": 0.1}, "virus", "medium"),
     ([("0.36", "0.64")] * 2, {"fdr": 0.05, "error": 0.11}, "undecided", "low"),
-    ([("0.64", "0.36")] * 2, {"fdr": 0.05, "error": 0.1}, "virus", "high"),
+    ([("0.64", "0.36")] * 2, {"fdr": 0.05, "error": 0.1}, "virus", "medium"),
     ([("0.66", "0.34")] * 2, {"fdr": 0.05, "error": 0.0}, "nonvirus", "low"),
     ([("0.36", "0.64")] * 2, {"fdr": 0.05, "error": 0.1, "min_score": 0.31}, "undecided", "low"),
     ([("0.36", "0.64")] * 2, {"fdr": 0.05, "error": 0.1, "max_fdr": 0.01}, "undecided", "low"),
@@ -79,10 +79,9 @@ def test_the_call_and_the_tier(scores, options, call, tier):
     chunks = [_chunk(n * 100, n * 100 + 100, *pair) for n, pair in enumerate(scores)]
     given = dict(options)
     length = np.array([given.pop("length", 100 * len(scores))])
-    fdr, error = (np.array([given.pop(name, None)], np.float64) for name in ("fdr", "error"))
+    fdr, error = ([given.pop(name, None)] for name in ("fdr", "error"))
     found, _ = summarise(length, chunks_of(chunks))
-    errors = None if np.isnan(error) else error
-    calls = call_of(length, found, fdr, Thresholds(**given), errors)  # type: ignore[arg-type]
+    calls = call_of(length, found, rates_of(fdr, error), genes_of([0]), Thresholds(**given))
     assert (calls.call, calls.tier) == ([call], [tier])
 
 
@@ -91,24 +90,60 @@ def test_what_the_score_rests_on():
     assert {case: evidence_of(*case) for case in cases} == cases
 
 
+MIDDLING = ("0.45", "0.55")
+GENES = [
+    # (scores, hallmarks, markers, rates, supported), call, tier. Two hallmarks, or one and a score
+    # above the threshold, raise the tier.
+    ((VIRAL, 0, 0, 0.5, 0.5, True), "virus", "low"),
+    ((VIRAL, 1, 0, 0.5, 0.5, True), "virus", "medium"),
+    ((VIRAL, 9, 0, 0.2, 0.2, True), "virus", "high"),
+    ((VIRAL, 2, 0, 0.01, 0.01, True), "virus", "high"),
+    # A middling score is a virus by its rate only with a hallmark, or in a sample of such.
+    ((MIDDLING, 0, 0, 0.01, 0.01, True), "virus", "medium"),
+    ((MIDDLING, 0, 0, 0.01, 0.01, False), "undecided", "low"),
+    ((MIDDLING, 1, 0, 0.01, 0.01, False), "virus", "high"),
+    ((MIDDLING, 1, 0, 0.2, 0.2, True), "undecided", "low"),
+    # Two hallmarks and no marker outweigh a score of hosts.
+    ((NONVIRAL, 1, 0, 0.01, 0.01, True), "nonvirus", "medium"),
+    ((NONVIRAL, 2, 0, 0.5, 0.5, True), "undecided", "low"),
+    ((NONVIRAL, 2, 0, 0.05, 0.05, False), "virus", "high"),
+    ((NONVIRAL, 2, 1, 0.5, 0.5, True), "nonvirus", "medium"),
+    # A host marker alone: never the tier high, and no virus where that is likely wrong.
+    ((VIRAL, 0, 1, 0.01, 0.01, True), "virus", "medium"),
+    ((VIRAL, 0, 1, 0.01, 0.6, True), "undecided", "low"),
+    ((VIRAL, 1, 1, 0.01, 0.6, True), "virus", "medium"),
+    ((VIRAL, 0, 1, None, None, True), "virus", "medium"),
+    # Two markers are a host, unless a third as many hallmarks are there.
+    ((VIRAL, 0, 2, 0.01, 0.01, True), "nonvirus", "low"),
+    ((VIRAL, 1, 3, 0.01, 0.01, True), "virus", "medium"),
+    ((VIRAL, 1, 4, 0.01, 0.01, True), "nonvirus", "low"),
+    ((VIRAL, 0, 2, None, None, False), "nonvirus", "low"),
+]
+
+
+@pytest.mark.parametrize(("given", "call", "tier"), GENES)
+def test_hallmarks_and_host_markers_decide_with_the_score(given, call, tier):
+    pair, hallmarks, markers, fdr, error, supported = given
+    chunks = chunks_of([_chunk(0, 100, *pair), _chunk(100, 200, *pair)])
+    lengths = np.array([200])
+    found, _ = summarise(lengths, chunks)
+    rates = rates_of([fdr], [error], supported=supported)
+    calls = call_of(lengths, found, rates, genes_of([hallmarks], [markers]))
+    assert (calls.call, calls.tier) == ([call], [tier])
+
+
 @pytest.mark.parametrize(
-    ("hallmarks", "fdr", "tier"),
-    [
-        (0, 0.5, "low"),
-        (1, 0.5, "medium"),  # one, and a score above the threshold
-        (2, 0.5, "medium"),
-        (9, 0.2, "high"),
-        (2, 0.01, "high"),
-    ],
+    ("hallmarks", "markers", "supported"),
+    [(0, 0, False), (2, 0, False), (3, 0, True), (6, 4, True), (4, 4, False), (0, 6, False)],
 )
-def test_hallmark_genes_raise_the_tier_of_viruses(hallmarks, fdr, tier):
-    scores = [("0.1", "0.9"), ("0.5", "0.5"), ("0.9", "0.1")]
-    chunks = [[_chunk(0, 100, *pair), _chunk(100, 200, *pair)] for pair in scores]
-    lengths = np.full(3, 200)
-    found, _ = summarise(lengths, chunks_of(*chunks))
-    calls = call_of(lengths, found, np.full(3, fdr), hallmarks=np.full(3, hallmarks))
-    assert calls.tier[0] == tier
-    assert calls.call == call_of(lengths, found, np.full(3, fdr)).call
+def test_the_long_records_of_a_sample_support_viruses_or_not(hallmarks, markers, supported):
+    """Of 20 likely viruses of 20,000 bases, six have a hallmark where all are viruses."""
+    evidence = genes_of(
+        [int(n < hallmarks) for n in range(40)], [int(19 - markers < n < 20) for n in range(40)]
+    )
+    likely = np.arange(40) < 20
+    assert supports_viruses(np.full(40, 20_000), likely, evidence) is supported
+    assert not supports_viruses(np.full(40, 2_000), likely, evidence)
 
 
 def test_the_score_is_weighted_by_the_root_of_the_margin():
@@ -170,7 +205,8 @@ def test_records_that_are_called_together_are_called_as_alone():
     plain = ContigModel(0.1, 1.0, 0.5, -0.2, -0.1)
     for model in (None, plain, plain._replace(virus_variance=1.0)):
         found, chances = summarise(lengths, chunks_of(*records), model)
-        calls = call_of(lengths, found, np.full(len(records), 0.05))
+        number = len(records)
+        calls = call_of(lengths, found, rates_of([0.05] * number), genes_of([0] * number))
         alone = [
             summarise(n, chunks_of(own), model)[1]
             for n, own in zip(lengths[:, None], records, strict=True)

@@ -42,8 +42,8 @@ def sample(
     return virus, np.where(virus, viral, others), logs
 
 
-def rates(odds: np.ndarray, logs: np.ndarray, hallmarks: int = 0) -> np.ndarray:
-    return error_rates(MODEL, odds, logs, np.full(len(odds), hallmarks))
+def rates(odds: np.ndarray, logs: np.ndarray, gene_odds: float = 1.0) -> np.ndarray:
+    return error_rates(MODEL, odds, logs, np.full(len(odds), gene_odds))
 
 
 @pytest.mark.parametrize("shift", [-1.0, 0.0, 1.0])
@@ -65,7 +65,7 @@ def test_a_sample_of_viruses_of_one_chunk_is_not_told_that_half_of_its_calls_are
     rng = np.random.default_rng(7)
     above = rng.normal(0.0, 1.5, 800)
     odds = 0.5 + above * np.where(above < 0, 0.7, 1)
-    fdr = running_mean(error_rates(model, odds, np.zeros(800), np.zeros(800, np.int64)))
+    fdr = running_mean(error_rates(model, odds, np.zeros(800), np.ones(800)))
     assert fdr[odds > 1.7].max() < 0.3
 
 
@@ -97,16 +97,22 @@ def test_no_record_is_more_certain_than_one_of_its_length_with_a_higher_score():
     assert ((found > 0) & (found < 1)).all()
 
 
-def test_hallmark_genes_are_evidence_and_their_absence_is_none():
-    _, odds, logs = sample(5, 1000, 0.1)
-    none, one, two, many = (rates(odds, logs, number) for number in (0, 1, 2, 7))
-    assert (one < none).all()
-    assert (two < one).all()
-    assert (many == two).all()
-    marked = np.arange(1000) < 10
-    mixed = error_rates(MODEL, odds, logs, 2 * marked)
-    assert (mixed[~marked] == none[~marked]).all()
-    assert (mixed[marked] == two[marked]).all()
+def test_the_genes_of_a_record_are_evidence_for_it_and_for_its_sample():
+    virus, odds, logs = sample(5, 1000, 0.1)
+    none = rates(odds, logs)
+    for gene_odds, change in ((8.0, np.less), (1 / 20, np.greater)):
+        one = none.copy()
+        for record in (0, 400, 800):
+            own = np.ones(1000)
+            own[record] = gene_odds
+            one[record] = error_rates(MODEL, odds, logs, own)[record]
+            assert change(one[record], none[record])
+    # Hosts of an unusual kind that look like viruses are known by their genes, and then all are.
+    odds = np.where(virus, odds, odds + 4)
+    marked = ~virus & (np.arange(1000) % 4 < 2)
+    with_markers = error_rates(MODEL, odds, logs, np.where(marked, 1 / 400, 1.0))
+    others = ~virus & ~marked
+    assert with_markers[others].mean() > rates(odds, logs)[others].mean() + 0.1
 
 
 def test_the_distributions_of_known_contigs_are_found_again():

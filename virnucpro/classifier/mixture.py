@@ -41,16 +41,10 @@ VIRUS_BELOW = 0.8
 TAIL_SHARE, TAIL, TAIL_SPREAD = 0.015, 2.6, 2.0
 UPPER = 0.8413  # of a normal variable is below one standard deviation above the mean
 MOST_OF_GROUP = 100  # contigs of a group and length; more do not make it count more
-# A record with hallmark genes is so many times as likely a virus for each of their functions, at
-# most two. Of held-out pieces of 2,000 to 40,000 bases, one function is 18 to 267 times as frequent
-# in viruses as in hosts, and two or more 13 to 92 times, where the proviruses of hosts count as
-# hosts (examples/hallmarks/measure.py; docs/hallmarks.md has the table). This is 8 and 64 times:
-# less for one, because hosts with a score near those of viruses may have it more often.
-HALLMARK_ODDS, MOST_HALLMARKS = 8.0, 2
 
 
 def error_rates(
-    model: ContigModel, log_odds: Floats, log_counts: Floats, hallmarks: Ints
+    model: ContigModel, log_odds: Floats, log_counts: Floats, gene_odds: Floats
 ) -> Floats:
     """Return ``[n]``, how likely each record of a sample is no virus, 0 to 1.
 
@@ -59,7 +53,8 @@ def error_rates(
         log_odds: ``[n]``, those of the model.
         log_counts: ``[n]``, the logarithm of the number of chunks, as in
             :func:`virnucpro.classifier.contigs.contig_terms`.
-        hallmarks: ``[n]``, the number of hallmark functions that were found; 0 says nothing.
+        gene_odds: ``[n]``, how many times as likely the genes of each record are of a virus, as
+            :func:`virnucpro.classifier.evidence.evidence_odds` says; there are few different ones.
     """
     counts = each(math.log, np.array(COUNTS, np.float64))
     typical = model.others + model.others_by_count * counts
@@ -67,8 +62,9 @@ def error_rates(
     lowest = _levels(typical)
     rows = np.searchsorted((counts[1:] + counts[:-1]) / 2, log_counts)
     columns = np.maximum(_levels(log_odds), lowest[rows])
-    found = np.zeros((len(COUNTS), LEVELS))
-    np.add.at(found, (rows, columns), 1)
+    known, codes = np.unique(gene_odds, return_inverse=True)
+    found = np.zeros((len(known), len(COUNTS), LEVELS))
+    np.add.at(found, (codes, rows, columns), 1)
     means, spreads = np.full_like(counts, TAIL), np.full_like(counts, TAIL_SPREAD)
     tail = TAIL_SHARE * _chances(means, spreads, lowest)
     spreads = _spread(counts, model.others_variance, model.others_variance_by_count)
@@ -80,33 +76,36 @@ def error_rates(
     shifts = VIRUS_SHIFTS * math.sqrt(model.virus_variance)
     virus = np.array([_chances(means + shift, spreads, lowest, VIRUS_BELOW) for shift in shifts])
     share = 1 / (1 + each(math.exp, -SHARES))
-    weights = _weights(found, others, virus, share)
-    rates: Floats = np.zeros((MOST_HALLMARKS + 1, *found.shape))
-    for number, rate in enumerate(rates):
-        for i, j, k in zip(*np.nonzero(weights > NEGLIGIBLE), strict=True):
-            right = share[k] * virus[j] * HALLMARK_ODDS**number
-            wrong = (1 - share[k]) * others[i]
-            rate += weights[i, j, k] * (wrong / (right + wrong))
+    weights = _weights(found, others, virus, share, known)
+    rates = np.zeros_like(found)
+    for i, j, k in zip(*np.nonzero(weights > NEGLIGIBLE), strict=True):
+        right = share[k] * virus[j] * known[:, None, None]
+        wrong = (1 - share[k]) * others[i]
+        rates += weights[i, j, k] * (wrong / (right + wrong))
     # No record is less likely a virus than another one with as many chunks and a lower score. Far
     # above the mean of viruses, the distributions say nothing.
     each_row, places = np.arange(len(COUNTS))[:, None], np.arange(LEVELS)
     rates = rates[:, each_row, np.maximum(places, lowest[:, None])]
     rates = np.minimum.accumulate(rates, axis=-1)
-    own: Floats = rates[np.minimum(hallmarks, MOST_HALLMARKS), rows, columns]
+    own: Floats = rates[codes, rows, columns]
     return own
 
 
-def _weights(found: Floats, others: Floats, virus: Floats, share: Floats) -> Floats:
+def _weights(
+    found: Floats, others: Floats, virus: Floats, share: Floats, gene_odds: Floats
+) -> Floats:
     """Return how likely all shifts and shares are for a sample: ``[others, virus, share]``.
 
-    ``found`` ``[counts, levels]`` are its records; ``others`` and ``virus`` ``[shifts, counts,
-    levels]`` say how likely each number of chunks has each level.
+    ``found`` ``[gene_odds, counts, levels]`` are its records; ``others`` and ``virus`` ``[shifts,
+    counts, levels]`` say how likely each number of chunks has each level.
     """
-    is_met = found > 0
-    of_virus, of_others = virus[None, :, None, is_met], others[:, None, None, is_met]
-    chances = share[:, None] * of_virus + (1 - share)[:, None] * of_others
+    codes, rows, columns = np.nonzero(found)
+    of_virus, of_others = virus[:, rows, columns] * gene_odds[codes], others[:, rows, columns]
+    chances = share[:, None] * of_virus[None, :, None]
+    chances = chances + (1 - share)[:, None] * of_others[:, None, None]
     logarithms = each(math.log, chances.ravel()).reshape(chances.shape)
-    fit = np.cumsum(found[is_met] * logarithms, axis=-1)[..., -1]  # in order on every processor
+    numbers = found[codes, rows, columns]
+    fit = np.cumsum(numbers * logarithms, axis=-1)[..., -1]  # in order on every processor
     fit -= ((OTHERS_SHIFTS / OTHERS_SPREAD) ** 2 / 2)[:, None, None]
     fit -= ((VIRUS_SHIFTS / VIRUS_SPREAD) ** 2 / 2)[:, None]
     return _likely(fit)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from virnucpro.classifier.contigs import PRIOR, ContigModel, contig_terms, each, sums
+from virnucpro.classifier.evidence import GeneEvidence, evidence_odds, share_with_hallmark
 from virnucpro.classifier.mixture import calibrated_rates, error_rates
 from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.settings import DEFAULT_THRESHOLDS, NONVIRUS_BELOW, UNLIKELY, Thresholds
@@ -28,6 +29,8 @@ HIGH_SCORE = 0.6  # of a virus with the tier high where no rate is known
 # are cut into contigs (examples/lite/mixtures.py), one of 100 with two chunks or more scores below
 # the last.
 LOW_SCORES = (-0.6, -0.94)
+MARKED = 0.5  # the highest own error rate of a virus that has a host marker
+LONG = 5_000  # bases of records whose genes say something of their sample
 LITTLE = 0.25  # of the bases of a record; less says little about the rest of it
 CONFIDENT = 0.8
 CONTRADICTED = 0.3
@@ -85,6 +88,31 @@ class Calls(NamedTuple):
     undecided: Sequence[int]
     status: Sequence[str]
     fdr: Sequence[float | None]
+    error_rate: Sequence[float | None]
+
+
+class Rates(NamedTuple):
+    """How likely records are wrong if they are classified as viral: arrays ``[records]``.
+
+    ``fdr`` is the share of errors if a record and all that are at least as certain were classified
+    as viral, and ``errors`` how likely the record itself is no virus. Both are NaN where nothing
+    was scored, and without calibration. ``supported`` says of the whole sample whether its genes
+    agree, as in :func:`supports_viruses`.
+    """
+
+    fdr: Floats
+    errors: Floats
+    supported: bool
+
+    def chosen(self, which: slice) -> Rates:
+        """Return the rates of some records that follow each other."""
+        return Rates(self.fdr[which], self.errors[which], self.supported)
+
+
+def unknown_rates(records: int) -> Rates:
+    """Return the rates of records where none are known."""
+    fdr, errors = np.full((2, records), np.nan)
+    return Rates(fdr, errors, supported=False)
 
 
 def summarise(
@@ -122,48 +150,73 @@ def summarise(
     return Summaries(*counts, coverage, virus_score, viral, nonviral, status), odds
 
 
+def is_host(evidence: GeneEvidence) -> Bools:
+    """Return which records have more host markers than a virus may carry."""
+    markers: Bools = evidence.markers >= np.maximum(2, 1 + 3 * evidence.hallmarks)
+    return markers
+
+
+def supports_viruses(lengths: Ints, is_likely: Bools, evidence: GeneEvidence) -> bool:
+    """Return whether the genes of the long records of a sample say what its scores say.
+
+    ``is_likely`` are the records that are likely viral by their scores and all others. Among the
+    long ones of these, hallmarks have to be at least half as frequent as among viruses, and records
+    with host markers fewer than those with hallmarks.
+    """
+    which = is_likely & evidence.searched & (lengths >= LONG)
+    expected = float(share_with_hallmark(lengths[which]).sum())
+    found = evidence.chosen(which)
+    hallmarked, marked = ((counts > 0).sum() for counts in (found.hallmarks, found.markers))
+    return bool(expected >= 1 and hallmarked >= expected / 2 and marked < hallmarked)
+
+
 def met(
     thresholds: Thresholds,
     lengths: Ints,
     scores: Floats,
-    fdr: Floats,
-    errors: Floats | None = None,
+    rates: Rates,
+    evidence: GeneEvidence,
 ) -> Bools:
-    """Return which records are classified as viral; a rate that is unknown is NaN.
+    """Return which records are classified as viral.
 
-    With the default of the least score, that is also an undecided record whose own error rate, of
-    ``errors``, is at most ``UNLIKELY``.
+    With the default of the least score, that is also an undecided record whose own error rate is at
+    most ``UNLIKELY``, if it has a hallmark, or its genes were looked for and the long records of
+    the sample support it. One with a host marker needs an error rate of at most ``MARKED``, unless
+    it has as many hallmarks.
     """
     is_viral = scores > thresholds.min_score
-    if errors is not None and thresholds.takes_undecided:
-        is_viral |= (scores >= NONVIRUS_BELOW) & (errors <= UNLIKELY)
-    is_low = np.isnan(fdr) | (fdr <= thresholds.max_fdr)
+    if thresholds.takes_undecided:
+        is_supported = (evidence.hallmarks > 0) | (evidence.searched & rates.supported)
+        is_possible = (scores >= NONVIRUS_BELOW) | (evidence.hallmarks >= 2)
+        is_viral |= is_possible & is_supported & (rates.errors <= UNLIKELY)
+    is_marked = evidence.markers > evidence.hallmarks
+    is_viral &= ~is_host(evidence) & ~(is_marked & (rates.errors > MARKED))
+    is_low = np.isnan(rates.fdr) | (rates.fdr <= thresholds.max_fdr)
     return is_viral & is_low & (lengths >= thresholds.min_length)
 
 
 def call_of(
     lengths: Ints,
     found: Summaries,
-    fdr: Floats,
+    rates: Rates,
+    evidence: GeneEvidence,
     thresholds: Thresholds = DEFAULT_THRESHOLDS,
-    errors: Floats | None = None,
-    hallmarks: Ints | None = None,
 ) -> Calls:
     """Return the calls of records of ``lengths`` bases.
 
-    ``fdr`` and ``errors`` are those of :func:`contig_rates`; NaN where they are not known.
-    ``hallmarks`` are the numbers of hallmark functions that were found in the records; 0 says
-    nothing. Two of them, or one and a score above the threshold, raise the tier.
+    A host marker, or no hallmark and a middling score, makes the tier of a virus medium at most.
+    Hallmarks of two functions, or of one and a score above the threshold, raise it by one step.
     """
-    scores, scored = found.virus_score, found.chunks_scored
+    scores, scored, fdr = found.virus_score, found.chunks_scored, rates.fdr
     is_scored = found.status == SCORED
-    is_virus = met(thresholds, lengths, scores, fdr, errors)
-    is_nonvirus = ~is_virus & (scores < NONVIRUS_BELOW)
+    is_virus = is_scored & met(thresholds, lengths, scores, rates, evidence)
+    hallmarks, markers = evidence.hallmarks, evidence.markers
+    is_opposed = (hallmarks >= 2) & (markers == 0)  # by its genes
+    is_nonvirus = ~is_virus & ((scores < NONVIRUS_BELOW) & ~is_opposed | is_host(evidence))
     has_rate = ~np.isnan(fdr)
     medium, high = HIGHEST_RATES
-    is_high = fdr <= high
-    if errors is not None:
-        is_high &= errors <= UNLIKELY  # the rate of many good ones says little of the last one
+    # The rate of many good ones says little of the last one; NaN where it is not known.
+    is_high = (fdr <= high) & ~(rates.errors > UNLIKELY)
     of_virus = np.where(has_rate, 1 * (fdr <= medium) + is_high, 2 * (scores > HIGH_SCORE))
     medium, high = LOW_SCORES
     is_clear = scores < medium
@@ -171,8 +224,10 @@ def call_of(
     tiers = is_virus * of_virus + is_nonvirus * of_nonvirus
     is_enough = (scored > 1) & (found.coverage >= LITTLE)  # as in evidence_of
     tiers = np.minimum(tiers, np.where(is_enough, 2, has_rate))
-    if hallmarks is not None:
-        tiers += is_virus & (hallmarks + (scores > thresholds.min_score) >= 2) & (tiers < 2)
+    signs = hallmarks - markers + (scores > thresholds.min_score)
+    tiers += is_virus & (signs >= 2) & (tiers < 2)
+    is_own = ((scores > HIGH_SCORE) | (hallmarks > 0)) & (markers <= hallmarks)
+    tiers = np.minimum(tiers, np.where(is_virus & ~is_own, 1, 2))
     cases = [~is_scored, is_virus, is_nonvirus]
     return Calls(
         chunks=found.chunks.tolist(),
@@ -186,6 +241,7 @@ def call_of(
         undecided=(scored - found.confident_viral - found.confident_nonviral).tolist(),
         status=[STATUSES[place] for place in found.status.tolist()],
         fdr=_known(fdr),
+        error_rate=_known(rates.errors),
     )
 
 
@@ -229,34 +285,35 @@ def weighted_mean(scored: Chunks, starts: Ints) -> Floats:
 def contig_rates(
     odds: Floats,
     chunks: Ints,
+    lengths: Ints,
+    evidence: GeneEvidence,
     model: ContigModel | None = None,
-    hallmarks: Ints | None = None,
-) -> tuple[Floats, Floats]:
-    """Return the false discovery rate and the own error rate of every contig: ``[contigs]``.
+) -> Rates:
+    """Return the rates of all records of a sample, of ``lengths`` bases.
 
-    The former is the share of errors if the contig and all that are at least as certain were
-    classified as viral, the latter is how likely the contig itself is no virus. Both are NaN where
-    nothing was scored. ``odds`` are those of :func:`summarise` with this ``model``, contig by
-    contig; ``chunks`` ``[contigs]`` are the scored chunks of each contig, and ``hallmarks`` the
-    hallmark functions that were found.
+    ``odds`` are those of :func:`summarise` with this ``model``, record by record, and ``chunks``
+    ``[records]`` the scored chunks of each record.
     """
     scored = chunks > 0
-    fdr, errors = np.full((2, len(chunks)), np.nan)
     if not scored.any():
-        return fdr, errors
+        return unknown_rates(len(chunks))
+    fdr, errors = np.full((2, len(chunks)), np.nan)
+    of_genes = evidence_odds(lengths, evidence)[scored]
     if model is not None and model.has_distributions:
-        known = np.zeros_like(chunks) if hallmarks is None else hallmarks
         own, log_counts = odds.T
-        errors[scored] = error_rates(model, own, log_counts, known[scored])
-    elif model is not None:
-        errors[scored] = calibrated_rates(odds[:, 0], np.ones(len(odds)))
+        errors[scored] = error_rates(model, own, log_counts, of_genes)
     else:
-        counts = chunks[scored]
-        starts = np.cumsum(counts) - counts
-        rates = calibrated_rates(odds, np.repeat(1 / counts, counts))
-        errors[scored] = np.add.reduceat(rates, starts) / counts
+        if model is not None:
+            rates = calibrated_rates(odds[:, 0], np.ones(len(odds)))
+        else:
+            counts = chunks[scored]
+            starts = np.cumsum(counts) - counts
+            own = calibrated_rates(odds, np.repeat(1 / counts, counts))
+            rates = np.add.reduceat(own, starts) / counts
+        errors[scored] = rates / (rates + (1 - rates) * of_genes)
     fdr[scored] = running_mean(errors[scored])
-    return fdr, errors
+    is_likely = errors <= UNLIKELY
+    return Rates(fdr, errors, supports_viruses(lengths, is_likely, evidence))
 
 
 def running_mean(errors: Floats) -> Floats:

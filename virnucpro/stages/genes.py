@@ -1,10 +1,11 @@
-"""Genes of viruses and of regions by pyrodigal-gv, and which of them are hallmarks of viruses.
+"""Genes by pyrodigal-gv, and which of them are hallmarks of viruses or markers of their hosts.
 
 Pyrodigal-gv is Prodigal (Hyatt et al. 2010, BMC Bioinformatics 11:119) as a library (Larralde 2022,
 J Open Source Softw 7:4296), with more models of viruses (Camargo et al. 2024, Nat Biotechnol
 42:1303). Their proteins are compared with profiles of proteins that nearly only viruses have, such
-as the large subunit of the terminase, by HMMER 3 (Eddy 2011, PLoS Comput Biol 7:e1002195) as a
-library (Larralde and Zeller 2023, Bioinformatics 39:btad214).
+as the large subunit of the terminase, and of proteins that nearly all bacteria and archaea have and
+viruses hardly ever, such as those of the ribosome, by HMMER 3 (Eddy 2011, PLoS Comput Biol
+7:e1002195) as a library (Larralde and Zeller 2023, Bioinformatics 39:btad214).
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -25,30 +27,90 @@ from virnucpro.store.disk import OutputWriter
 
 # What examples/hallmarks/build.sh has made: profiles of HMMER 3 (ASCII), each with the function of
 # its proteins as its description, and with the least score of a hit as its gathering cutoff.
-HALLMARKS = Path(__file__).parents[1] / "data/hallmarks.hmm.gz"
+_DATA = Path(__file__).parents[1] / "data"
+HALLMARKS = _DATA / "hallmarks.hmm.gz"
+HOST_MARKERS = _DATA / "hostmarkers.hmm.gz"
 MOST_RESIDUES = 100_000  # of a protein that HMMER compares
+# Bases in which genes are found at a time: that takes 100 bytes of memory for each. No virus is
+# longer (Pandoravirus salinus: 2.5 million, Philippe et al. 2013, Science 341:281-286); the genes
+# of longer records are found part by part.
+MOST_BASES = 3_000_000
 
 
-class Searched(NamedTuple):
-    """A record, or a region of it, whose genes are asked for."""
+class Hit(NamedTuple):
+    """A gene whose protein is a hallmark of viruses, or a host marker."""
 
-    record: str  # its name in results
-    sequence: str  # of the whole record
-    region: tuple[int, int] | None = None  # its first base, 0-based, and the one after the last
+    begin: int  # its first base in the record, 0-based
+    end: int  # the base after its last one
+    function: str
+    is_marker: bool
 
 
 class Genes(NamedTuple):
-    """The genes of a record or of a region."""
+    """The genes of a record or of a region, as results have them."""
 
     gff3: bytes  # lines without those of the record, compressed with zlib, as the next field is
     proteins: bytes
     number: int  # of genes
     density: float  # the share of the bases that are in genes
-    hallmarks: list[str]  # the functions of those genes that are hallmarks, in their order
+    hits: list[Hit]  # in the order of the genes
+
+    def functions(self, *, markers: bool) -> list[str]:
+        """Return the functions of the hallmarks, or of the host markers, gene by gene."""
+        return [hit.function for hit in self.hits if hit.is_marker == markers]
 
 
 FoundGenes = dict[tuple[str, tuple[int, int] | None], Genes]
-"""Genes by the first and the last field of what was :class:`Searched`."""
+"""Genes by the name of their record, and by the first base of a region and the one after it."""
+
+
+class Predicted(NamedTuple):
+    """The genes of a record: what pyrodigal-gv has found in its parts, and the hit of each gene."""
+
+    parts: list[tuple[int, Any]]  # the first base of a part, and its pyrodigal.Genes
+    found: list[Hit | None]
+
+    @property
+    def hits(self) -> list[Hit]:
+        """All hallmarks and host markers."""
+        return [hit for hit in self.found if hit]
+
+    def described(self, record: str, length: int, region: tuple[int, int] | None = None) -> Genes:
+        """Return the genes of the record of ``length`` bases, or those inside a region of it.
+
+        ``region`` is its first base, 0-based, and the one after its last.
+        """
+        start, stop = region or (0, length)
+        name = region_id(record, start, stop) if region else record
+        covered, hits = np.zeros(stop - start, bool), []
+        lines: list[str] = []
+        proteins: list[str] = []
+        found = iter(self.found)
+        for before, genes in self.parts:
+            texts = zip(genes, _entries(genes), islice(found, len(genes)), strict=True)
+            for gene, (line, protein), hit in texts:
+                first, last = before + gene.begin - 1, before + gene.end
+                if first < start or last > stop:
+                    continue
+                covered[first - start : last - start] = True
+                hits += [hit] if hit else []
+                id_ = f"{name}_{len(lines) + 1}"
+                _, source, kind, _, _, *more, attributes = line.split("\t")
+                attributes = f"ID={gff3_escaped(id_)};{attributes.partition(';')[2]}"
+                attributes += f"product={hit.function};" if hit else ""
+                cells = gff3_escaped(record), source, kind, first + 1, last, *more, attributes
+                lines.append("\t".join(map(str, cells)) + "\n")
+                # FASTA knows no escapes: only the attribute ID, as in the table, has them.
+                _, _, _, strand, rest = protein.split(" # ", 4)
+                rest = f"ID={gff3_escaped(id_)};{rest.partition(';')[2]}"
+                proteins.append(f">{id_} # {first + 1} # {last} # {strand} # {rest}")
+        return Genes(
+            gff3=zlib.compress("".join(lines).encode()),
+            proteins=zlib.compress("".join(proteins).encode()),
+            number=len(lines),
+            density=float(covered.mean()),
+            hits=hits,
+        )
 
 
 class GeneFinder:
@@ -56,30 +118,52 @@ class GeneFinder:
 
     def __init__(self) -> None:
         """Read all models and profiles."""
-        from pyhmmer.plan7 import Background, HMMFile  # many runs have no virus
+        from pyhmmer.plan7 import Background, HMMFile  # many runs have no record to search
         from pyrodigal_gv import ViralGeneFinder
 
         self._finder = ViralGeneFinder(meta=True, mask=True)  # no genes across gaps
-        with gzip.open(HALLMARKS) as stream, HMMFile(cast(BinaryIO, stream)) as file:
-            hmms = list(file)
-        self._alphabet = hmms[0].alphabet
-        background = Background(self._alphabet)
         # As the search wants them; to make them takes longer than to search a few proteins.
-        self._profiles = [hmm.to_profile(background).to_optimized() for hmm in hmms]
+        self._profiles: list[tuple[bool, Any]] = []
+        for path in (HALLMARKS, HOST_MARKERS):
+            with gzip.open(path) as stream, HMMFile(cast(BinaryIO, stream)) as file:
+                hmms = list(file)
+            self._alphabet = hmms[0].alphabet
+            background = Background(self._alphabet)
+            self._profiles += [
+                (path is HOST_MARKERS, hmm.to_profile(background).to_optimized()) for hmm in hmms
+            ]
 
-    def find(self, parts: Sequence[Searched]) -> list[Genes]:
-        """Return the genes of each part; they do not depend on the other parts."""
-        import torch  # is there, for the kinds of these records, and knows how many threads
+    def find(self, sequences: Sequence[str]) -> list[Predicted]:
+        """Return the genes of each record; they do not depend on the other records."""
+        import torch  # is there, for the kinds of viruses, and knows how many threads
 
+        starts = [range(0, len(sequence) or 1, MOST_BASES) for sequence in sequences]
+        parts = [
+            sequence[start : start + MOST_BASES]
+            for sequence, own in zip(sequences, starts, strict=True)
+            for start in own
+        ]
         # Python's lock is free meanwhile. A pool of multiprocessing would need /dev/shm.
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            found = list(pool.map(lambda part: self._finder.find_genes(_bases(part)), parts))
-            functions = iter(self._functions([g for genes in found for g in genes], pool))
-            own = [[next(functions) for _ in genes] for genes in found]
-            return list(pool.map(_written, parts, found, own))
+            genes = list(pool.map(self._finder.find_genes, parts))
+            functions = iter(self._functions([gene for own in genes for gene in own], pool))
+        rest = iter(genes)
+        predicted = []
+        for own in starts:
+            found = list(zip(own, rest, strict=False))
+            hits: list[Hit | None] = []
+            for before, each in found:
+                for gene in each:
+                    known = next(functions)
+                    place = before + gene.begin - 1, before + gene.end
+                    hits.append(Hit(*place, *known) if known else None)
+            predicted.append(Predicted(found, hits))
+        return predicted
 
-    def _functions(self, genes: Sequence[Any], pool: ThreadPoolExecutor) -> list[str | None]:
-        """Return the function of each gene that is a hallmark: that of the highest score."""
+    def _functions(
+        self, genes: Sequence[Any], pool: ThreadPoolExecutor
+    ) -> list[tuple[str, bool] | None]:
+        """Return of each gene the function of the best profile, and whether it is a host marker."""
         from pyhmmer.easel import DigitalSequenceBlock, TextSequence
         from pyhmmer.plan7 import Pipeline, TopHits
 
@@ -93,55 +177,28 @@ class GeneFinder:
             ),
         )
 
-        def search(profile: Any) -> TopHits[Any]:
-            return Pipeline(self._alphabet, bit_cutoffs="gathering").search_hmm(profile, block)
+        def search(profile: tuple[bool, Any]) -> TopHits[Any]:
+            return Pipeline(self._alphabet, bit_cutoffs="gathering").search_hmm(profile[1], block)
 
-        best: list[tuple[float, str | None]] = [(0.0, None)] * len(genes)
+        best: list[tuple[float, tuple[str, bool] | None]] = [(0.0, None)] * len(genes)
         # A profile is for one thread at a time.
-        for profile, hits in zip(self._profiles, pool.map(search, self._profiles), strict=True):
+        searched = zip(self._profiles, pool.map(search, self._profiles), strict=True)
+        for (is_marker, profile), hits in searched:
             for hit in hits.reported:
-                best[int(hit.name)] = max(
-                    best[int(hit.name)], (hit.score, profile.description), key=lambda each: each[0]
-                )
+                number = int(hit.name)
+                if hit.score > best[number][0]:
+                    best[number] = hit.score, (profile.description, is_marker)
         return [function for _, function in best]
 
 
-def _bases(part: Searched) -> str:
-    return part.sequence[slice(*part.region)] if part.region else part.sequence
-
-
-def _written(part: Searched, genes: Any, functions: Sequence[str | None]) -> Genes:
-    """Return the genes of a part of a record, with their places in the record."""
-    name = region_id(part.record, *part.region) if part.region else part.record
-    before = part.region[0] if part.region else 0
-    id_, table, proteins = gff3_escaped(name), StringIO(), StringIO()
-    genes.write_gff(table, id_, header=False, include_translation_table=True)
-    genes.write_translations(proteins, id_, full_id=True)
-    lines = []
+def _entries(genes: Any) -> Iterator[tuple[str, str]]:
+    """Yield the line of GFF3 and the entry of FASTA of each gene."""
+    table, proteins = StringIO(), StringIO()
+    genes.write_gff(table, "_", header=False, include_translation_table=True)
+    genes.write_translations(proteins, "_", full_id=True)
     # Two comments come first, with the order in which threads have found genes.
-    for line, function in zip(table.getvalue().splitlines()[2:], functions, strict=True):
-        _, source, kind, begin, end, rest = line.split("\t", 5)
-        place = (str(int(base) + before) for base in (begin, end))
-        product = f"product={function};" if function else ""
-        cells = gff3_escaped(part.record), source, kind, *place, rest + product
-        lines.append("\t".join(cells) + "\n")
-
-    def header(found: re.Match[str]) -> str:
-        # FASTA knows no escapes: only the attribute ID, as in the table, has them.
-        begin, end = int(found[2]) + before, int(found[3]) + before
-        return f">{name}_{found[1]} # {begin} # {end}"
-
-    fasta = re.sub(r"^>.*?_(\d+) # (\d+) # (\d+)", header, proteins.getvalue(), flags=re.MULTILINE)
-    coding = np.zeros(len(_bases(part)), bool)
-    for gene in genes:
-        coding[gene.begin - 1 : gene.end] = True
-    return Genes(
-        gff3=zlib.compress("".join(lines).encode()),
-        proteins=zlib.compress(fasta.encode()),
-        number=len(genes),
-        density=float(coding.mean()),
-        hallmarks=[function for function in functions if function],
-    )
+    lines = table.getvalue().splitlines()[2:]
+    yield from zip(lines, re.split("^>", proteins.getvalue(), flags=re.M)[1:], strict=True)
 
 
 def region_id(record: str, start: int, stop: int) -> str:
@@ -151,14 +208,14 @@ def region_id(record: str, start: int, stop: int) -> str:
 
 def gene_columns(genes: Genes | None) -> dict[str, object]:
     """Return the columns that tell of genes; None stands for genes that were not looked for."""
-    if genes is None:
-        return dict.fromkeys(("coding_density", "hallmarks", "hallmark_genes", "genes"))
-    return {
-        "coding_density": genes.density,
-        "hallmarks": len(genes.hallmarks),
-        "hallmark_genes": ";".join(dict.fromkeys(genes.hallmarks)) or None,  # each name once
-        "genes": genes.number,
-    }
+    columns: dict[str, object] = dict.fromkeys(("coding_density", "genes"))
+    if genes:
+        columns = {"coding_density": genes.density, "genes": genes.number}
+    for kind, markers in (("hallmark", False), ("host_marker", True)):
+        names = genes.functions(markers=markers) if genes else []
+        columns[f"{kind}s"] = len(names) if genes else None
+        columns[f"{kind}_genes"] = ";".join(dict.fromkeys(names)) or None  # each name once
+    return columns
 
 
 def write_genes(

@@ -11,11 +11,12 @@ from functools import cache
 from gzip import GzipFile
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from virnucpro.classifier.contigs import ContigModel
+from virnucpro.classifier.evidence import GeneEvidence, no_evidence
 from virnucpro.columns import GFF3_HEADER, MISSING
 from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.frames import spans_of_records
@@ -30,14 +31,15 @@ from virnucpro.stages.calls import (
     SCORED,
     STATUSES,
     Chunks,
+    Rates,
     Summaries,
     call_of,
     contig_rates,
-    met,
     summarise,
+    unknown_rates,
 )
-from virnucpro.stages.genes import FoundGenes, GeneFinder, Searched
-from virnucpro.stages.regions import SHORTEST_RECORD, find_regions
+from virnucpro.stages.genes import FoundGenes, GeneFinder, Predicted
+from virnucpro.stages.regions import SHORTEST_RECORD, Region, find_regions
 from virnucpro.stages.result_files import (
     MOST_BASES_AT_A_TIME,
     Block,
@@ -50,24 +52,30 @@ from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import HashedFile, changed_input_error, refuse_changed_input
 from virnucpro.tables import CONSENSUS, FRAMES, PAIRS, RECORDS
 
-LONG = 5000  # bases; the hallmark genes of undecided records of this length are found, too
-# Bases; no virus is longer (Pandoravirus salinus: 2.5 million, Philippe et al. 2013, Science
-# 341:281-286), and finding genes takes 100 bytes of memory for each.
-LONGEST = 3_000_000
+UNCERTAIN = 2_000  # bases; the genes of undecided records of this length are found, too
+LONG = 10_000  # bases; and those of all records of this length
 CHUNKS_AT_A_TIME = 4096  # are written together, or those of one longer record
 # Of chunks without a score, by the status that the table of frames has.
 UNSCORED = {"framed": FAILED, **{status: place for place, status in enumerate(STATUSES)}}
 
 
-def is_searched(
-    lengths: Ints, scores: Floats, thresholds: Thresholds, errors: Floats | None = None
-) -> Bools:
-    """Return which records have their genes found: those that may be viral.
+def is_searched(lengths: Ints, scores: Floats, thresholds: Thresholds) -> Bools:
+    """Return which records have their genes found; a score of NaN stands for none."""
+    is_uncertain = (scores >= NONVIRUS_BELOW) & (lengths >= UNCERTAIN)
+    searched: Bools = (scores > thresholds.min_score) | is_uncertain | (lengths >= LONG)
+    return searched
 
-    ``errors`` are their own error rates without hallmark genes, where these are known.
-    """
-    is_viral = met(thresholds, lengths, scores, np.array(np.nan), errors)
-    return is_viral | (scores >= NONVIRUS_BELOW) & (lengths >= LONG) & (lengths <= LONGEST)
+
+class Scored(NamedTuple):
+    """What the scores of a block of records say."""
+
+    lengths: Ints  # [records], in bases
+    summaries: Summaries
+    odds: Floats  # as `summarise` returns them
+    long: dict[
+        int, Chunks
+    ]  # the chunks of the records that may have regions, by place in the block
+    regions: BlockRegions  # found later, with their genes
 
 
 @cache
@@ -142,19 +150,9 @@ class OutputStage(HostStage):
                 return writers[-2:]
 
             files = ResultFiles(writers, fastq, paired=self.source.paired, open_genes=open_genes)
-            found, odds = self._summaries(files)
-            files.genes, functions = self._genes(found, odds, report)
-            rates = self._rates(found, odds, functions)
-            # zip would hold records while the next ones are read
-            summarised, halves = iter(found), iter(_halves(found))
-            for block, records in self._records():
-                summaries, regions = next(summarised)
-                (fdr, errors), rates = np.split(rates, [len(records)], axis=1)
-                hallmarks, functions = np.split(functions, [len(records)])
-                calls = call_of(block.bases, summaries, fdr, self.thresholds, errors, hallmarks)
-                files.add(records, block, calls, regions)
-                report(len(records) - next(halves), 0)
-                del records
+            found = self._read_scores(files)
+            evidence = self._find_genes(found, files.genes, report)
+            self._write_records(files, found, self._rates(found, evidence), evidence, report)
             figures = files.finish(self.thresholds, self.contig_model, calibrated=self.calibrated)
             multiqc = writers[len(task.outputs) - 1]
             multiqc.write(files.multiqc_table(self.layout.sample), 1)
@@ -169,40 +167,128 @@ class OutputStage(HostStage):
             self.disk.remove(path)  # of an earlier call with other settings
         return TaskResult(task, written, figures)
 
-    def _summaries(
-        self, files: ResultFiles
-    ) -> tuple[list[tuple[Summaries, BlockRegions]], list[Floats]]:
-        """Write all chunks; return what follows from those of each block, and its log odds.
+    def _read_scores(self, files: ResultFiles) -> list[Scored]:
+        """Write all chunks; return what follows from those of each block.
 
-        This takes 72 bytes of memory for each record.
+        This takes 72 bytes of memory for each record, and 48 for each chunk of a long one.
         """
-        found: list[tuple[Summaries, BlockRegions]] = []
-        odds = []
+        found = []
         for block, chunks, cells in self._chunks():
             files.add_chunks(block.names, chunks, cells)
-            summaries, own = summarise(block.bases, chunks, self.contig_model)
-            found.append((summaries, self._regions(block, chunks)))
-            if self.calibrated:
-                odds.append(own)
-        return found, odds
+            summaries, odds = summarise(block.bases, chunks, self.contig_model)
+            has_regions = (block.bases >= SHORTEST_RECORD) & (not self.source.paired)
+            long = {
+                place: chunks.chosen(slice(*np.searchsorted(chunks.record, [place, place + 1])))
+                for place in np.flatnonzero(has_regions).tolist()
+            }
+            found.append(Scored(block.bases, summaries, odds, long, {}))
+        return found
 
-    def _rates(
+    def _find_genes(
+        self, found: Sequence[Scored], genes: FoundGenes, report: ReportProgress
+    ) -> GeneEvidence:
+        """Find the genes of records, and then their regions. Reports half of all records.
+
+        The ``genes`` of records that may be viral, and of regions, are kept: they take 700 bytes of
+        memory for each of these, and a quarter of a byte for each of its bases.
+        """
+        evidence = no_evidence(sum(len(scored.lengths) for scored in found))
+        searches = self.thresholds.genes and not self.source.paired
+        if not searches or holds_qualities(self.source.first):
+            for scored in found:
+                for place, chunks in scored.long.items():
+                    self._add_regions(scored, place, chunks, None)
+            report(len(evidence.searched) // 2, 0)
+            return evidence
+        end = 0
+        for (block, records), scored in zip(self._records(), found, strict=True):
+            start, end = end, end + len(records)
+            own = evidence.chosen(slice(start, end))
+            scores = scored.summaries.virus_score
+            places = np.flatnonzero(is_searched(scored.lengths, scores, self.thresholds)).tolist()
+            predicted = gene_finder().find([records[place].sequence for place in places])
+            for place, its in zip(places, predicted, strict=True):
+                self._weigh(block.names[place], place, scored, its, own, genes)
+            report(end // 2 - start // 2, 0)
+        return evidence
+
+    def _weigh(
         self,
-        found: Sequence[tuple[Summaries, BlockRegions]],
-        odds: Sequence[Floats],
-        hallmarks: Ints,
-    ) -> Floats:
-        """Return the rates of :func:`contig_rates`, ``[2, records]``; NaN where not known."""
+        name: str,
+        place: int,
+        scored: Scored,
+        predicted: Predicted,
+        evidence: GeneEvidence,
+        genes: FoundGenes,
+    ) -> None:
+        """Note what the genes of a record say, and find its regions.
+
+        Those in a region say that the region is viral. They count for a record that its score calls
+        viral, and not for another one: a host with a provirus is no virus.
+        """
+        length, score = int(scored.lengths[place]), scored.summaries.virus_score[place]
+        regions: list[Region] = []
+        if place in scored.long:
+            regions = self._add_regions(scored, place, scored.long[place], predicted)
+        hits = predicted.hits
+        if not score > self.thresholds.min_score:
+            spans = [(region.start, region.stop) for region in regions]
+            hits = [hit for hit in hits if not any(a <= hit.begin < b for a, b in spans)]
+        evidence.searched[place] = True
+        evidence.hallmarks[place] = len({hit.function for hit in hits if not hit.is_marker})
+        evidence.markers[place] = len({hit.function for hit in hits if hit.is_marker})
+        if score >= min(self.thresholds.min_score, NONVIRUS_BELOW) or evidence.hallmarks[place]:
+            genes[name, None] = predicted.described(name, length)
+        for region in regions:
+            span = region.start, region.stop
+            genes[name, span] = predicted.described(name, length, span)
+
+    def _add_regions(
+        self, scored: Scored, place: int, chunks: Chunks, predicted: Predicted | None
+    ) -> list[Region]:
+        """Find the regions of a record that are classified as viral."""
+        length = int(scored.lengths[place])
+        hits = predicted.hits if predicted else ()
+        regions = [
+            region
+            for region in find_regions(length, chunks, self.contig_model, hits)
+            # The rate of a region depends on all regions, and --max-fdr is for records alone.
+            if region.score > self.thresholds.min_score
+            and region.stop - region.start >= self.thresholds.min_length
+        ]
+        if regions:
+            scored.regions[place] = regions
+        return regions
+
+    def _rates(self, found: Sequence[Scored], evidence: GeneEvidence) -> Rates:
+        """Return the rates of all records."""
         if not self.calibrated:
-            return np.full((2, len(hallmarks)), np.nan)
-        scored = np.concatenate([summaries.chunks_scored for summaries, _ in found])
-        return np.stack(contig_rates(np.concatenate(odds), scored, self.contig_model, hallmarks))
+            return unknown_rates(len(evidence.searched))
+        odds = np.concatenate([scored.odds for scored in found])
+        chunks = np.concatenate([scored.summaries.chunks_scored for scored in found])
+        lengths = np.concatenate([scored.lengths for scored in found])
+        return contig_rates(odds, chunks, lengths, evidence, self.contig_model)
+
+    def _write_records(
+        self,
+        files: ResultFiles,
+        found: Sequence[Scored],
+        rates: Rates,
+        evidence: GeneEvidence,
+        report: ReportProgress,
+    ) -> None:
+        """Write all records with their calls. Reports the other half of them."""
+        end = 0
+        for (block, records), scored in zip(self._records(), found, strict=True):
+            start, end = end, end + len(records)
+            which = slice(start, end)
+            own = rates.chosen(which), evidence.chosen(which)
+            calls = call_of(scored.lengths, scored.summaries, *own, self.thresholds)
+            files.add(records, block, calls, scored.regions)
+            report((end + 1) // 2 - (start + 1) // 2, 0)
 
     def _records(self) -> Iterator[tuple[Block, list[Record]]]:
-        """Yield the records of the input, some at a time. Raises InputError if it has changed.
-
-        Let go of them before the next ones are read: a chromosome takes a GB while it is parsed.
-        """
+        """Yield the records of the input, some at a time. Raises InputError if it has changed."""
         sequences = iter(self.source.records())
         for block in self._blocks():
             records = list(islice(sequences, len(block.names)))
@@ -213,82 +299,8 @@ class OutputStage(HostStage):
             if not np.array_equal(lengths, block.lengths):
                 raise changed_input_error(self.source.first)
             yield block, records
-            del records
         if next(sequences, None) is not None:
             raise changed_input_error(self.source.first)
-
-    def _genes(
-        self,
-        found: Sequence[tuple[Summaries, BlockRegions]],
-        odds: Sequence[Floats],
-        report: ReportProgress,
-    ) -> tuple[FoundGenes, Ints]:
-        """Find the genes of records that may be viral, and of regions. Reports half of all records.
-
-        Returns also ``[records]``, how many functions the hallmark genes of each record have, which
-        is 0 where none were looked for. Those of an undecided record with a viral region say that
-        the region is viral: a host with a provirus is no virus. Genes take 700 bytes of memory for
-        each record searched, and a quarter of a byte for each of its bases.
-        """
-        genes: FoundGenes = {}
-        functions = [np.zeros(len(summaries.status), np.int64) for summaries, _ in found]
-        searched = self._searched(found, odds)
-        if not any(places or regions for places, regions in searched):
-            report(sum(_halves(found)), 0)
-            return genes, np.concatenate(functions)
-        rest = zip(searched, functions, _halves(found), strict=True)
-        for block, records in self._records():  # zip would hold records while others are read
-            (places, regions), own, half = next(rest)
-            parts = [Searched(block.names[i], records[i].sequence) for i in places]
-            for i, own_regions in regions.items():
-                name, sequence = block.names[i], records[i].sequence
-                parts += [Searched(name, sequence, (r.start, r.stop)) for r in own_regions]
-            del records
-            if parts:
-                results = gene_finder().find(parts)
-                own[places] = [len(set(result.hallmarks)) for result in results[: len(places)]]
-                genes |= {(e.record, e.region): r for e, r in zip(parts, results, strict=True)}
-            report(half, 0)
-        return genes, np.concatenate(functions)
-
-    def _searched(
-        self, found: Sequence[tuple[Summaries, BlockRegions]], odds: Sequence[Floats]
-    ) -> list[tuple[list[int], BlockRegions]]:
-        """Return for each block the places of the records that are searched, and the regions."""
-        if not self.thresholds.genes or self.source.paired or holds_qualities(self.source.first):
-            return [([], {}) for _ in found]
-        # Hallmarks lower the error rate of their own record, and of no other one.
-        none = np.zeros(sum(len(summaries.status) for summaries, _ in found), np.int64)
-        _, errors = self._rates(found, odds, none)
-        searched = []
-        for block, (summaries, regions) in zip(self._blocks(), found, strict=True):
-            own, errors = np.split(errors, [len(block.names)])
-            bases, scores = block.bases, summaries.virus_score
-            is_meant = is_searched(bases, scores, self.thresholds, own)
-            is_viral = met(self.thresholds, bases, scores, np.array(np.nan), own)
-            hosts = list(regions)  # unless they are viral themselves
-            is_meant[hosts] = is_viral[hosts]
-            searched.append((np.flatnonzero(is_meant).tolist(), regions))
-        return searched
-
-    def _regions(self, block: Block, chunks: Chunks) -> BlockRegions:
-        """Return the regions that are classified as viral, by the place of their record."""
-        regions: BlockRegions = {}
-        if self.source.paired:
-            return regions
-        for place in np.flatnonzero(block.bases >= SHORTEST_RECORD).tolist():
-            own = slice(*np.searchsorted(chunks.record, [place, place + 1]))
-            length = int(block.lengths[0, place])
-            found = [
-                region
-                for region in find_regions(length, chunks.chosen(own), self.contig_model)
-                # The rate of a region depends on all regions, and --max-fdr is for records alone.
-                if region.score > self.thresholds.min_score
-                and region.stop - region.start >= self.thresholds.min_length
-            ]
-            if found:
-                regions[place] = found
-        return regions
 
     def _blocks(self) -> Iterator[Block]:
         """Yield all records, some at a time; all but the first are below a limit together."""
@@ -328,10 +340,3 @@ class OutputStage(HostStage):
             yield block, Chunks(record, start, stop, status, *numbers), cells
         if score is not None:
             raise AssertionError(f"{self.layout.consensus} scores {score[0]}, which is not a chunk")
-
-
-def _halves(found: Sequence[tuple[Summaries, BlockRegions]]) -> list[int]:
-    """Return about half of the records of each block: what is done when their genes are found."""
-    ends = np.cumsum([0, *(len(summaries.status) for summaries, _ in found)])
-    halves: list[int] = np.diff(ends // 2).tolist()
-    return halves

@@ -10,7 +10,8 @@ they agree. Where one unusual host explains all scores of a record as well, it h
 
 A region is the best part of a stretch of the virus state, if it has enough evidence: the logarithm
 of how much more likely its scores are under virus than under host, less what it costs to enter and
-leave the state.
+leave the state. Genes count beside the scores: a hallmark of viruses in a chunk is evidence for the
+virus state there, and a host marker against it: no region reaches over a cluster of markers.
 Time and memory grow with the number of chunks only.
 """
 
@@ -24,7 +25,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from virnucpro.classifier.contigs import LARGEST, ContigModel
-from virnucpro.metrics.classification import Floats
+from virnucpro.classifier.evidence import HALLMARK_ODDS, MARKER_ODDS
+from virnucpro.metrics.classification import Floats, Ints
 from virnucpro.settings import NONVIRUS_BELOW
 from virnucpro.stages.calls import (
     HIGHEST_RATES,
@@ -35,6 +37,7 @@ from virnucpro.stages.calls import (
     log_odds,
     summarise,
 )
+from virnucpro.stages.genes import Hit
 
 ROUNDS = 8  # of background and path; they nearly always agree after three
 FLANK = 20  # scored chunks on either side of a region give its flank score
@@ -82,7 +85,8 @@ class Region(NamedTuple):
     score: float
     flank_score: float | None  # of the scored chunks beside the region, by the rule for records
     at_edge: bool  # whether it reaches an end of the record, and may continue outside
-    in_host: bool = False  # whether the chunks on either side score as a host
+    # Whether the chunks on either side score as a host, or the rest of the record has host markers.
+    in_host: bool = False
 
 
 class Background(NamedTuple):
@@ -93,20 +97,25 @@ class Background(NamedTuple):
 
 
 def find_regions(
-    length: int, chunks: Chunks, contig_model: ContigModel | None = None
+    length: int,
+    chunks: Chunks,
+    contig_model: ContigModel | None = None,
+    hits: Sequence[Hit] = (),
 ) -> list[Region]:
     """Return the viral regions of a record of ``length`` bases, in order; they do not overlap.
 
     A record of which hardly any chunk looks like a host has none: whether it is a virus is what its
     call says. The chunks are in order and may overlap. ``contig_model`` gives the score of the
-    flanks, as in :func:`virnucpro.stages.calls.summarise`.
+    flanks, as in :func:`virnucpro.stages.calls.summarise`. ``hits`` are the hallmarks and host
+    markers among the genes of the record.
     """
     if length < SHORTEST_RECORD:
         return []
     scored = np.flatnonzero(chunks.status == SCORED)
     if len(scored) < 2 * FEWEST_CHUNKS:
         return []
-    stretches = viral_stretches(log_odds(chunks.chosen(scored)).tolist())
+    of_genes = gene_evidence(chunks.start[scored], hits)
+    stretches = viral_stretches(log_odds(chunks.chosen(scored)).tolist(), of_genes)
     viral = {i for part, _ in stretches for i in part}
     regions = []
     for part, evidence in stretches:
@@ -132,7 +141,9 @@ def find_regions(
                 score=math.tanh(evidence / 2),
                 flank_score=flank,
                 at_edge=start == 0 or stop == length,
-                in_host=all(side < NONVIRUS_BELOW for side in sides),  # NaN where there is none
+                # A side without chunks has the score NaN.
+                in_host=all(side < NONVIRUS_BELOW for side in sides)
+                or any(hit.is_marker and not start <= hit.begin < stop for hit in hits),
             )
         )
     return regions
@@ -142,7 +153,7 @@ def is_reported(region: Region, sequence: str, *, is_virus: bool, hallmarks: int
     """Return whether a region of a record is reported.
 
     One of repeats is not, unless it has hallmark genes. A part of a virus that looks more viral
-    than the rest is no region, unless both sides of it look like a host.
+    than the rest is no region, unless the rest looks like a host.
     """
     if is_virus and not region.in_host:
         return False
@@ -194,14 +205,30 @@ def region_tier(score: float, length: int, fdr: float | None, hallmarks: int | N
     return TIERS[(fdr <= medium) + (fdr <= high and score > SURE)]
 
 
-def viral_stretches(log_odds: Sequence[float]) -> list[tuple[range, float]]:
-    """Return the stretches of scored chunks that are viral, and the evidence of each."""
+def gene_evidence(starts: Ints, hits: Sequence[Hit]) -> Floats:
+    """Return ``[chunks]``, the evidence of hallmarks and host markers whose middle is in each.
+
+    ``starts`` ``[chunks]`` are the first bases of the chunks.
+    """
+    evidence = np.zeros(len(starts))
+    for hit in hits:
+        place = int(np.searchsorted(starts, (hit.begin + hit.end) // 2, side="right"))
+        odds = 1 / MARKER_ODDS if hit.is_marker else HALLMARK_ODDS
+        evidence[max(place - 1, 0)] += math.log(odds)
+    return evidence
+
+
+def viral_stretches(log_odds: Sequence[float], of_genes: Floats) -> list[tuple[range, float]]:
+    """Return the stretches of scored chunks that are viral, and the evidence of each.
+
+    ``of_genes`` ``[chunks]`` is the evidence of the genes in each chunk.
+    """
     values = [min(max(value, -LARGEST), LARGEST) for value in log_odds]
     # A host beside much virus has the lower third of the scores, and a certain one the usual level.
     level = (HOST_LEVEL + sorted(values)[len(values) // 3]) / 2
     background = Background(level, CHUNK_SPREAD)
     for _ in range(ROUNDS):
-        evidence = _evidence(values, background)
+        evidence = [a + b for a, b in zip(_evidence(values, background), of_genes, strict=True)]
         path = _path(evidence)
         viral = {i for stretch in path for i in stretch}
         outside = [value for i, value in enumerate(values) if i not in viral]
@@ -210,11 +237,14 @@ def viral_stretches(log_odds: Sequence[float]) -> list[tuple[range, float]]:
         background = _background(outside)
     # Unless all of the record is as likely to be a host of an unusual level:
     stretches = [values[stretch.start : stretch.stop] for stretch in path]
-    if _likelihood(outside, stretches, background) < _likelihood(values, [], _background(values)):
+    viral_genes = math.fsum(of_genes[list(viral)])
+    as_virus = _likelihood(outside, stretches, background) + viral_genes
+    if as_virus < _likelihood(values, [], _background(values)):
         return []
     regions = []
+    weighted = (np.array(values) + of_genes / _slope(background)).tolist()
     for whole in path:
-        part = _best_part(values, whole, background.level)
+        part = _best_part(weighted, whole, background.level)
         cost = ENTRY * ((whole.start > 0) + (whole.stop < len(values)))
         found = math.fsum(evidence[part.start : part.stop]) - cost
         if len(part) >= FEWEST_CHUNKS and math.tanh(found / 2) > VIRUS_ABOVE:
@@ -248,12 +278,21 @@ def _evidence(values: list[float], background: Background) -> list[float]:
 
     Both are normal distributions of the same spread.
     """
-    level, spread = background
-    shift = max(LEAST_SHIFT * spread, REACH * (VIRUS_LEVEL - level))
-    slope, middle = WEIGHT * shift / spread**2, level + shift / 2
+    middle = background.level + _shift(background) / 2
     limits = -MOST_EVIDENCE, MOST_EVIDENCE
-    evidence: list[float] = np.clip(slope * (np.array(values) - middle), *limits).tolist()
-    return evidence
+    evidence = np.clip(_slope(background) * (np.array(values) - middle), *limits)
+    found: list[float] = evidence.tolist()
+    return found
+
+
+def _shift(background: Background) -> float:
+    """Return how far above a host viruses are assumed to be."""
+    return max(LEAST_SHIFT * background.spread, REACH * (VIRUS_LEVEL - background.level))
+
+
+def _slope(background: Background) -> float:
+    """Return the evidence of a chunk per unit of its log odds."""
+    return WEIGHT * _shift(background) / background.spread**2
 
 
 def _path(evidence: list[float]) -> list[range]:

@@ -207,7 +207,7 @@ class ResultFiles:
         for place, own in regions.items():
             sequence, genes = records[place].sequence, self._genes_of(block.names[place], own)
             for region, found in zip(own, genes, strict=True):
-                count = len(found.hallmarks) if found else 0
+                count = len(found.functions(markers=False)) if found else 0
                 if is_reported(region, sequence, is_virus=is_virus[place], hallmarks=count):
                     reported.setdefault(place, []).append(region)
         bases = [length * viral for length, viral in zip(lengths, is_virus, strict=True)]
@@ -301,6 +301,7 @@ class ResultFiles:
             "length": length,
             "score": score,
             "fdr": fdr,
+            "error_rate": calls.error_rate[place],
             "tier": tier,
             "chunks_scored": chunks_scored,
             "coverage": coverage,
@@ -315,7 +316,7 @@ class ResultFiles:
         self._add_genes(name, length, [genes], circular=shape == "DTR")
         self._ranks.extend((-TIERS.index(tier or "low"), -(score or 0.0), -length))
         self._tiers[tier or "low"] += 1
-        self._counts["hallmarked"] += bool(genes and genes.hallmarks)
+        self._counts["hallmarked"] += bool(genes and genes.functions(markers=False))
         if fdr is not None:
             self._counts["doubtful"] += fdr > DOUBTFUL
             self._highest_rate = max(self._highest_rate or 0.0, fdr)
