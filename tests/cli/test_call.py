@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import bases, open_bases
-from virnucpro.classifier.files import inspect_classifier, with_temperature
+from tests.cli.inputs import open_bases
+from virnucpro.classifier.files import with_temperature
 from virnucpro.cli import run
 from virnucpro.layout import Layout
-from virnucpro.settings import LITE_CLASSIFIER, TOY_CLASSIFIER
+from virnucpro.settings import TOY_CLASSIFIER
 from virnucpro.store.disk import Disk
-from virnucpro.store.documents import digest, sealed, unsealed
-from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 
 ARGUMENTS = ["-m", "custom", "-e", "150", "--device", "cpu", "--threads", "1", "-q"]
@@ -54,7 +52,7 @@ def _tables(out: Path, name: str) -> dict[str, bytes]:
     return tables | {path.name: path.read_bytes() for path in genes if path.exists()}
 
 
-def test_the_tables_are_those_of_a_run_with_these_cuts(call, finished, home, tmp_path):
+def test_the_tables_are_those_of_a_run_with_these_thresholds(call, finished, home, tmp_path):
     thresholds = ["--min-score", "-0.5", "--min-length", "240"]
     anew, out = tmp_path / "anew", home / "out"
     assert run(_predict(finished, anew, "a", *thresholds)) == 0
@@ -165,36 +163,3 @@ def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(call, home, m
             break
     assert code == 0
     assert refused > 1
-
-
-def test_a_run_of_lite_by_an_earlier_version_gets_the_rates_of_this_one(call, tmp_path):
-    """Its receipt is written here as that version wrote it, with what its classifier file says."""
-    source, out = tmp_path / "s.fa", tmp_path / "out"
-    source.write_text("".join(f">r{n}\n{bases(1600, n).decode()}\n" for n in range(3)))
-    predicted = ("predict", source, "-o", out, "-m", "lite", "--device", "cpu", "-q", "--no-genes")
-    assert call(*predicted).code == 0
-    wanted, layout = _tables(out, "s"), Layout(out, "s", 500)
-    document = unsealed(layout.receipt_files[0].read_bytes())
-    receipt = document["receipts"][layout.receipt("output").relative_to(out).as_posix()]
-    known = inspect_classifier(LITE_CLASSIFIER).contigs[500]
-    figures = receipt["figures"]
-    figures["contig_model"] = [*known[:9]]
-    del figures["region_bases"]
-    inputs = source, layout.records_table, layout.frames_table, layout.consensus
-    params = {
-        "chunk_length": 500,
-        "calibrated": True,
-        "thresholds": figures["thresholds"],
-        "contig_model": figures["contig_model"],
-    }
-    decides = {"version": 15, "params": params, "inputs": [hashed(p).sha256 for p in inputs]}
-    receipt["fingerprint"] = digest({"stage": "output", **decides})
-    receipt["outputs"] = [each for each in receipt["outputs"] if each["path"] != "s_contigs.tsv"]
-    (out / "s_contigs.tsv").unlink()
-    for path in layout.receipt_files:
-        path.write_bytes(sealed(document))
-    shutil.copytree(out, tmp_path / "resumed")
-    assert "(as it was)" not in call("call", out, "--no-genes").out
-    assert _tables(out, "s") == wanted
-    assert call(*predicted[:3], tmp_path / "resumed", *predicted[4:], "--resume").code == 0
-    assert _tables(tmp_path / "resumed", "s") == wanted
