@@ -214,7 +214,7 @@ class AnalysisSettings:
 
 
 NONVIRUS_BELOW = -0.3  # a virus score
-UNLIKELY = 0.1  # error rate of a record that is viral although its score is not above the default
+UNLIKELY = 0.1  # a record with at most this error rate may be viral with a lower score
 DOUBTFUL = 0.1  # a false discovery rate above this is not of a sure call, and people are told
 
 
@@ -227,7 +227,7 @@ class Thresholds:
         "calls.min_score",
         "--min-score",
         "Classify a record as viral where its virus score, -1 to 1, is above this. The default "
-        "also takes records from -0.3 on whose own error rate is known to be at most 10 %.",
+        "also takes records from -0.3 on whose error rate is at most 10 %, if genes support it.",
     )
     max_fdr: Share = setting(
         1.0,
@@ -250,18 +250,18 @@ class Thresholds:
 
     @property
     def takes_undecided(self) -> bool:
-        """Whether the own error rate of a record counts, too."""
+        """Whether the error rate of a record counts, too."""
         return self.min_score == Thresholds.min_score
 
     def described(self, *, calibrated: bool) -> str:
         """Return what a record must have to be classified as viral, in words.
 
-        Without ``calibrated`` scores, no own error rates are known.
+        Without ``calibrated`` scores, no error rates are known.
         """
         words = f"virus score above {self.min_score:g}"
         if calibrated and self.takes_undecided:
-            words += f", or from {NONVIRUS_BELOW:g} on with an own error rate of at most "
-            words += f"{UNLIKELY:.0%}".replace("%", " %")
+            words += f", or from {NONVIRUS_BELOW:g} on with an error rate of at most "
+            words += f"{UNLIKELY:.0%}".replace("%", " %") + " and support from genes"
         words += f", and fdr at most {self.max_fdr:g}" if self.max_fdr < 1 else ""
         return words + (f", and at least {self.min_length:,} bases" if self.min_length > 1 else "")
 

@@ -94,6 +94,7 @@ def call_lines(results: OutputFigures, layout: Layout, noun: str) -> list[str]:
                 f"call {shlex.quote(str(shared.shown_path(layout.root)))} "
                 f"{replace(results.thresholds, max_fdr=DOUBTFUL).options()}"
             )
+    lines += [results.caution] if results.caution else []
     if results.unfamiliar:
         lines.append(
             f"Unlike all that lite was trained on: {results.unfamiliar:,} of these (column "

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from virnucpro.classifier.contigs import ContigModel
+from virnucpro.classifier.evidence import share_with_hallmark
 from virnucpro.columns import GFF3_HEADER, MISSING, gff3_escaped
 from virnucpro.contracts import Json, TaskFigures
 from virnucpro.io.pairs import mate_headers
 from virnucpro.io.records import Record
 from virnucpro.metrics.classification import Ints
 from virnucpro.settings import DOUBTFUL, Thresholds
-from virnucpro.stages.calls import STATUSES, TIERS, Calls, Chunks, evidence_of
+from virnucpro.stages.calls import HIGH_SCORE, STATUSES, TIERS, Calls, Chunks, evidence_of
 from virnucpro.stages.genes import FoundGenes, Genes, gene_columns, region_id, write_genes
 from virnucpro.stages.kinds import virus_kinds, windows
 from virnucpro.stages.regions import (
@@ -58,6 +59,10 @@ Sample\tvirus\tvirus_share\trecords\tunscored
 """
 
 
+FEWEST_EXPECTED = 3.0  # hallmarked viruses, where their absence says something of a sample
+FEWEST_MIDDLING = 5  # records classified as viral, where most of them say something of a sample
+
+
 class Block(NamedTuple):
     """Records that follow each other, as the table of records has them."""
 
@@ -84,6 +89,11 @@ class OutputFigures(TaskFigures):
     chunks: Mapping[str, int]  # chunks by status
     tiers: Mapping[str, int]  # records classified as viral by tier
     hallmarked: int  # records classified as viral with hallmark genes
+    # Records classified as viral with a score of at most ``HIGH_SCORE`` and no hallmark gene.
+    middling: int = 0
+    # How many of the records classified as viral would have hallmark genes if all were viruses: of
+    # those whose genes were looked for.
+    expected: float = 0.0
     doubtful: int  # records classified as viral with a false discovery rate above ``DOUBTFUL``
     regions: int  # viral regions in all records
     with_regions: int  # records that are not classified as viral and hold viral regions
@@ -105,6 +115,22 @@ class OutputFigures(TaskFigures):
         return self.statuses.get("scored", 0)
 
     @property
+    def caution(self) -> str | None:
+        """What the calls of the sample rest on, in a sentence, if it is little."""
+        virus = self.calls.get("virus", 0)
+        if self.expected >= FEWEST_EXPECTED and self.hallmarked < self.expected / 3:
+            return (
+                f"Of as many viruses of these lengths about {self.expected:.0f} would have "
+                f"hallmark genes, and {self.hallmarked:,} have: most may be unusual hosts."
+            )
+        if virus >= FEWEST_MIDDLING and 2 * self.middling > virus:
+            return (
+                f"{self.middling:,} of these have middling scores and no hallmark gene, as the "
+                f"records of one unusual host may have."
+            )
+        return None
+
+    @property
     def region_counts(self) -> tuple[int, int, int]:
         """Regions, their bases, and the records not classified as viral that hold regions."""
         return self.regions, self.region_bases, self.with_regions
@@ -123,6 +149,7 @@ def result_counts(figures: OutputFigures) -> dict[str, Json]:
         "calls": dict(figures.calls),
         "viruses_by_tier": dict(figures.tiers),
         "viruses_with_hallmarks": figures.hallmarked,
+        "caution": figures.caution,
         "unfamiliar_viruses": figures.unfamiliar,
         "regions": figures.regions,
         "region_bases": figures.region_bases,
@@ -171,8 +198,9 @@ class ResultFiles:
         self._tiers: Counter[str] = Counter()  # of the records classified as viral
         self._bases: Counter[str] = Counter()  # of the records, by call
         self._chunk_statuses: Counter[str] = Counter()
-        names = "hallmarked", "doubtful", "regions", "with_regions", "region_bases"
+        names = "hallmarked", "middling", "doubtful", "regions", "with_regions", "region_bases"
         self._counts: dict[str, Any] = dict.fromkeys((*names, "unfamiliar"), 0)
+        self._lengths: list[int] = []  # of the viruses whose genes were looked for
         self._highest_rate: float | None = None
         for table, writer in tables:
             writer.write(table.header.encode())
@@ -314,7 +342,10 @@ class ResultFiles:
         self._add_genes(name, length, [genes], circular=shape == "DTR")
         self._ranks.extend((-TIERS.index(tier or "low"), -(score or 0.0), -length))
         self._tiers[tier or "low"] += 1
-        self._counts["hallmarked"] += bool(genes and genes.functions(markers=False))
+        hallmarked = bool(genes and genes.functions(markers=False))
+        self._counts["hallmarked"] += hallmarked
+        self._counts["middling"] += (score or 0.0) <= HIGH_SCORE and not hallmarked
+        self._lengths += [length] if genes else []
         if fdr is not None:
             self._counts["doubtful"] += fdr > DOUBTFUL
             self._highest_rate = max(self._highest_rate or 0.0, fdr)
@@ -375,6 +406,7 @@ class ResultFiles:
             tiers=dict(sorted(self._tiers.items())),
             chunks=dict(sorted(self._chunk_statuses.items())),
             **self._counts,
+            expected=float(share_with_hallmark(np.array(self._lengths, np.int64)).sum()),
             highest_rate=self._highest_rate,
             thresholds=thresholds,
             calibrated=calibrated,

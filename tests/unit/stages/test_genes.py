@@ -20,9 +20,9 @@ from virnucpro.cli.demo import SOURCE
 from virnucpro.columns import GFF3_HEADER
 from virnucpro.io.records import Records
 from virnucpro.results import open_run
-from virnucpro.stages import calls, output, result_files
+from virnucpro.stages import calls, genes, output
 from virnucpro.stages.calls import VIRUS_ABOVE, Calls
-from virnucpro.stages.genes import GeneFinder, Genes, Searched, write_genes
+from virnucpro.stages.genes import GeneFinder, Genes, Predicted, write_genes
 from virnucpro.stages.regions import Region
 from virnucpro.store.disk import Disk
 
@@ -50,7 +50,11 @@ def written(
 ) -> tuple[Path, Path, list[Genes]]:
     """The genes of odd names, as GFF3 and as proteins."""
     gff3, proteins = (tmp_path_factory.mktemp("genes") / name for name in ("gff3", "faa"))
-    found = finder.find([Searched(name, text) for name, text, _ in _records()])
+    predicted = finder.find([text for _, text, _ in _records()])
+    found = [
+        its.described(name, len(text))
+        for its, (name, text, _) in zip(predicted, _records(), strict=True)
+    ]
     with Disk().create(gff3) as one, Disk().create(proteins) as other:
         one.write(GFF3_HEADER.encode())
         for (name, text, circular), genes in zip(_records(), found, strict=True):
@@ -126,8 +130,8 @@ def test_genes_follow_the_calls(call, source, tmp_path, monkeypatch):
     region = b"b%3Bc\tvirnucpro\tregion\t1\t3436\t.\t+\t.\tID=b%3Bc:1..3436;Is_circular=true\n"
     assert region in genes["s_virus_genes.gff3"]
     rows = table(out / "s_virus.tsv")
-    names = ["coding_density", "unfamiliar", "hallmarks", "hallmark_genes", "genes"]
-    assert [*rows[0]][-5:] == names
+    names = ["hallmarks", "hallmark_genes", "genes", "host_markers", "host_marker_genes"]
+    assert [*rows[0]][-6:-1] == names
     assert all(0.8 < float(row["coding_density"]) <= 1 for row in rows)
     proteins = genes["s_virus_genes.faa"].count(b">")
     assert sum(int(row["genes"]) for row in rows) == proteins > 0
@@ -163,52 +167,76 @@ EXAMPLE = {
 
 def test_hallmark_genes_of_the_example(finder):
     records = [record for record in Records(SOURCE) if len(record.sequence) > 1000]
-    found = finder.find([Searched(r.id, r.sequence) for r in records])
-    assert {r.id: genes.hallmarks for r, genes in zip(records, found, strict=True)} == EXAMPLE
-    for record, genes in zip(records, found, strict=True):  # one by one: the same
-        assert finder.find([Searched(record.id, record.sequence)]) == [genes]
+    found = finder.find([r.sequence for r in records])
+    for record, predicted in zip(records, found, strict=True):
+        genes = predicted.described(record.id, len(record.sequence))
+        assert genes.functions(markers=False) == EXAMPLE[record.id]
+        (alone,) = finder.find([record.sequence])  # one by one: the same
+        assert alone.described(record.id, len(record.sequence)) == genes
         products = re.findall("product=(.*?);", zlib.decompress(genes.gff3).decode())
-        assert products == genes.hallmarks
+        assert products == [hit.function for hit in genes.hits]
 
 
-def test_genes_of_a_region_have_their_places_in_the_record(finder):
-    text, before = GENOMES[1], 700
-    end = before + len(text)
-    longer = Searched("a;", GENOMES[0][:before] + text + "ACGT", (before, end))
-    alone, inside = finder.find([Searched("a;", text), longer])
-    assert (alone.hallmarks, alone.density) == (inside.hallmarks, inside.density)
-    rows = [
-        [line.split("\t") for line in zlib.decompress(genes.gff3).decode().splitlines()]
-        for genes in (alone, inside)
-    ]
-    for one, other in zip(*rows, strict=True):
-        assert one[0] == other[0] == "a%3B"
-        assert [int(base) + before for base in one[3:5]] == [int(base) for base in other[3:5]]
-        assert one[8].replace("ID=a%3B_", f"ID=a%3B|region_701_{end}_") == other[8]
-    headers = [
-        [line.split(" # ") for line in zlib.decompress(genes.proteins).decode().split("\n")[:1]]
-        for genes in (alone, inside)
-    ]
-    for one, other in zip(*headers, strict=True):
-        assert one[0].replace(">a;_", f">a;|region_701_{end}_") == other[0]
-        assert [int(base) + before for base in one[1:3]] == [int(base) for base in other[1:3]]
+def _rows(genes: Genes) -> tuple[list[list[str]], list[list[str]]]:
+    """The lines of the table, and the headers of the proteins."""
+    table, proteins = (zlib.decompress(text).decode() for text in (genes.gff3, genes.proteins))
+    headers = [line[1:].split(" # ") for line in proteins.splitlines() if line.startswith(">")]
+    return [line.split("\t") for line in table.splitlines()], headers
 
 
-def _pretend(monkeypatch: pytest.MonkeyPatch, *hallmarks: str) -> list[Searched]:
-    """Let everything that is searched have these genes; returns the list of what is searched."""
-    asked: list[Searched] = []
+def test_genes_of_a_region_are_those_of_the_record_inside_it(finder):
+    text = GENOMES[0] + GENOMES[1]
+    (predicted,) = finder.find([text])
+    whole, headers = _rows(predicted.described("a;", len(text)))
+    start, stop = 1000, len(text) - 500
+    inside = predicted.described("a;", len(text), (start, stop))
+    rows, its_headers = _rows(inside)
+    places = [(int(row[3]), int(row[4])) for row in whole]
+    wanted = [n for n, (first, last) in enumerate(places) if first > start and last <= stop]
+    assert 0 < len(wanted) == inside.number < len(whole)
+    covered = {base for n in wanted for base in range(places[n][0], places[n][1] + 1)}
+    assert inside.density == pytest.approx(len(covered) / (stop - start))
+    for number, (n, row, header) in enumerate(zip(wanted, rows, its_headers, strict=True), 1):
+        assert (row[:8], row[8].partition(";")[2]) == (whole[n][:8], whole[n][8].partition(";")[2])
+        assert row[8].partition(";")[0] == f"ID=a%3B|region_{start + 1}_{stop}_{number}"
+        assert header[0] == f"a;|region_{start + 1}_{stop}_{number}"
+        assert header[1:4] == headers[n][1:4]
 
-    def find(_: GeneFinder, parts: list[Searched]) -> list[Genes]:
-        asked.extend(parts)
-        return [Genes(b"", b"", len(hallmarks), 0.9, list(hallmarks))] * len(parts)
 
-    monkeypatch.setattr(GeneFinder, "find", find)
-    monkeypatch.setattr(result_files, "write_genes", lambda *_: None)
+def test_genes_of_a_very_long_record_are_found_part_by_part(finder, monkeypatch):
+    text = GENOMES[0] + GENOMES[1]
+    monkeypatch.setattr(genes, "MOST_BASES", len(GENOMES[0]))
+    (predicted,) = finder.find([text])
+    rows, _ = _rows(predicted.described("a", len(text)))
+    expected = []
+    for before, part in zip((0, len(GENOMES[0])), GENOMES, strict=False):
+        found = ViralGeneFinder(meta=True, mask=True).find_genes(part)
+        expected += [(before + gene.begin, before + gene.end) for gene in found]
+    assert [(int(row[3]), int(row[4])) for row in rows] == expected
+    assert [row[8].partition(";")[0] for row in rows] == [f"ID=a_{n + 1}" for n in range(len(rows))]
+
+
+def _pretend(monkeypatch: pytest.MonkeyPatch, *functions: tuple[str, bool]) -> list[str]:
+    """Let the first genes that are searched have functions; returns the sequences searched."""
+    asked: list[str] = []
+    find = GeneFinder.find
+
+    def recorded(finder: GeneFinder, sequences: list[str]) -> list[Predicted]:
+        asked.extend(sequences)
+        found = [predicted for text in sequences for predicted in find(finder, [text])]
+        return found
+
+    def known(_: GeneFinder, found: list[Any], __: object) -> list[tuple[str, bool] | None]:
+        return [*functions, *[None] * len(found)][: len(found)]
+
+    monkeypatch.setattr(GeneFinder, "find", recorded)
+    monkeypatch.setattr(GeneFinder, "_functions", known)
     return asked
 
 
 def _calls_of_lite(call: Calling, folder: Path) -> dict[str, str]:
     """The calls of the contigs of the example, by record."""
+    folder.mkdir(exist_ok=True)
     contigs = [record for record in Records(SOURCE) if len(record.sequence) >= 3000]
     (folder / "s.fa").write_text("".join(f">{r.id}\n{r.sequence}\n" for r in contigs))
     lite = ("predict", "-m", "lite", "-e", 500, folder / "s.fa", "-o", folder / "out")
@@ -217,47 +245,62 @@ def _calls_of_lite(call: Calling, folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("least", "most", "searched"),
-    [(3000, 9000, {"virus", "undecided"}), (9000, 9000, {"virus"}), (3000, 3000, {"virus"})],
+    ("uncertain", "long", "searched"),
+    [
+        (3000, 9000, {"virus", "undecided"}),
+        (9000, 9000, {"virus"}),
+        (9000, 3000, {"virus", "undecided", "nonvirus"}),
+    ],
 )
-def test_genes_are_looked_for_in_viral_and_in_long_undecided_records(
-    call, tmp_path, monkeypatch, least, most, searched
+def test_genes_are_looked_for_in_viral_in_uncertain_and_in_long_records(
+    call, tmp_path, monkeypatch, uncertain, long, searched
 ):
     asked = _pretend(monkeypatch)
-    monkeypatch.setattr(output, "LONG", least)
-    monkeypatch.setattr(output, "LONGEST", most)
+    monkeypatch.setattr(output, "UNCERTAIN", uncertain)
+    monkeypatch.setattr(output, "LONG", long)
     found = _calls_of_lite(call, tmp_path)
     assert {"virus", "undecided", "nonvirus"} <= set(found.values())
-    assert [part.record for part in asked] == [r for r, each in found.items() if each in searched]
+    sequences = {record.id: record.sequence for record in Records(tmp_path / "s.fa")}
+    assert asked == [sequences[name] for name, each in found.items() if each in searched]
+
+
+PORTAL, TUBE = ("portal protein", False), ("tail tube protein", False)
+RIBOSOMAL, CHAPERONE = ("ribosomal protein L2", True), ("chaperone DnaK", True)
 
 
 def test_a_host_with_a_provirus_is_no_virus_by_the_genes_of_the_provirus(
     call, tmp_path, monkeypatch
 ):
-    asked = _pretend(monkeypatch, "portal protein", "tail tube protein")
+    _pretend(monkeypatch, PORTAL, TUBE)
     monkeypatch.setattr(output, "LONG", 3000)
+    plain = _calls_of_lite(call, tmp_path)
+    assert "nonvirus" not in plain.values()  # two hallmarks
     monkeypatch.setattr(output, "SHORTEST_RECORD", 3000)
-    region = Region(300, 2000, 4, 4, 0.99, None, False)
+    region = Region(0, 3000, 4, 4, 0.99, None, False)
     monkeypatch.setattr(output, "find_regions", lambda *_: [region])
+    assert "nonvirus" in _calls_of_lite(call, tmp_path / "other").values()
+
+
+def test_a_record_with_two_host_markers_is_no_virus(call, tmp_path, monkeypatch):
+    _pretend(monkeypatch, RIBOSOMAL, CHAPERONE)
     found = _calls_of_lite(call, tmp_path)
-    assert "undecided" in found.values()
-    viral = {record for record, each in found.items() if each == "virus"}
-    assert {part.record for part in asked if part.region is None} == viral
-    assert {part.record for part in asked if part.region is not None} == set(found)
+    assert "virus" not in found.values()
 
 
 def test_two_genes_of_one_function_are_one_sign_of_a_virus(call, source, tmp_path, monkeypatch):
     counted: list[int] = []
 
     def call_of(*arguments: Any) -> Calls:
-        counted.extend(arguments[-1].tolist())
+        counted.extend(arguments[3].hallmarks.tolist())
         return calls.call_of(*arguments)
 
-    _pretend(monkeypatch, "portal protein", "tail tube protein", "portal protein")
+    _pretend(monkeypatch, PORTAL, PORTAL)
     monkeypatch.setattr(output, "call_of", call_of)
     assert call(*PREDICT, source, "-o", tmp_path / "out", *ALL).code == 0
-    assert counted == [2, 2]
-    assert [row["hallmarks"] for row in table(tmp_path / "out" / "s_virus.tsv")] == ["3", "3"]
+    assert counted == [1, 1]
+    for row in table(tmp_path / "out" / "s_virus.tsv"):
+        assert (row["hallmarks"], row["host_markers"]) == ("2", "0")
+        assert (row["hallmark_genes"], row["host_marker_genes"]) == ("portal protein", "NA")
 
 
 def test_every_record_classified_as_viral_has_its_genes(call, tmp_path):
@@ -294,4 +337,4 @@ def test_regions_have_genes_and_hallmarks(call, tmp_path, monkeypatch):
         assert [row["hallmarks"] for row in table(out / "s_virus.tsv")] == ["1"]
         assert call("call", out, "--min-score", "0.98", "--no-genes").code == 0
         assert _genes(out) == {}
-        assert [*table(out / "s_regions.tsv")[0].values()][-4:] == ["NA"] * 4
+        assert [*table(out / "s_regions.tsv")[0].values()][-6:] == ["NA"] * 6

@@ -18,6 +18,7 @@ import pytest
 from tests.cli.inputs import open_bases, table, toy_request
 from tests.declared import Chunk, add_record, call_record, chunks_of
 from virnucpro import columns
+from virnucpro.classifier.evidence import no_evidence
 from virnucpro.classifier.files import with_changes
 from virnucpro.errors import RunInterruptedError, UsageError
 from virnucpro.events import Event, Progressed, StageStarted
@@ -29,7 +30,7 @@ from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import DEFAULT_THRESHOLDS, DOUBTFUL, TOY_CLASSIFIER
 from virnucpro.stages import output, result_files
 from virnucpro.stages.calls import TIERS, contig_rates
-from virnucpro.stages.genes import GeneFinder, Genes, Searched
+from virnucpro.stages.genes import GeneFinder, Predicted
 from virnucpro.stages.kinds import Kind, VirusKinds
 from virnucpro.stages.regions import Region
 from virnucpro.stages.result_files import ResultFiles
@@ -83,8 +84,11 @@ def test_records_have_rates_and_the_surest_come_first_up_to_a_rate_that_is_asked
             others, virus = float(row["max_score_0"]), float(row["max_score_1"])
             odds[row["record"]].append(math.log(virus) - math.log(others))
     flat = np.concatenate(list(odds.values()))
-    expected, _ = contig_rates(flat, np.array([len(found) for found in odds.values()]))
-    assert [float(row["fdr"]) for row in contigs.values()] == pytest.approx(expected, abs=1e-6)
+    chunks = np.array([len(found) for found in odds.values()])
+    expected = contig_rates(flat, chunks, 200 * chunks, no_evidence(len(chunks)))
+    for name, rates in (("fdr", expected.fdr), ("error_rate", expected.errors)):
+        found = [float(row[name]) for row in contigs.values()]
+        assert found == pytest.approx(rates, abs=1e-6)
     rows = table(request.layout.virus_table)
     assert len(rows) == RECORDS
     order = [(-TIERS.index(row["tier"]), -float(row["score"]), -int(row["length"])) for row in rows]
@@ -229,7 +233,7 @@ def test_a_run_moves_on_and_can_be_stopped_while_genes_are_found(request_of, mon
         elif isinstance(event, Progressed):
             done.append(event.sequences)
 
-    def interrupted(finder: GeneFinder, parts: Sequence[Searched]) -> list[Genes]:
+    def interrupted(finder: GeneFinder, parts: Sequence[str]) -> list[Predicted]:
         moved.append(sum(done))
         if len(moved) == 6:
             os.kill(os.getpid(), signal.SIGINT)
