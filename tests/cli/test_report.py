@@ -126,6 +126,16 @@ def test_a_run_writes_its_row_for_multiqc(call, two_samples):
     assert row("one") == ["one", "0", "0.0000", "2", "1"]
 
 
+def test_a_track_is_drawn_from_the_folder_of_several_samples(call, two_samples):
+    plot = ("plot", two_samples, "--record", "a")
+    for names in ((), ("--stem", "three"), ("--stem", "in")):  # the last one is that of both runs
+        assert call(*plot, *names).code == 64
+    assert call(*plot, "--stem", "two").code == 0
+    assert call("plot", two_samples / "one", "--record", "a").code == 0
+    pictures = [two_samples / name / "in_plots/a.png" for name in ("one", "two")]
+    assert sorted(two_samples.rglob("*.png")) == pictures
+
+
 @pytest.mark.slow
 def test_multiqc_itself_shows_them(two_samples, tmp_path):
     pytest.importorskip("multiqc")

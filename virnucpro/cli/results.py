@@ -99,7 +99,7 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
 @command(
     click.Argument(["folder"], type=FOLDER, metavar="DIR"),
     option("--record ID", str, "The record to draw.", required=True),
-    option("--stem STEM", str, "The run, where DIR holds several."),
+    option("--stem NAME stem", str, "The run, or the sample, where DIR holds several."),
     option("-o --output", FILE, "The picture, .png or .svg.  [default: STEM_plots/ID.png]"),
     common="former_force",
 )
@@ -107,6 +107,7 @@ def plot(folder: Path, record: str, output: Path | None, **options: Any) -> None
     """Draw the scores along one record.
 
     The picture has the scores of all chunks of a record of a finished run in DIR, and its regions.
+    DIR may have the runs of several inputs.
 
     Examples:
       virnucpro plot results --record contig_17
@@ -114,15 +115,20 @@ def plot(folder: Path, record: str, output: Path | None, **options: Any) -> None
     """
     from virnucpro.layout import Layout, picture_name
     from virnucpro.report.tracks import track_picture
-    from virnucpro.results import open_run
+    from virnucpro.run.sample_list import finished_runs
 
     suffix = output.suffix.lower().removeprefix(".") if output else "png"
     if suffix not in ("png", "svg"):
         raise UsageError(f"--output {output}: the name must end in .png or .svg")
-    run = open_run(folder, options["stem"])
+    runs, stem = finished_runs(folder), options["stem"]
+    chosen = [run for name, run in runs if stem in (None, name, run.stem)]
+    if len(chosen) != 1:
+        names = ", ".join(name for name, _ in runs)
+        raise UsageError(f"{folder} holds these runs: name one of them with --stem: {names}")
+    (run,) = chosen
     picture = track_picture(run, record, suffix)
-    path = output or Layout(folder, run.stem).plots / picture_name(record, suffix)
-    shared.save_output(path, picture, folder)
+    path = output or Layout(run.folder, run.stem).plots / picture_name(record, suffix)
+    shared.save_output(path, picture, run.folder)
     shared.say(f"picture: {path}")
 
 

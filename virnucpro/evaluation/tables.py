@@ -25,7 +25,7 @@ SCORE_FORMULAS: dict[Level, str] = {
     "contig": "(1 + virus_score) / 2",
 }
 
-_NONE = {"", "-", "na", "none"}
+_NONE = {"", "-", "na", "none", "undecided", "unscored"}  # the last ones are calls of predict
 # Upper ends of the classes of length, in bases, which belong to them. The first three of chunks are
 # the lengths of the released classifiers and of half-length reads.
 CHUNK_LENGTHS = (150, 300, 500)
@@ -168,8 +168,8 @@ def read_labels(path: Path) -> DataFrame:
     """Read a table with the columns ``record`` and ``label``, into a row per labelled record.
 
     The columns ``group``, ``genome`` and ``part`` are read too where they exist, and empty where
-    not: ``genomes.tsv`` of a data set is such a table. A label is virus, viral or 1, or else
-    others, nonviral or 0. It may be blank. Of several rows of one record the first counts.
+    not: ``genomes.tsv`` of a data set is such a table. A label is one of ``LABEL_WORDS``. It may be
+    blank, or a call that says neither. Of several rows of one record the first counts.
 
     Raises:
         UsageError: the file cannot be read.

@@ -25,9 +25,11 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from virnucpro.classifier.contigs import LARGEST, ContigModel
 from virnucpro.metrics.classification import Floats
-from virnucpro.settings import DOUBTFUL, NONVIRUS_BELOW
+from virnucpro.settings import NONVIRUS_BELOW
 from virnucpro.stages.calls import (
+    HIGHEST_RATES,
     SCORED,
+    TIERS,
     VIRUS_ABOVE,
     Chunks,
     log_odds,
@@ -178,14 +180,18 @@ def region_fdr(scores: Floats, bases: float) -> list[float | None]:
 
 
 def region_tier(score: float, length: int, fdr: float | None, hallmarks: int | None = None) -> str:
-    """Return ``high`` or ``low``; ``hallmarks`` are the genes that were found, None if not looked.
+    """Return one of ``TIERS``; ``hallmarks`` are the genes that were found, None if not looked.
 
     A hallmark makes the tier high. Nearly all phages of ``LONG`` bases have one, so the tier of a
-    region as long without one is low.
+    region as long without one is low. The tier of all others follows from their rate, as that of
+    records does, and a score of at most ``SURE`` is never high.
     """
     if hallmarks is not None and (hallmarks or length >= LONG):
         return "high" if hallmarks else "low"
-    return "high" if score > SURE and (fdr or 0.0) <= DOUBTFUL else "low"
+    if fdr is None:
+        return "high" if score > SURE else "low"
+    medium, high = HIGHEST_RATES
+    return TIERS[(fdr <= medium) + (fdr <= high and score > SURE)]
 
 
 def viral_stretches(log_odds: Sequence[float]) -> list[tuple[range, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +40,8 @@ RECORDS_AT_A_TIME = 1000  # of those classified as viral get their kinds togethe
 MOST_BASES_AT_A_TIME = 10_000_000  # or fewer records, with so many bases
 # SO:0001041, the sequence of a virus: a region may be a provirus, or a viral part of a chimera.
 SEQUENCE_ONTOLOGY_TYPE = "viral_sequence"
+# Of regions by tier: genome browsers shade scores from 0 to 1000, the certain ones darkest.
+BED_SCORES = {"high": 1000, "medium": 600, "low": 300}
 # Columns of STEM_regions.tsv that are attributes in GFF3, too.
 GFF3_ATTRIBUTES = "chunks", "chunks_scored", "at_edge", "virus_kind", "tier", "flank_score", "fdr"
 # The first lines of STEM_mqc.tsv, which MultiQC reads as columns of its general statistics
@@ -249,11 +252,6 @@ class ResultFiles:
             values |= gene_columns(found)
             del values["stop"], values["in_host"]
             self._region_rows.append(values)
-            # BED knows no escapes. Only a ``#`` at the beginning would make the line a comment. The
-            # score is 1000 times the probability of virus.
-            chromosome = name.replace("#", "%23", 1) if name.startswith("#") else name
-            cells = (chromosome, start, stop, own_id, round(500 * (1 + region.score)), ".")
-            self._bed.write(("\t".join(map(str, cells)) + "\n").encode(), 1)
             if with_sequences:
                 self._add_sequence(record, own_id, start, stop)
             self._counts["region_bases"] += stop - start
@@ -270,6 +268,11 @@ class ResultFiles:
             tier = region_tier(row["score"], row["length"], fdr, row["hallmarks"])
             line = REGIONS.line(**row, tier=tier, fdr=fdr)
             self._regions.write(line.encode(), 1)
+            # BED counts from 0, and knows no escapes: only a ``#`` at the beginning would make the
+            # line a comment.
+            chromosome = re.sub("^#", "%23", row["record"])
+            bed = chromosome, row["start"] - 1, row["end"], row["region"], BED_SCORES[tier], "."
+            self._bed.write(("\t".join(map(str, bed)) + "\n").encode(), 1)
             cells = dict(zip(REGIONS.row._fields, line.rstrip("\n").split("\t"), strict=True))
             known = [name for name in GFF3_ATTRIBUTES if cells[name] != MISSING]
             texts = (f"{name}={cells[name].lower()}" for name in known)

@@ -150,9 +150,12 @@ def test_nothing_or_too_much_to_evaluate(run, tmp_path):
 # Labels
 
 
-@pytest.mark.parametrize("words", [("virus", "others"), ("viral", "nonviral"), ("1", "0")])
+@pytest.mark.parametrize(
+    "words", [("virus", "others"), ("viral", "nonviral"), ("virus", "nonvirus"), ("1", "0")]
+)
 def test_words_for_labels(tmp_path, words):
     text = f"label\trecord\n{words[0]}\ta\n{words[1].upper()}\tb\n\t c\n"
+    text += "undecided\td\nunscored\te\n"
     found = read_labels(write(tmp_path / "l.tsv", text))
     assert found.values.tolist() == [["a", "virus", "", "a", ""], ["b", "others", "", "b", ""]]
 

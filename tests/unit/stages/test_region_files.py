@@ -53,7 +53,7 @@ def test_the_table_counts_from_one_and_includes_the_last_base(written):
     assert rows[0][2:10] == ["100", "5099", "5000", "11", "9", "0.987654", "-0.250000", "False"]
     assert rows[1][2:10] == ["6001", "12000", "6000", "13", "13", "0.400000", "NA", "True"]
     assert {row[10] for row in rows} <= {"phage", "eukaryotic virus", "unsure"}
-    assert [row[11] for row in rows[:2]] == ["high", "low"]
+    assert [row[11] for row in rows[:2]] == ["high", "medium"]
     assert 0 < float(rows[0][12]) < float(rows[1][12]) < 0.1
     assert rows[2][0] == "=;,%&|region_100_5099"
 
@@ -65,10 +65,13 @@ def test_biopython_reads_the_bed_file(written):
     names = [feature.target.id for feature in named]
     assert names == [name.replace("#comment", "%23comment") for name in HOSTILE]
     assert [feature.query.id for feature in named] == [f"{n}|region_100_5099" for n in HOSTILE]
-    assert [feature.score for feature in features[-len(SCORES) :]] == [0, 500, 1000]
+    tiers = {"high": 1000, "medium": 600, "low": 300}
+    rows = REGIONS.read(written["tsv"], "tier")
+    assert [feature.score for feature in features] == [tiers[tier] for (tier,) in rows]
+    assert {feature.score for feature in features} == {1000, 600}
     first, second = features[:2]
-    assert (first.coordinates[0].tolist(), first.score) == ([99, 5099], 994)
-    assert (second.coordinates[0].tolist(), second.score) == ([6000, 12000], 700)
+    assert first.coordinates[0].tolist() == [99, 5099]
+    assert second.coordinates[0].tolist() == [6000, 12000]
 
 
 def test_bcbio_gff_reads_the_gff3_file(written):
@@ -84,6 +87,6 @@ def test_bcbio_gff_reads_the_gff3_file(written):
         assert first.qualifiers["score"] == ["0.987654"]
         assert (first.qualifiers["chunks"], first.qualifiers["chunks_scored"]) == (["11"], ["9"])
         assert (first.qualifiers["at_edge"], second.qualifiers["at_edge"]) == (["false"], ["true"])
-        assert (first.qualifiers["tier"], second.qualifiers["tier"]) == (["high"], ["low"])
+        assert (first.qualifiers["tier"], second.qualifiers["tier"]) == (["high"], ["medium"])
         assert {"virus_kind", "fdr"} <= first.qualifiers.keys()
         assert "flank_score" not in second.qualifiers

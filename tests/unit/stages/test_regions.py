@@ -246,8 +246,10 @@ def test_the_rate_of_regions_falls_with_their_number_and_rises_with_what_was_sea
         (0.9, 20_000, 0.05, None, "high"),
         (0.9, 20_000, None, None, "high"),
         (0.9, 90_000, 0.05, None, "high"),
-        (0.7, 20_000, 0.05, None, "low"),
-        (0.9, 20_000, 0.2, None, "low"),
+        (0.7, 20_000, 0.05, None, "medium"),
+        (0.7, 20_000, None, None, "low"),
+        (0.9, 20_000, 0.06, None, "medium"),
+        (0.9, 20_000, 0.26, None, "low"),
         (0.9, 20_000, 0.05, 0, "high"),  # absence tells nothing of a short region
         (0.9, 90_000, 0.05, 0, "low"),
         (0.4, 90_000, 0.9, 1, "high"),

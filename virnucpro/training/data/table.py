@@ -30,6 +30,7 @@ LABEL_WORDS: Mapping[str, Label] = {
     "1": "virus",
     "others": "others",
     "nonviral": "others",
+    "nonvirus": "others",
     "0": "others",
 }
 
