@@ -81,7 +81,10 @@ def write_run(folder: Path, records: Sequence[Shown], stem: str = "s", **changes
         "models": {
             "classifier": {"path": "c.safetensors", "sha256": "cd" * 32, "calibrated": True}
         },
-        "settings": {"analysis": {"model_type": "500", "chunk_length": LENGTH}},
+        "settings": {
+            "analysis": {"model_type": "500", "chunk_length": LENGTH},
+            "thresholds": {},
+        },
         "counts": {
             "records": len(records),
             "records_scored": len(records) - calls.count("unscored"),

@@ -100,8 +100,8 @@ class RunSummary(Struct, frozen=True, rename=_COUNTS | {"failures": "records_wit
         failures: records of which something could not be computed; the same call tries it again.
         notice: what a reader of the results must know, if anything.
         seconds: what the stages took when the run was last computed.
-        regions: viral regions of all records; None where an earlier version has not counted them.
-        region_bases: bases in these, likewise.
+        regions: viral regions of all records.
+        region_bases: bases in these.
     """
 
     records: int
@@ -112,8 +112,8 @@ class RunSummary(Struct, frozen=True, rename=_COUNTS | {"failures": "records_wit
     failures: int
     notice: str
     seconds: float
-    regions: int | None = None
-    region_bases: int | None = None
+    regions: int
+    region_bases: int
 
 
 @dataclass(frozen=True)

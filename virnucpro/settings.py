@@ -290,12 +290,12 @@ DEFAULT_THRESHOLDS = Thresholds()
 
 
 def recorded_thresholds(settings: Mapping[str, Any]) -> Thresholds:
-    """Return the thresholds in the settings of a record; TypeError where they are damaged.
+    """Return the thresholds in the settings of a record.
 
-    Earlier development versions called them ``cuts``.
+    Raises:
+        LookupError, TypeError: the record was changed.
     """
-    name = "thresholds" if "thresholds" in settings else "cuts"
-    return Thresholds(**settings[name]) if name in settings else Thresholds()
+    return Thresholds(**settings["thresholds"])
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def _tables(out: Path, name: str) -> dict[str, bytes]:
     return tables | {path.name: path.read_bytes() for path in genes if path.exists()}
 
 
-def test_the_tables_are_those_of_a_run_with_these_cuts(call, finished, home, tmp_path):
+def test_the_tables_are_those_of_a_run_with_these_thresholds(call, finished, home, tmp_path):
     thresholds = ["--min-score", "-0.5", "--min-length", "240"]
     anew, out = tmp_path / "anew", home / "out"
     assert run(_predict(finished, anew, "a", *thresholds)) == 0

@@ -91,7 +91,6 @@ CHANGES = (
     Change("--force", "--force --no-dedup"),
     Change("--force", "--force --resume", code=64),
     Change("--keep-intermediate", "--keep-intermediate"),
-    Change("--no-features", "--no-features"),
     Change("--no-progress", "--no-progress"),
     Change("--parallel", "--parallel"),
     Change("--verbose", "--verbose"),

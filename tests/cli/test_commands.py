@@ -74,7 +74,7 @@ def test_no_option_of_before_is_gone():
 
 def test_options_without_effect_are_not_shown(call):
     for command, options in {
-        "predict": "--parallel --batch-size --no-features",
+        "predict": "--parallel --batch-size",
         "rcl embed": "--resume",
         "train embed": "--resume",
         "train classifier": "--resume",

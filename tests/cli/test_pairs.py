@@ -176,7 +176,7 @@ def test_an_interrupted_run_goes_on_and_another_second_file_is_refused(
             assert (out / name).read_bytes() == (finished / name).read_bytes(), name
 
 
-def test_a_moved_second_file_is_named_for_other_cuts(call, pair, finished, tmp_path):
+def test_a_moved_second_file_is_named_for_other_thresholds(call, pair, finished, tmp_path):
     out = tmp_path / "out"
     check_accepted(call("predict", pair[0], "--input2", pair[1], "-o", out, *PREDICT))
     moved = pair[1].rename(tmp_path / "moved.fq.gz")

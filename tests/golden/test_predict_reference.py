@@ -61,7 +61,7 @@ def two_workers(finished_run: Callable[..., Path], source: Path) -> Path:
 @pytest.fixture(scope="session")
 def without_copies(finished_run: Callable[..., Path], source: Path) -> Path:
     """The same, where identical frames are embedded once, and features are not kept."""
-    out = finished_run(source, "-d", "cpu", "--dedup", "--no-features")
+    out = finished_run(source, "-d", "cpu", "--dedup")
     assert json.loads((out / "sample_run.json").read_bytes())["counts"]["identical_frames"] > 0
     return out
 

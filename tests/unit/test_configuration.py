@@ -66,10 +66,10 @@ def test_obsolete_keys_give_one_warning(tmp_path):
         "version: '2.0.0'\nfeatures: {dnabert: {trust_remote_code: true}, "
         "esm: {representation_layer: 36}}\nprogress: {enabled: true}\n"
         "validation: {a: {b: 1}}\ncheckpointing: {enabled: true, keep_history: 5}\n"
-        "prediction: {batch_size: 9}\nfiles: {no_features: true}\n"
+        "prediction: {batch_size: 9}\nfiles: {keep_files: true}\n"
     )
     (warning,) = _load(tmp_path, text).warnings
-    for key in ("trust_remote_code", "prediction.batch_size", "files.no_features"):
+    for key in ("trust_remote_code", "prediction.batch_size", "files.keep_files"):
         assert key in warning
 
 

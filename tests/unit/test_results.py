@@ -21,6 +21,8 @@ COUNTS = {
     "records_unscored": {"too_short": 1},
     "calls": {"virus": 1},
     "chunks": {"scored": 3},
+    "regions": 3,
+    "region_bases": 900,
     "records_with_failures": 0,
 }
 
@@ -45,7 +47,7 @@ def test_rows_are_typed_and_come_one_after_the_other(tmp_path):
     assert [row.record for row in others] == IDS[1:]
     assert run.summary.calls == {"virus": 1}
     assert (run.summary.records, run.summary.scored, run.summary.notice) == (2, 1, "lite")
-    assert (run.summary.regions, run.summary.region_bases) == (None, None)  # an earlier version
+    assert (run.summary.regions, run.summary.region_bases) == (3, 900)
 
 
 def test_a_data_frame_has_every_row_as_it_is_in_the_table(tmp_path):

@@ -55,8 +55,6 @@ def test_columns_are_read_by_name(path):
     assert list(TABLE.read(path, *TABLE.row._fields))[1] == ["c", "2", "0.50"]
     with pytest.raises(ValueError, match="not in tuple"):
         list(TABLE.read(path, "part"))
-    path.write_text("name\tsize\na\t2\nc\t3\n")  # of an earlier version
-    assert list(TABLE.read(path, "share", "name")) == [["NA", "a"], ["NA", "c"]]
     path.write_text(RECORDS.header + RECORDS.line(record="a", length=3))  # which is empty
     assert [list(row) for row in RECORDS.read(path, "record", "length")] == [["a", "3"]]
 

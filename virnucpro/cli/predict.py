@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     option("--resume", bool, "Take over a run of version 1; every other run continues anyway."),
     option("--parallel", bool, "Without effect: every visible GPU is used anyway.", hidden=True),
     option("-b --batch-size N", Count, "Without effect since version 1.", hidden=True),
-    option("--no-features", bool, "Without effect: features go when they are scored.", hidden=True),
     common=f"{shared.PREDICT} force no_progress",
 )
 def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) -> int:

@@ -92,7 +92,7 @@ def find_predictions(path: Path, level: Level | None) -> Predictions:
         layout, level = Layout(path, _only_run(path)), level or "chunk"
         places = {
             "frame": [layout.predictions],
-            "chunk": [layout.chunks_table, layout.consensus],  # older versions have the second only
+            "chunk": [layout.chunks_table, layout.consensus],  # version 1 has the second only
             "contig": [layout.contigs_table],
         }[level]
         path = next((place for place in places if place.exists()), places[0])
@@ -138,15 +138,15 @@ def _parsed(table: DataFrame) -> tuple[Level, dict[str, Any]]:
             length = table.end.astype(np.int64) - table.start.astype(np.int64) + 1
             columns = {name: table[name] for name in ("record", "status")}
             return "chunk", {**columns, "score": score, "length": length}
-    if {"record", "length", "status", "virus_score", "call"} <= names:
-        columns = {
+    if {"record", "length", "status", "virus_score", "fdr", "call"} <= names:
+        return "contig", {
             "record": table.record,
             "score": (1 + _scores(table.virus_score, lowest=-1)) / 2,
             "status": table.status,
             "length": table.length.astype(np.int64),
+            "fdr": _scores(table.fdr),
             "called": table.call == "virus",
-        }  # older runs do not have the column fdr
-        return "contig", columns | ({"fdr": _scores(table.fdr)} if "fdr" in names else {})
+        }
     raise ValueError(f"its columns are {', '.join(table.columns[:6])}")
 
 

@@ -104,7 +104,6 @@ def _called(
         layout = Layout(place.root, place.stem, int(state.analysis["chunk length"]))
         record = dict(open_run(layout.root, layout.stem).record)
         before, counts = dict(record["settings"]), dict(record["counts"])
-        before.pop("cuts", None)  # what earlier development versions called the thresholds
         receipt = Ledger(layout).read(layout.receipt("output"), OutputFigures)
         figures = receipt.figures
         assert isinstance(figures, OutputFigures)
@@ -123,9 +122,8 @@ def _called(
         chunking = layout.receipt("chunking")
         run.ledger.receipts[chunking] = run.ledger.read(chunking)
         (task,) = replace(stage, thresholds=figures.thresholds).plan(run.ledger)
-        proofs = (replace(task, version=v) for v in stage.same_inputs)
-        if receipt.fingerprint not in map(run.ledger.fingerprint, proofs):
-            raise ValueError("its scores were changed since, or are read in another way")
+        if receipt.fingerprint != run.ledger.fingerprint(task):
+            raise ValueError("its scores were changed since")
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(
             f"the run {place.stem} in {place.root} is not finished by this version ({error}): do "
@@ -136,7 +134,7 @@ def _called(
     carry_out_stage([run], 0, Executor(LocalPool([Device("cpu")]), 1), emit)
     figures = run.ledger.figures(layout.receipt("output"))
     assert isinstance(figures, OutputFigures)
-    if before.get("thresholds") != asdict(thresholds) or INCOMPLETE in record or run.computed:
+    if before["thresholds"] != asdict(thresholds) or INCOMPLETE in record or run.computed:
         record.pop(INCOMPLETE, None)
         record |= {
             "called_again": {

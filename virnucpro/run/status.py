@@ -110,10 +110,9 @@ def _refusal(layout: Layout, state: RunState, command: str) -> VirNucProError | 
     try:
         for file in files:
             check_readable(file)
-        for file, digest, size in zip(files, digests, state.sizes or (None, None), strict=False):
+        for file, digest, size in zip(files, digests, state.sizes, strict=True):
             found = file.stat().st_size
-            has_size = size in (None, found)
-            if has_size and (found > HASHED_BYTES or hashed(file).sha256 == digest):
+            if found == size and (found > HASHED_BYTES or hashed(file).sha256 == digest):
                 continue
             if command == "predict":
                 check_not_empty(files[0])

@@ -88,8 +88,6 @@ class OutputStage(HostStage):
 
     name, title = "output", "Output"
     reads_intermediate: ClassVar[bool] = False
-    version: ClassVar[int] = 20
-    same_inputs: ClassVar[range] = range(15, version + 1)  # versions that read the same tables
 
     source: InputFiles
     seen: Sequence[HashedFile]

@@ -7,7 +7,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from gzip import GzipFile
 from typing import Any, NamedTuple
 
@@ -82,14 +82,12 @@ class OutputFigures(TaskFigures):
     statuses: Mapping[str, int]  # records by status
     calls: Mapping[str, int]  # records by call
     chunks: Mapping[str, int]  # chunks by status
-    # Records classified as viral by tier, and those with hallmark genes; as the bases of regions,
-    # earlier development versions do not say them.
-    tiers: Mapping[str, int] = field(default_factory=dict)
-    hallmarked: int = 0
+    tiers: Mapping[str, int]  # records classified as viral by tier
+    hallmarked: int  # records classified as viral with hallmark genes
     doubtful: int  # records classified as viral with a false discovery rate above ``DOUBTFUL``
     regions: int  # viral regions in all records
     with_regions: int  # records that are not classified as viral and hold viral regions
-    region_bases: int = 0  # in all viral regions
+    region_bases: int  # in all viral regions
     highest_rate: float | None  # of a record classified as viral; None where none is known
     thresholds: Thresholds  # what a record needed to be classified as viral
     unfamiliar: int  # records classified as viral that are unlike all training data of lite

@@ -94,10 +94,9 @@ class SplittingStage(HostStage):
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task; how many files it writes is known afterwards."""
         inputs = tuple(self.layout.frames[each] for each in self.molecules)
-        params: dict[str, Json] = {"most": self.sequences_per_file, "exactly": self.exactly}
         sequences = len(inputs) * receipts.rows("translation", inputs[0])
-        if self.dedup:  # the task of versions that did not look for copies has no such key
-            params["dedup"] = True
+        params: dict[str, Json] = {"most": self.sequences_per_file, "exactly": self.exactly}
+        params["dedup"] = self.dedup
         return [self.whole(inputs, (), params, count=sequences)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:

@@ -26,12 +26,12 @@ T = TypeVar("T")
 DIGEST = "digest"  # the key that holds it
 DocumentKind = Literal["run state", "receipt", "data set", "savepoint", "lite training", "receipts"]
 SCHEMAS: Mapping[DocumentKind, int] = {
-    "run state": 2,  # 1: spans of files were the units of work
-    "receipt": 2,
-    "data set": 2,
-    "savepoint": 2,  # 1: it could be in the middle of an epoch
+    "run state": 1,
+    "receipt": 1,
+    "data set": 1,
+    "savepoint": 1,
     "lite training": 1,
-    "receipts": 2,  # it holds receipts
+    "receipts": 1,
 }
 
 
@@ -97,10 +97,9 @@ def in_schema(kind: DocumentKind, document: Json, path: Path) -> dict[str, Json]
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise ValueError(f"{path} has no usable schema number")
     if schema != SCHEMAS[kind]:
-        age = "a newer" if schema > SCHEMAS[kind] else "an older"
-        producer = document.get("producer") or document.get("version") or "unknown"
+        producer = document.get("producer", "unknown")
         raise ResumeRefusedError(
-            f"{path} was written by {age} version of the program ({producer}); go on with that "
+            f"{path} was written by another version of the program ({producer}); go on with that "
             f"version, or start over with --force"
         )
     return dict(document)

@@ -82,7 +82,7 @@ class RunState:
     # of an embedding: the same ones make the same bytes on the same device.
     budgets: Mapping[str, int] = field(default_factory=dict)
     mates: str = ""  # the file of the second mates, likewise; empty for single records
-    sizes: Sequence[int] = ()  # of these files, in bytes; empty where an older version began
+    sizes: Sequence[int] = ()  # of these files, in bytes
     command: str = "predict"  # what continues the run; this and the next for ``status`` only
     stages: Sequence[Json] = ()  # a row per stage, in order
 

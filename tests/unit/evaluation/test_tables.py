@@ -101,12 +101,9 @@ def test_a_table_by_itself_or_that_of_a_directory(run, name, level, expected):
         find_predictions(run / name, "frame" if level != "frame" else "contig")
 
 
-def test_runs_of_older_versions(tmp_path):
+def test_runs_of_version_1(tmp_path):
     write(tmp_path / "out" / CONSENSUS_FILE, CONSENSUS_TEXT)
     assert rows(tmp_path / "out", "record", "score") == [["a", 0.75]]
-    header = "record\tlength\tstatus\tvirus_score\tcall\n"
-    contigs = write(tmp_path / "t_contigs.tsv", f"{header}a\t700\tscored\t-1.0\tvirus\n")
-    assert rows(contigs, "score", "fdr") == [[0, NAN]]
 
 
 def test_a_frame_that_is_nearly_certain_keeps_its_margin(tmp_path):

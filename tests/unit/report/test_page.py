@@ -247,9 +247,9 @@ def test_warnings_are_there_where_something_is_wrong(tmp_path, record, changes, 
     assert ("warnings" in page.values("class"), 'id="fdr"' in page.text) == (warned, rates)
 
 
-@pytest.mark.parametrize("name", ["thresholds", "cuts"])  # of earlier development versions
-def test_the_thresholds_are_said_of_an_empty_run_too(tmp_path, name):
-    settings = {"analysis": {"model_type": "500", "chunk_length": 500}, name: {"min_score": 0.6}}
+def test_the_thresholds_are_said_of_an_empty_run_too(tmp_path):
+    analysis = {"model_type": "500", "chunk_length": 500}
+    settings = {"analysis": analysis, "thresholds": {"min_score": 0.6}}
     page = page_of(tmp_path, [], settings=settings)
     assert "virus score above 0.6" in page.text
     assert page.values("id", "section") == SECTIONS

@@ -13,13 +13,11 @@ PATH = Path("folder/file.json")
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
-def test_the_present_schema_stays_and_a_newer_one_is_refused(kind):
+def test_the_present_schema_stays_and_another_one_is_refused(kind):
     document = {"schema": SCHEMAS[kind], "rows": [1], "producer": "virnucpro 99"}
     assert in_schema(kind, document, PATH) == document
-    with pytest.raises(ResumeRefusedError, match=r"file\.json.*newer version.*virnucpro 99"):
+    with pytest.raises(ResumeRefusedError, match=r"file\.json.*another version.*virnucpro 99"):
         in_schema(kind, document | {"schema": SCHEMAS[kind] + 1}, PATH)
-    with pytest.raises((ResumeRefusedError, ValueError)):
-        in_schema(kind, document | {"schema": SCHEMAS[kind] - 1}, PATH)
 
 
 @pytest.mark.parametrize("document", [None, [], "text", {"schema": 0}, {"schema": True}, {}])

@@ -75,7 +75,7 @@ def test_a_receipt_never_points_outside(task, layout, name):
     task.receipt.write_bytes(sealed(document))
     assert Ledger(layout).check(task).startswith("no proof")
     task.receipt.write_bytes(sealed(document | {"schema": 99, "producer": "virnucpro 9"}))
-    with pytest.raises(ResumeRefusedError, match=r"newer version of the program .virnucpro 9."):
+    with pytest.raises(ResumeRefusedError, match=r"another version of the program .virnucpro 9."):
         Ledger(layout).check(task)
 
 
@@ -143,12 +143,3 @@ def test_receipts_of_whole_stages_stand_in_one_file_and_its_copy(task, layout, d
     assert not Ledger(layout).check(whole)
     layout.receipt_files[1 - damaged].unlink()
     assert Ledger(layout).check(whole) == UNFINISHED
-
-
-def test_receipts_of_an_older_schema_are_refused(layout):
-    """They name their files by another key."""
-    older = {"schema": 1, "outputs": [{"file": "s_nucleotide.fa", "sha256": ""}]}
-    kept = {"schema": 1, "removed": ["s_nucleotide.fa"], "receipts": {"translation.done": older}}
-    Disk().save(layout.receipt_files[0], sealed(kept))
-    with pytest.raises(ResumeRefusedError):
-        Ledger(layout).read(layout.receipt("translation"))

@@ -80,11 +80,10 @@ def test_force_removes_what_the_program_wrote_and_nothing_else(begun):
     assert "going on" not in _check(begun)
 
 
-@pytest.mark.parametrize(("schema", "age"), [(99, "a newer version"), (1, "an older version")])
-def test_state_of_another_schema_is_refused(begun, schema, age):
+def test_state_of_another_schema_is_refused(begun):
     document = unsealed(begun.run_state.read_bytes())
-    begun.run_state.write_bytes(sealed({**document, "schema": schema}))
-    with pytest.raises(ResumeRefusedError, match=age) as caught:
+    begun.run_state.write_bytes(sealed({**document, "schema": 99}))
+    with pytest.raises(ResumeRefusedError, match="another version") as caught:
         _check(begun, resume=True)
     assert caught.value.exit_code == 3
     assert "starting over" in _check(begun, force=True)

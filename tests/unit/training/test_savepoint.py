@@ -73,7 +73,7 @@ def test_a_finished_training(savepoint, results, begin):
 
 @pytest.mark.parametrize(
     ("document", "error"),
-    [(b"not this", InputError), *(({"schema": n}, ResumeRefusedError) for n in (1, 99))],
+    [(b"not this", InputError), ({"schema": 99}, ResumeRefusedError)],
 )
 def test_savepoints_that_cannot_be_read(savepoint, begin, document, error):
     savepoint.parent.mkdir()
