@@ -55,8 +55,7 @@ class FaultyDisk(Disk):
     A write is torn: half of its data is on the disk then.
     """
 
-    def __init__(self, root: Path, at: int = 0, number: int | None = None) -> None:
-        super().__init__(root)
+    def __init__(self, at: int = 0, number: int | None = None) -> None:
         self.count, self.at, self.number = 0, at, number
 
     def _due(self) -> bool:
@@ -143,11 +142,11 @@ def survived(source: Path, out: Path, fault: str, k: int, expected: dict[str, by
     """Fail the ``k``-th operation, resume, and return what went wrong, or an empty text."""
     shutil.rmtree(out, ignore_errors=True)
     number = FAULTS[fault]
-    code = run_once(source, out, FaultyDisk(out, k, number), poisoned=True)
+    code = run_once(source, out, FaultyDisk(k, number), poisoned=True)
     expected_code = STOPPED if number is None else OutputError.exit_code
     if code not in (expected_code, 0):  # 0: only the removal of a useless file failed
         return f"exit {code} instead of {expected_code}"
-    code = run_once(source, out, Disk(out), poisoned=False)
+    code = run_once(source, out, Disk(), poisoned=False)
     if code != 0:
         return f"resume ended with exit {code}"
     if results(out) != expected:
@@ -161,8 +160,8 @@ def twice(source: Path, out: Path, total: int, rounds: int, expected: dict[str, 
     for _ in range(rounds):
         shutil.rmtree(out, ignore_errors=True)
         for _ in range(5):
-            run_once(source, out, FaultyDisk(out, rng.randint(1, total)), poisoned=True)
-        code = run_once(source, out, Disk(out), poisoned=False)
+            run_once(source, out, FaultyDisk(rng.randint(1, total)), poisoned=True)
+        code = run_once(source, out, Disk(), poisoned=False)
         failures += code != 0 or results(out) != expected or bool(leftovers(out))
     return failures
 
@@ -180,9 +179,9 @@ def main() -> int:
     make_input(source, 300)
     shutil.rmtree(out, ignore_errors=True)
     reader, writer = os.pipe()
-    assert run_once(source, out, FaultyDisk(out), poisoned=True, report=writer) == 0
+    assert run_once(source, out, FaultyDisk(), poisoned=True, report=writer) == 0
     total = int(os.read(reader, 99))
-    assert run_once(source, out, Disk(out), poisoned=False) == 0
+    assert run_once(source, out, Disk(), poisoned=False) == 0
     expected = results(out)
     tried = failed = 0
     for offset, fault in enumerate(FAULTS):  # of each another sample, which covers more

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
@@ -37,6 +37,11 @@ CHECKPOINTS = ".checkpoints"  # the folder beside results with states and locks
 COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
 _SEQUENCE_OF_VERSION_1 = (".fa", ".fasta", ".fna", ".fq", ".fastq")
 _LONGEST_PICTURE_NAME = 120  # bytes of a file name that are taken from an id
+# What stands in the folders of split files, of embeddings and of scores.
+_INSIDE = re.compile(
+    r"output_\d+(\.fa|_(DNABERT_S|ESM|merged)\.pt|_scores\.tsv)(\.done)?"
+    r"|prediction_results(\.txt|_highestscore\.csv)"
+)
 _SEQUENCE = (*_SEQUENCE_OF_VERSION_1, ".fas", ".ffn", ".fsa")
 
 
@@ -60,11 +65,6 @@ def lock_file(root: Path, name: str) -> Path:
     A run has a lock of its own (``Layout.lock``).
     """
     return root / CHECKPOINTS / f"{name}.lock"
-
-
-def written_list(root: Path) -> Path:
-    """Return the list of what the program wrote into the output directory ``root``."""
-    return root / CHECKPOINTS / "written"
 
 
 def stem_of(source: str, *, version_1: bool = False) -> str:
@@ -233,14 +233,13 @@ class Layout(OutputFolder):
         return sorted(path for path in self.root.glob("*.fa") if pattern.fullmatch(path.name))
 
     def owned(self) -> list[Path]:
-        """Everything of this run that exists, its state last: what a new run would overwrite."""
-        return existing_paths(
-            *self.chunked_files(),
-            *self.top_files(),
-            *self.folders.values(),
-            self.merged_folder,
-            self.state,
-        )
+        """All files of this run that exist, those of its state last: what a new run replaces."""
+        folders = [*self.folders.values(), self.merged_folder]
+        return existing_paths(*self.top_files(), *files_inside(folders), *self.state_files())
+
+    def state_files(self) -> list[Path]:
+        """All files in the state of the run, which is the program's own."""
+        return [] if self.state.is_symlink() else sorted(self.state.glob("*"))
 
 
 class ShardLayout(Layout):
@@ -248,12 +247,23 @@ class ShardLayout(Layout):
 
     def owned(self) -> list[Path]:
         """Features, merged features and state that exist; never the split files themselves."""
-        features = [
-            path
-            for molecule, folder in self.folders.items()
-            for path in sorted(folder.glob(f"output_*_{FEATURE_SUFFIX[molecule]}.*"))
-        ]
-        return existing_paths(*features, self.merged_folder, self.run_json, self.state)
+        inside = files_inside([*self.folders.values(), self.merged_folder])
+        features = [path for path in inside if path.suffix != ".fa"]
+        return existing_paths(*features, self.run_json, *self.state_files())
+
+
+def files_inside(folders: Iterable[Path]) -> list[Path]:
+    """Return what the program writes into folders of split files, as far as it is there.
+
+    A folder that is a link stands for all that is behind it.
+    """
+    found: list[Path] = []
+    for folder in folders:
+        if folder.is_symlink():
+            found.append(folder)
+        else:
+            found += (path for path in sorted(folder.glob("*")) if _INSIDE.fullmatch(path.name))
+    return found
 
 
 def existing_paths(*paths: Path) -> list[Path]:

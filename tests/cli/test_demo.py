@@ -26,8 +26,8 @@ def test_the_demo_classifies_its_example_as_the_documentation_shows(call, tmp_pa
 def test_the_demo_replaces_no_file_of_the_user(call, tmp_path):
     mine = tmp_path / "example.fa"
     mine.write_text("mine")
-    assert call("demo", tmp_path, "--device", "cpu").code == 0
-    assert (tmp_path / "example.fa.yours").read_text() == "mine"
+    assert call("demo", tmp_path, "--device", "cpu").code == 64
+    assert mine.read_text() == "mine"
     (tmp_path / "file").write_text("mine")
     assert call("demo", tmp_path / "file", "--device", "cpu").code == 6
 

@@ -58,7 +58,7 @@ def _results(out: Path) -> dict[str, bytes]:
         path.relative_to(out).as_posix(): b"" if ".checkpoints" in path.parts else path.read_bytes()
         for path in sorted(out.rglob("*"))
         if path.is_file()
-        and not path.name.endswith(("_run.json", "_report.html", "run.log", ".lock", ".yours"))
+        and not path.name.endswith(("_run.json", "_report.html", "run.log", ".lock"))
     }
 
 

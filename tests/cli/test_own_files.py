@@ -13,43 +13,40 @@ from tests.forked import run_forked
 from virnucpro.configuration import default_yaml
 from virnucpro.layout import Layout
 
-USERS_FILES = {
-    "the record of the run": ["sample_run.json"],  # without which a run is not finished
-    "all others": [
-        *("sample_nucleotide.fa", "sample_chunked500.fa", "sample_report.html"),
-        *("sample_protein/output_1.fa", "sample_failed_sequences.fa", "sample_virus.fastq.gz"),
-        *("sample_contigs.tsv", "sample_merged/output_1_merged.pt"),
-    ],
-}
+USERS_FILES = (
+    *("sample_run.json", "sample_nucleotide.fa", "sample_chunked500.fa", "sample_report.html"),
+    *("sample_protein/output_1.fa", "sample_virus.fastq.gz", "sample_merged/output_1_merged.pt"),
+    "failed_files.txt",
+)
 
 
-def _mine(folder: Path) -> list[str]:
-    """The relative paths of files of the user, wherever they are."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(str(p.relative_to(folder)) for p in files if p.read_bytes() == b"mine")
-
-
-@pytest.mark.parametrize("when", ["before", "after a kill", "after the end"])
-@pytest.mark.parametrize("names", USERS_FILES.values(), ids=USERS_FILES)
-def test_users_files_under_names_of_ours(call, source, plain, tmp_path, names, when):
-    """Each is kept under its name or the next one, and never touched again."""
-    out = tmp_path / "out"
+@pytest.mark.parametrize("name", USERS_FILES)
+def test_users_files_under_names_of_ours_are_refused_before_the_first_start(
+    call, source, plain, tmp_path, name
+):
+    mine, out = tmp_path / "out" / name, tmp_path / "out"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
     arguments = ("predict", source, "-o", out, *TOY)
-    if when == "after a kill":
-        shutil.copytree(plain, out)
-        (out / "sample_run.json").unlink()
-        for kept in (out / ".checkpoints/runs/sample/state").glob("receipts*"):
-            kept.unlink()
-    elif when == "after the end":
-        shutil.copytree(plain, out)
-    for name in names:
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        (out / name).write_text("mine")
-    for options in ((), ("--resume",), ("--no-genes",), ("--force",), ("--force",)):
-        check_accepted(call(*arguments, *options))
-        assert sorted(name.removesuffix(".yours") for name in _mine(out)) == sorted(names)
-        assert result_bytes(out) == result_bytes(plain) or "--no-genes" in options
-    assert not list(plain.rglob("*.yours*"))
+    for options in ((), ("--resume",)):
+        refused = call(*arguments, *options)
+        check_refused(refused, 64, str(mine))
+        assert [path for path in out.rglob("*") if path.is_file()] == [mine]
+        assert mine.read_text() == "mine"
+    check_accepted(call(*arguments, "--force"))
+    assert result_bytes(out) == result_bytes(plain)
+
+
+def test_results_that_were_edited_are_made_again(call, source, plain, tmp_path):
+    out = Path(shutil.copytree(plain, tmp_path / "out"))
+    for name in ("sample_contigs.tsv", "sample_virus.fna"):
+        (out / name).write_text("edited")
+    (out / "sample_protein").mkdir(exist_ok=True)
+    (out / "sample_protein/output_notes.txt").write_text("mine")
+    for options in ((), ("--force",)):
+        check_accepted(call("predict", source, "-o", out, *TOY, *options))
+        assert result_bytes(out) == result_bytes(plain)
+        assert (out / "sample_protein/output_notes.txt").read_text() == "mine"
 
 
 def test_chunks_of_another_length_are_somebody_elses(call, source, tmp_path):
@@ -139,7 +136,7 @@ def test_commands_with_a_single_file(call, tmp_path):
     path = tmp_path / "notes"
     path.write_text("mine")
     assert call("utils", "generate-config").out == default_yaml()
-    for options in ((), ("--force",)):  # of former versions
-        assert call("utils", "generate-config", "-o", path, *options).code == 0
-        assert path.read_text() == default_yaml()
-    assert _mine(tmp_path) == ["notes.yours"]
+    assert call("utils", "generate-config", "-o", path).code == 64
+    assert path.read_text() == "mine"
+    assert call("utils", "generate-config", "-o", path, "--force").code == 0
+    assert path.read_text() == default_yaml()

@@ -192,17 +192,13 @@ def test_an_interrupted_list_is_continued(folder):
     _check(a="a", b="b", c="c")
 
 
-def test_a_table_of_the_user_is_not_overwritten(call, predict):
-    paths = SUMMARY, OVERVIEW
+def test_a_table_of_the_user_is_not_overwritten(predict):
     OUT.mkdir()
-    commands = [predict, lambda *files: call("call", "out/a", "--min-score", "0")]
-    for number, command in enumerate(commands, 1):
-        for path in paths:
-            path.write_text("mine")
-        assert command("in/a.fa", "in/b.fa", "in/b.fa").code == 0
-        for path in paths:
-            assert len(list(path.parent.glob(f"{path.name}.yours*"))) == number
-            assert path.read_text() != "mine"
+    for path in (SUMMARY, OVERVIEW):
+        path.write_text("mine")
+        assert predict("in/a.fa", "in/b.fa").code == 64
+        assert path.read_text() == "mine"
+    assert predict("in/a.fa", "in/b.fa", "--force").code == 0
     assert list(_rows()) == ["a", "b"]
 
 

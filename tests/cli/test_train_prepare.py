@@ -40,7 +40,10 @@ def test_a_data_set_and_its_summary(call, table, tmp_path):
     assert call(*command, "--content", "records").code == 3
     forced = call(*command, "--content", "records", "--force")
     assert forced.out.endswith(f"virnucpro train lite {dataset.root} --output-dir my_lite\n")
-    assert not list(dataset.root.rglob("*.yours*"))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/genomes.tsv").write_text("mine")
+    assert call("train", "prepare", table, "-o", tmp_path / "other").code == 64
+    assert (tmp_path / "other/genomes.tsv").read_text() == "mine"
     embedding = call("train", "embed", dataset.root, "--device", "cpu")
     training = call("train", "classifier", dataset.root, "--output", tmp_path / "my.safetensors")
     assert (embedding.code, training.code) == (64, 64)

@@ -46,7 +46,7 @@ def demo(folder: Path, **options: Any) -> int:
     from virnucpro.run.request import PredictionRequest
 
     example = folder / "example.fa"
-    shared.save_output(example, example_fasta().encode())
+    shared.save_output(example, example_fasta().encode(), force=False)
     request = PredictionRequest(
         str(example),
         folder / "results",

@@ -30,7 +30,7 @@ ROW = "{:>10} {:>12} {:>12} {:>7} {:>10}"
     option("--budgets LIST", COUNTS, "Tokens or sequences per batch.  [default: a rising series]"),
     option("--seconds", Annotated[float, Meta(ge=0)], "Seconds per budget.", default=2.0),
     option("-o --output", FILE, "Save the result as JSON in this file."),
-    common="device gpus precision json",
+    common="device gpus precision json replace",
 )
 def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> None:
     """Measure an encoder over rising batch budgets.
@@ -105,6 +105,6 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     document["option"] = f"{SETTINGS[f'{molecule}_batch'].options} {document['recommended']}"
     text = json.dumps(document, indent=1)
     if output is not None:
-        shared.save_output(output, f"{text}\n".encode())
+        shared.save_output(output, f"{text}\n".encode(), force=options["force"])
     advice = f"Recommended: virnucpro predict {document['option']} ..."
     shared.tell(text if as_json else advice, always=True)

@@ -94,7 +94,7 @@ def predict(proteins: str, model: str, **options: Any) -> None:
     option("-o --output-dir", FOLDER, "Folder of the pictures.  [default: STEM_plots]"),
     option("--format suffix", ("png", "svg", "pdf"), "Format.", default="png"),
     option("--most", Count, "Draw at most so many proteins.", default=100),
-    common="former_force",
+    common="replace",
 )
 def plot(results: Path, ids: tuple[str, ...], most: int, **options: Any) -> None:
     """Draw the probability along proteins, and their RCL.
@@ -119,7 +119,7 @@ def plot(results: Path, ids: tuple[str, ...], most: int, **options: Any) -> None
     for protein, residues in read_predictions(run, frozenset(ids), most):
         path = folder / picture_name(protein.accession, options["suffix"])
         content = draw_protein(protein, residues, threshold, options["suffix"])
-        shared.save_output(path, content, run.folder)
+        shared.save_output(path, content, force=options["force"] or not options["output_dir"])
         pictures += 1
     shared.say(f"{counted(pictures, 'picture')} in {folder}")
     if pictures == most and not ids:
@@ -364,9 +364,9 @@ def validate(tables: tuple[Path, ...]) -> int:
 @command(
     click.Argument(["table"], type=FILE, metavar="TABLE"),
     option("--output", FILE, "File of the profile, with the suffix .hmm.", required=True),
-    common="former_force",
+    common="replace",
 )
-def profile(table: Path, output: Path) -> None:
+def profile(table: Path, output: Path, *, force: bool) -> None:
     """Make a profile (HMM) from annotated serpins.
 
     TABLE is CSV with the columns id, Sequence, rcl_start and rcl_end. The serpins of 300 to 700
@@ -389,6 +389,6 @@ def profile(table: Path, output: Path) -> None:
     rows = [(protein.sequence, protein.start, protein.end) for protein in proteins]
     shared.say(f"aligning {counted(len(rows), 'serpin')}, which takes a minute for 1,000")
     made = build_profile(rows, {"serpins": len(rows), "table_sha256": hashed(table).sha256})
-    shared.save_output(output, made.to_bytes())
+    shared.save_output(output, made.to_bytes(), force=force)
     first, last = made.columns
     shared.say(f"{output}: {made.hmm.M} columns, the RCL in columns {first} to {last}")

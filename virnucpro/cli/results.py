@@ -60,8 +60,9 @@ def call(folders: tuple[Path, ...], **options: Any) -> int:
         "File of the overview of several runs.  [default: virnucpro_overview.html, in DIR if that "
         "is one; of several inputs: DIR/samples_overview.html]",
     ),
+    common="replace",
 )
-def report(folders: tuple[Path, ...], output: Path | None) -> None:
+def report(folders: tuple[Path, ...], output: Path | None, *, force: bool) -> None:
     """Write the report of a run, or of several, again.
 
     predict writes STEM_report.html at its end; it is a page that needs no network. Of several runs
@@ -73,8 +74,11 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     """
     from virnucpro.report.writing import write_overview, write_report
     from virnucpro.run.sample_list import finished_runs, renew_samples, runs_of_samples
-    from virnucpro.store.disk import Disk, telling
+    from virnucpro.store.disk import Disk
+    from virnucpro.store.work import refuse_existing
 
+    if output is not None and not force:
+        refuse_existing([output])
     runs = [named for folder in dict.fromkeys(folders) for named in finished_runs(folder)]
     place = folders[0] if len(folders) == 1 else Path()
     of_samples = output is None and len(folders) == 1 and bool(runs_of_samples(place))
@@ -83,15 +87,11 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     with shared.steps(shared.configuration()) as screen:
         screen.begin("reports", len(runs))
         for _, run in runs:
-            disk = Disk(run.folder)
-            with telling(disk, screen.show):
-                screen.say(f"report: {write_report(run, disk, again=True)}")
+            screen.say(f"report: {write_report(run, Disk(), again=True)}")
             screen.advance(1)
         problem = renew_samples(folders[0], screen.show) if of_samples else ""
         if overview and not of_samples:
-            disk = Disk(overview.absolute().parent)
-            with telling(disk, screen.show):
-                write_overview(overview, runs, disk)
+            write_overview(overview, runs, Disk())
         if overview:
             screen.say(problem or f"overview: {overview}")
 
@@ -101,7 +101,7 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     option("--record ID", str, "The record to draw.", required=True),
     option("--stem NAME stem", str, "The run, or the sample, where DIR holds several."),
     option("-o --output", FILE, "The picture, .png or .svg.  [default: STEM_plots/ID.png]"),
-    common="former_force",
+    common="replace",
 )
 def plot(folder: Path, record: str, output: Path | None, **options: Any) -> None:
     """Draw the scores along one record.
@@ -128,7 +128,7 @@ def plot(folder: Path, record: str, output: Path | None, **options: Any) -> None
     (run,) = chosen
     picture = track_picture(run, record, suffix)
     path = output or Layout(run.folder, run.stem).plots / picture_name(record, suffix)
-    shared.save_output(path, picture, run.folder)
+    shared.save_output(path, picture, force=options["force"] or output is None)
     shared.say(f"picture: {path}")
 
 
@@ -168,5 +168,5 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     with shared.steps(shared.configuration()) as screen:
         result, calibrated = run_evaluation(predictions, labels, **options, notify=screen.info)
         if output is not None:
-            shared.save_output(output, calibrated)
+            shared.save_output(output, calibrated, force=options["force"])
     shared.tell(result)

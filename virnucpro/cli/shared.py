@@ -154,10 +154,7 @@ COMMON = {
     "seed": option("--seed", CountOrZero, "Seed of all random choices.", default=0),
     "resume": option("--resume", bool, "Without effect: every work continues.", hidden=True),
     "force": option("-f --force", bool, "Start over; the earlier results are removed."),
-    # Of former versions, which refused to replace a file without it.
-    "former_force": option(
-        "-f --force", bool, "Has no effect any more.", hidden=True, expose_value=False
-    ),
+    "replace": option("-f --force", bool, "Replace a file that is there."),
     "no_progress": option("--no-progress", bool, "Print a line every 10 seconds instead."),
     "json": option("--json as_json", bool, "Print JSON, for programs."),
 }
@@ -273,16 +270,17 @@ def dashboard(
     return steps(settings, warnings, layout.log)
 
 
-def save_output(path: Path, content: bytes, root: Path | None = None) -> None:
-    """Write a file that an option names, unless the same one is there.
+def save_output(path: Path, content: bytes, *, force: bool) -> None:
+    """Write a file, unless the same one is there.
 
-    ``root`` is the output directory that it belongs to, if any. Raises OutputError (exit 6) where
-    it cannot be written.
+    Raises:
+        UsageError: there is another one, and ``force`` does not replace it.
+        OutputError: it cannot be written.
     """
-    from virnucpro.store.disk import Disk, telling
+    from virnucpro.store.disk import Disk
+    from virnucpro.store.work import refuse_existing
 
-    if path.is_file() and path.read_bytes() == content:
-        return
-    disk = Disk(root or path.absolute().parent)
-    with telling(disk, lambda notice: say(notice.message)):
-        disk.save(path, content, durable=False)
+    if not (path.is_file() and path.read_bytes() == content):
+        if not force:
+            refuse_existing([path])
+        Disk().save(path, content, durable=False)

@@ -108,7 +108,7 @@ def download(release_groups: tuple[str, ...], output_dir: Path, mirror: str, max
         if failed:
             screen.warn(f"{failed:,} of {len(files):,} files could not be fetched: run it again")
             return EXIT_PARTIAL
-        shared.save_output(table, text, output_dir)
+        shared.save_output(table, text, force=True)
     shared.say(f"{counted(len(files), 'file')}; next: virnucpro train prepare {table} -o DATASET")
     return EXIT_OK
 

@@ -76,9 +76,9 @@ def validate(source: Path, mates: Path | None, interleaved: bool, **options: Any
 
 @command(
     option("-o --output", FILE, "Write to this file instead of standard output."),
-    common="former_force",
+    common="replace",
 )
-def generate_config(output: Path | None) -> None:
+def generate_config(output: Path | None, *, force: bool) -> None:
     """Write a configuration file with every key.
 
     Each key is there with its default and its meaning.
@@ -90,7 +90,7 @@ def generate_config(output: Path | None) -> None:
 
     if output is None:
         return shared.tell(default_yaml().rstrip("\n"), always=True)
-    shared.save_output(output, default_yaml().encode())
+    shared.save_output(output, default_yaml().encode(), force=force)
     shared.tell(f"wrote {output}", always=True)
 
 

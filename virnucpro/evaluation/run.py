@@ -27,11 +27,11 @@ from virnucpro.metrics.classification import (
     fit_temperature,
     log_loss,
 )
-from virnucpro.store.disk import Disk, telling
+from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
-from virnucpro.store.work import WorkIdentity, check_same
+from virnucpro.store.work import WorkIdentity, check_same, refuse_existing
 from virnucpro.version import __version__
 
 if TYPE_CHECKING:
@@ -180,16 +180,15 @@ def evaluation_folder(
     of an earlier one. With ``force`` it does not matter.
     """
     folder = report.parent
-    disk, label = Disk(folder), f"the evaluation in {folder.name}"
-    with (
-        locked(lock_file(folder, report.name), "this evaluation"),
-        telling(disk, lambda notice: notify(notice.message)),
-    ):
+    disk, label = Disk(), f"the evaluation in {folder.name}"
+    with locked(lock_file(folder, report.name), "this evaluation"):
         disk.sweep(folder, files)
         earlier: Mapping[str, Json] | None = None
         with suppress(OSError, ValueError, LookupError, TypeError):
             earlier = dict(settings_of(parse_json(report.read_bytes())))
-        if earlier is not None and not force:
+        if earlier is None and not force:
+            refuse_existing([folder / name for name in files])
+        elif earlier is not None and not force:
             wanted = WorkIdentity(label, settings_of(document))
             check_same(wanted, WorkIdentity(label, earlier), folder)
             notify(f"{label} is made again")

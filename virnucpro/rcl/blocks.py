@@ -46,12 +46,12 @@ class BlockLayout(Layout):
             earlier = read_state(self)
         names = earlier.analysis.get("files", ()) if earlier else ()
         files = [self.root / Path(str(name)).name for name in names]
-        outputs = sorted(self.root.glob(f"{self.stem}_[0-9]*.safetensors"))
+        outputs = sorted(self.root.glob(f"{self.stem}_[0-9][0-9][0-9][0-9]*.safetensors"))
         return [*self.results.values(), self.run_json, *files, *outputs]
 
     def owned(self) -> list[Path]:
-        """Everything of this run that exists, its state last."""
-        return existing_paths(*self.top_files(), self.state)
+        """All files of this run that exist, those of its state last."""
+        return existing_paths(*self.top_files(), *self.state_files())
 
 
 @dataclass(frozen=True)

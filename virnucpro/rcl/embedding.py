@@ -32,7 +32,7 @@ from virnucpro.run.request import check_writable
 from virnucpro.run.run import Run
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.embedding import EmbeddingSession, budget_key
-from virnucpro.store.disk import Disk, telling
+from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
 
@@ -110,11 +110,11 @@ def embed_residues(
     Equal sequences are embedded once. A file has the features of ``per_file`` proteins.
     """
     layout = feature_layout(folder)
-    disk = Disk(layout.root)
+    disk = Disk()
     devices = choose_devices(machine)
     precision = choose_precision("auto", devices)
     source = locate_esm2(model)
-    check_writable(layout)
+    check_writable(layout, force=force)
     unique = {protein.sequence: protein.accession for protein in proteins}
     order = sorted(unique, key=lambda sequence: (len(sequence), sequence))
     analysis = {
@@ -125,7 +125,7 @@ def embed_residues(
     }
     pairs = [(unique[sequence], sequence) for sequence in order]
     blocks = [pairs[start : start + per_file] for start in range(0, len(pairs), per_file)]
-    with locked(layout.lock), telling(disk, emit):
+    with locked(layout.lock):
         files = (layout.output(n, ResidueStage.suffix) for n in range(1, len(blocks) + 1))
         disk.sweep(layout.root, {path.name for path in files})  # other runs may share the folder
         state = RunState(str(layout.root), analysis, command="rcl embed")

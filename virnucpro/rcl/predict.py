@@ -53,7 +53,7 @@ from virnucpro.run.run import Run, tidy_up
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.chunking import duplicate_ids_error
-from virnucpro.store.disk import GZIP_LEVEL, Disk, telling
+from virnucpro.store.disk import GZIP_LEVEL, Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import hashed_input
 from virnucpro.store.lock import locked
@@ -256,13 +256,13 @@ def run_rcl_prediction(
 ) -> Record:
     """Carry out a request, or what is missing of it; return the record."""
     layout, finder = request.layout, request.finder
-    disk = Disk(layout.root)
+    disk = Disk()
     if request.source != STDIN:
         check_readable(Path(request.source))
-    check_writable(layout)
+    check_writable(layout, force=request.force)
     refuse_own_files(layout, [Path(request.source), *finder.files])
     devices = choose_devices(request.machine)
-    with locked(layout.lock, "these proteins"), telling(disk, emit), ExitStack() as stack:
+    with locked(layout.lock, "these proteins"), ExitStack() as stack:
         source = Path(request.source)
         if request.source == STDIN:
             source = layout.incoming

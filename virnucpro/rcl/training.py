@@ -28,7 +28,7 @@ from virnucpro.rcl.plots import keep_scalars
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
 from virnucpro.rcl.settings import RclTrainingSettings, nested
 from virnucpro.rcl.splits import divided, split_of_table, split_text
-from virnucpro.store.disk import Disk, telling
+from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import PARTS
@@ -265,14 +265,14 @@ def fit_rcl(
     There is a process per device. ``show`` is told of notices and epochs, ``progress`` of the steps
     before the training. Returned are the folder and the state after the last epoch.
     """
-    disk = Disk(Path(settings.output_dir).absolute())
+    disk = Disk()
     if settings.batch_size < 2 * len(devices):
         raise UsageError("--batch-size must be two proteins or more for each process or GPU")
     proteins, warnings = read_proteins(*settings.tables, settings.max_length)
     for warning in warnings:
         show(Notice("warning", warning))
     identity = _identity(settings, features)
-    with telling(disk, show), ExitStack() as stack:
+    with ExitStack() as stack:
         folder, point = run_folder(settings, identity, stack, show, disk, force=force)
         savepoint, kept = savepoint_file(folder), folder / "split.tsv"
         disk.sweep(folder)

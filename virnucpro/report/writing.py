@@ -32,7 +32,7 @@ def write_report(run: PredictionRun, disk: Disk, *, again: bool = False) -> Path
     Raises InputError where a file of the run is missing or damaged.
     """
     report = Layout(run.folder, run.stem).report
-    if again or not disk.wrote(report):
+    if again or report.is_symlink() or not report.exists():
         from virnucpro.report.page import report_page  # it imports numpy
 
         _write(report, report_page(run), disk)

@@ -28,7 +28,7 @@ from virnucpro.settings import Thresholds
 from virnucpro.stages.genes import HALLMARKS
 from virnucpro.stages.output import OutputStage
 from virnucpro.stages.result_files import OutputFigures, result_counts
-from virnucpro.store.disk import Disk, telling
+from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import HashedFile, hashed, hashed_input
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
@@ -65,9 +65,9 @@ def call_again(
     given = {file.sha256: file for file in (hashed_input(path.absolute()) for path in inputs)}
     called, left_out = [], []
     for layout in (Layout(*place) for place in found):
-        disk = Disk(layout.root)
+        disk = Disk()
         try:
-            with locked(layout.lock), telling(disk, emit):
+            with locked(layout.lock):
                 called.append(_called(layout, disk, thresholds, command, given, progress, emit))
                 if problem := report_problem(layout, disk):
                     emit(Notice("info", problem))

@@ -127,7 +127,7 @@ def accept_scores(run: Run, future: Future[TaskResult]) -> None:
     run.computed[result.task.stage] += 1
     if not run.keeps_features and not result.task.params["failed"]:
         for path in result.task.reads:
-            run.disk.clear(path)
+            run.disk.remove(path)
         run.ledger.forgo(result.task.reads)
 
 

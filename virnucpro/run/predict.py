@@ -24,7 +24,7 @@ from virnucpro.run.workers import opened_executor
 from virnucpro.settings import SHIPPED_MODELS, recorded_thresholds
 from virnucpro.stages.genes import HALLMARKS
 from virnucpro.stages.result_files import OutputFigures, result_counts
-from virnucpro.store.disk import Disk, telling
+from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed, hashed_input
 from virnucpro.store.lock import locked, refuse_held
 from virnucpro.store.work import INPUT_NAMES, RunState, check_run
@@ -56,7 +56,7 @@ def run_prediction(
     ``interruption`` is what catches the signals, if anything does. ``executor`` carries out the
     tasks; None is that of the chosen devices.
     """
-    disk = disk or Disk(request.layout.root)
+    disk = disk or Disk()
     refuse_held(request.layout.lock)
     with ExitStack() as stack:
         if executor is None:
@@ -76,7 +76,7 @@ def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emi
     encoders = models.encoders.sources.values()
     files = [models.classifier.file, *(file for each in encoders for file in each.files)]
     refuse_own_files(layout, [file.path for file in files])
-    with locked(layout.lock) as stale, telling(disk, emit):
+    with locked(layout.lock) as stale:
         if stale:
             emit(Notice("info", f"the last run ended unexpectedly: {stale}"))
         piped = request.source == STDIN

@@ -34,11 +34,9 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import HashedFile
 from virnucpro.store.ledger import has_receipts
 from virnucpro.store.legacy import is_legacy_run, legacy_frames_per_file
-from virnucpro.store.work import INTERLEAVED, MATES, RunState, read_state
+from virnucpro.store.work import CHUNK_LENGTH, INTERLEAVED, MATES, RunState, read_state
 
-# What the state of a run says of its chunks, and where it has split files of a fixed size, or no
-# frame twice.
-CHUNK_LENGTH = "chunk length"
+# What the state of a run says where it has split files of a fixed size, or no frame twice.
 FRAMES_PER_FILE = "frames per file"
 DEDUP = "identical sequences"
 # The chunk length of sequences that usually have at most so many bases. Above 330, one chunk of 500

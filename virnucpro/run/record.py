@@ -118,7 +118,7 @@ def update_failure_table(
     """Replace the rows of the input ``label`` in the table of failures.
 
     All runs of the output directory share it. A run is known by its STEM, because its input may
-    have been moved since. A file of that name that is not such a table is moved aside.
+    have been moved since.
     """
     path, label = layout.failed_table, " ".join(label.split())  # of one line, without tabs
     with locked(layout.failed_lock, "the table of failures", wait=True):

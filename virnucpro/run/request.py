@@ -24,6 +24,7 @@ from virnucpro.models.store import find_model
 from virnucpro.settings import AnalysisSettings
 from virnucpro.store import legacy
 from virnucpro.store.disk import HOST_NAME
+from virnucpro.store.work import refuse_files_of_others
 
 # Bytes. The most of any file is 255, and a temporary one has 36 more than its stem and the host.
 LONGEST_STEM = min(200, 219 - len(HOST_NAME))
@@ -94,7 +95,7 @@ def check_input(request: PredictionRequest) -> None:
             f"input {request.source!r} has a name after which no results can be named (they have "
             f"longer names): rename the file, or make a link with another name"
         )
-    check_writable(layout)
+    check_writable(layout, force=request.force)
     refuse_own_files(layout, files)
     if request.resume:
         legacy.refuse_finished(layout)
@@ -129,8 +130,11 @@ def check_models(analysis: AnalysisSettings) -> None:
         ) from error
 
 
-def check_writable(layout: Layout) -> None:
-    """Check what can be checked without writing; a missing folder is fine."""
+def check_writable(layout: Layout, *, force: bool) -> None:
+    """Check what can be checked without writing; a missing folder is fine.
+
+    Without ``force``, files of somebody else under the names of results are refused.
+    """
     for folder in (layout.root, layout.checkpoints):
         # Path.exists raises where a folder above it may not be searched.
         if not os.path.exists(folder):  # noqa: PTH110
@@ -139,6 +143,8 @@ def check_writable(layout: Layout) -> None:
             raise UsageError(f"--output-dir {folder} is a file: name a folder")
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise OutputError(f"cannot write into {folder}: choose another --output-dir")
+    if not force:
+        refuse_files_of_others(layout)
 
 
 def check_readable(source: Path) -> None:

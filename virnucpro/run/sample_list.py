@@ -24,7 +24,7 @@ from virnucpro.events import Emit
 from virnucpro.layout import STDIN, Layout, SamplesFolder, stem_of
 from virnucpro.report.writing import write_overview
 from virnucpro.results import PredictionRun, open_runs
-from virnucpro.store.disk import Disk, telling
+from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import has_receipts
 from virnucpro.store.lock import locked
 from virnucpro.tables import SAMPLES
@@ -241,8 +241,8 @@ def renew_samples(root: Path, emit: Emit) -> str:
     if not samples_of(root):
         return ""
     try:
-        disk = Disk(folder.root)
-        with locked(folder.lock, "these samples"), telling(disk, emit):
+        disk = Disk()
+        with locked(folder.lock, "these samples"):
             write_table(folder, disk)
             return overview_problem(folder, disk)
     except LockedError as error:

@@ -34,8 +34,9 @@ from virnucpro.run.request import PredictionRequest, check_input
 from virnucpro.run.run import Run
 from virnucpro.run.sample_list import Sample, overview_problem, refuse_other_file, write_table
 from virnucpro.run.workers import opened_executor
-from virnucpro.store.disk import Disk, telling
+from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
+from virnucpro.store.work import refuse_existing
 
 # Of the free space that the features of a group may take. The features of a group exist at the
 # same time; those of one sample do so in any case.
@@ -61,8 +62,10 @@ def predict_samples(
     why there is no overview, if there is none.
     """
     folder = SamplesFolder(root)
-    disk = Disk(folder.root)
-    with locked(folder.lock, "these samples"), telling(disk, emit):
+    disk = Disk()
+    if not (request.force or folder.lock.exists()):
+        refuse_existing([folder.summary_table, folder.overview])
+    with locked(folder.lock, "these samples"):
         write_table(folder, disk, samples)
         machine = request.settings.machine
         with opened_executor(machine, folder.probe, emit, interruption, disk) as executor:
@@ -107,7 +110,7 @@ def _carry_out(
                 emit(Notice("info", f"sample {number} of {len(usable)}: {sample.name}"))
                 named = partial(_emit_named, sample, emit)
                 with _failing(sample, emit), ExitStack() as lock:
-                    disk = Disk(own.layout.root)
+                    disk = Disk()
                     run = lock.enter_context(opened_run(own, models, disk, named))
                     begin(run, executor, named)
                     group.append((sample, own, run))

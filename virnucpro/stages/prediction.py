@@ -83,7 +83,7 @@ class MergingStage(HostStage):
             content = encode_features(features, "merged")
             outputs.append(self.disk.save(path, content, len(features.ids)))
         else:
-            self.disk.clear(path)  # of an earlier start, which was to keep it
+            self.disk.remove(path)  # of an earlier start, which was to keep it
         report(len(features.ids), 0)
         return TaskResult(task, tuple(outputs))
 

@@ -1,24 +1,18 @@
-"""All writing of files: atomic, durable, hashed while it is written, and never over a user's file.
+"""All writing of files: atomic, durable, and hashed while it is written.
 
 A file appears under its name only when it is complete and on the disk: it is written to a
 temporary name in the same folder, flushed with ``fsync``, checked on close, renamed, and the
 folder is flushed too. A reader of the name sees the old content or the new one, never a part.
-
-What stands under a name and is not, byte for byte, what the program wrote there belongs to the
-user: before the name is used for something else, or removed, it is renamed to ``NAME.yours``.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
-import json
 import os
 import re
 import socket
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,9 +20,7 @@ from typing import Any, BinaryIO
 
 from virnucpro.contracts import OutputFile
 from virnucpro.errors import OutputError, ResumeRefusedError
-from virnucpro.events import Notice
-from virnucpro.layout import state_folders, written_list
-from virnucpro.store.hashed import FileStamp, hashed, stamp_of
+from virnucpro.layout import state_folders
 
 GZIP_LEVEL = 4  # of 9: half of the time of the usual 6 for some percent more bytes
 BUFFER = 1 << 20  # bytes gathered before a write: large enough that the system call costs nothing
@@ -74,30 +66,12 @@ class Disk:
     """Every change of the file system that the program makes.
 
     ``rename`` to ``mkdir`` are one system call each, which tests replace to inject faults.
-
-    The SHA-256 of each file is listed in the checkpoint folder of ``root`` before the file gets its
-    name, so that later starts and other processes know what the program wrote. Without ``root``,
-    for a single file that a user names, this object alone knows. In a checkpoint folder everything
-    is the program's own.
-
-    Attributes:
-        yours: the new places of what was renamed because the program had not written it.
     """
 
     _unsynced: set[Path] | None = None
     rename = staticmethod(os.replace)  # the second path by the first, in one step
     unlink = staticmethod(os.unlink)
     rmdir = staticmethod(os.rmdir)  # of an empty folder
-
-    def __init__(self, root: Path | None = None) -> None:
-        self.root = root
-        self.yours: list[Path] = []
-        self._digests = defaultdict[Path, set[str]](set)
-        self._stamps: dict[Path, FileStamp] = {}  # of files that were found to be our own
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Another process knows what is listed."""
-        return {**self.__dict__, "_digests": defaultdict(set), "_stamps": {}}
 
     def open_new(self, path: Path) -> BinaryIO:
         """Create ``path``, which must not exist, for unbuffered writing."""
@@ -131,76 +105,9 @@ class Disk:
     # --- made of these; all raise OutputError if the disk is full or unwritable
 
     def remove(self, path: Path) -> None:
-        """Free a name: the file of the program is deleted, that of a user is renamed."""
-        self.keep_yours(path)
-        self._unlink(path)
-
-    def _unlink(self, path: Path) -> None:
+        """Delete a file or a link, if it is there."""
         with explain_write_errors(path), suppress(FileNotFoundError):
             self.unlink(path)
-
-    def know(self, path: Path, sha256: str, stamp: FileStamp | None = None) -> None:
-        """Note that the program wrote such a content; ``stamp`` is of the file that has it."""
-        self._digests[path].add(sha256)
-        if stamp is not None:
-            self._stamps[path] = stamp
-
-    def adopt(self, path: Path) -> None:
-        """List a file that an earlier version of the program wrote."""
-        self._list(path, hashed(path).sha256)
-
-    def keep_yours(self, path: Path) -> None:
-        """Rename what stands under a name, unless the program wrote it, or it is an empty file."""
-        if not os.path.lexists(path) or self.wrote(path):
-            return
-        free, number = path.with_name(f"{path.name}.yours"), 1
-        while os.path.lexists(free):
-            number += 1
-            free = path.with_name(f"{path.name}.yours.{number}")
-        with explain_write_errors(free):
-            self.rename(path, free)
-        self.yours.append(free)
-
-    def wrote(self, path: Path) -> bool:
-        """Return whether a path is a file with a content that the program wrote there."""
-        if path.is_symlink() or not path.is_file():
-            return False
-        stamp = stamp_of(path)
-        if state_folders(path) or stamp.bytes == 0 or self._stamps.get(path) == stamp:
-            return True
-        try:
-            found = hashed(path)
-        except OSError:  # nobody can prove that it is ours
-            return False
-        if found.sha256 not in self._digests[path]:
-            lines = b""
-            if self.root is not None:
-                with suppress(FileNotFoundError):
-                    lines = written_list(self.root).read_bytes()
-            if self._line(path, found.sha256) not in lines:
-                return False
-        self._stamps[path] = found.stamp
-        return True
-
-    def _line(self, path: Path, sha256: str) -> bytes:
-        # With a line break before it, too: the line before may be torn.
-        return f"\n{sha256} {json.dumps(os.path.relpath(path, self.root))}\n".encode()
-
-    def _list(self, path: Path, sha256: str) -> None:
-        """List a content that the program is about to put under a name."""
-        self._digests[path].add(sha256)
-        if self.root is None or state_folders(path):
-            return
-        listed = written_list(self.root)
-        refuse_linked_state(listed)
-        self.make_folder(listed.parent)
-        with (
-            explain_write_errors(listed),
-            open(listed, "ab", buffering=0, opener=open_without_links) as stream,
-        ):
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(stream, fcntl.LOCK_EX)  # several hosts may append to it
-            self.write(stream, self._line(path, sha256))
 
     def make_folder(self, path: Path) -> None:
         """Create a folder and its missing parents, unless it is there."""
@@ -219,18 +126,6 @@ class Disk:
         with explain_write_errors(path), suppress(FileNotFoundError):
             if not any(path.iterdir()):
                 self.rmdir(path)
-
-    def clear(self, path: Path) -> None:
-        """Delete a file, or all files in a folder, where the program wrote them; leave all others.
-
-        A folder that is empty then goes, too. A link to a folder is not followed.
-        """
-        if path.is_dir() and not path.is_symlink():
-            for inner in sorted(path.iterdir()):
-                self.clear(inner)
-            self.remove_folder(path)
-        elif self.wrote(path):
-            self._unlink(path)
 
     @contextmanager
     def create(self, path: Path, *, durable: bool = True) -> Iterator[OutputWriter]:
@@ -260,10 +155,7 @@ class Disk:
                 writing.output = OutputFile(
                     path, writing.bytes, writing.sha.hexdigest(), writing.rows
                 )
-                self._list(path, writing.output.sha256)
-                self.keep_yours(path)
                 self.rename(temporary, path)
-                self._stamps[path] = stamp_of(path)
                 if durable and self._unsynced is not None:
                     self._unsynced.add(path.parent)
                 elif durable:
@@ -330,24 +222,6 @@ def refuse_linked_state(path: Path) -> None:
                 f"{folder} is a symbolic link, which is not followed, because the program keeps "
                 f"and removes files there: remove the link, then run the same command again"
             )
-
-
-@contextmanager
-def telling(disk: Disk, emit: Callable[[Notice], None]) -> Iterator[None]:
-    """Say after the block, however it ends, which files of the user were renamed in it."""
-    try:
-        yield
-    finally:
-        if disk.yours:
-            names = ", ".join(map(str, disk.yours))
-            emit(
-                Notice(
-                    "warning",
-                    f"kept under new names, because this program did not write them or they were "
-                    f"changed since: {names}",
-                )
-            )
-            disk.yours.clear()
 
 
 def open_without_links(path: str | os.PathLike[str], flags: int) -> int:

@@ -90,7 +90,7 @@ class Ledger:
         self, layout: Layout, disk: Disk | None = None, inputs: Sequence[HashedFile] = ()
     ) -> None:
         self._layout = layout
-        self._disk = disk or Disk(layout.root)
+        self._disk = disk or Disk()
         self._inputs = {file.path: file for file in inputs}
         self._digests = {file.path: file.sha256 for file in inputs}
         self._files: dict[Path, HashedFile] = {}
@@ -167,8 +167,6 @@ class Ledger:
         """
         try:
             receipt = self.read(task.receipt, task.figures)
-            for output in receipt.outputs:
-                self._disk.know(output.path, output.sha256)
             same_inputs = receipt.fingerprint == self.fingerprint(task)
         except ValueError as error:
             return str(error)
@@ -177,7 +175,7 @@ class Ledger:
         if not same_inputs:
             return "made from other inputs or settings"
         files = {output.path for output in receipt.outputs}
-        others = [path for path in task.optional if path not in files and self._disk.wrote(path)]
+        others = [path for path in task.optional if path not in files and path.exists()]
         expected = {*task.outputs, *files.intersection(task.optional)}
         if task.outputs and (others or files != expected):
             return "other files belong to it"
@@ -187,21 +185,14 @@ class Ledger:
             self._files[output.path] = found = hashed(output.path)
             if found.sha256 != output.sha256:
                 return f"{output.path.name} has other content than it had"
-            self._disk.know(output.path, found.sha256, found.stamp)
         self.receipts[task.receipt] = receipt
         self._digests.update({output.path: output.sha256 for output in receipt.outputs})
         failed = receipt.figures.failed
         return f"{counted(len(failed), 'sequence')} failed last time" if failed else ""
 
     def reopen(self, task: Task) -> None:
-        """Remove the receipt of a stale task, and hash its inputs before they are used.
-
-        What a user has put where its outputs belong is renamed already now: a worker could not tell
-        the user so.
-        """
+        """Remove the receipt of a stale task, and hash its inputs before they are used."""
         self._disk.remove(task.receipt)
-        for path in task.outputs:
-            self._disk.keep_yours(path)
         self.fingerprint(task)
 
     def fingerprint(self, task: Task) -> str:
@@ -235,7 +226,6 @@ class Ledger:
         for output in outputs:
             stamp = stamp_of(output.path)
             self._files[output.path] = HashedFile(output.path, output.sha256, stamp)
-            self._disk.know(output.path, output.sha256, stamp)
             self._digests[output.path] = output.sha256
         decided_by = self.fingerprint(task)
         receipt = Receipt(task.stage, decided_by, outputs, result.figures, "computed", seconds)
@@ -260,7 +250,7 @@ class Ledger:
         self.removed = self.removed.union(files)
         self.store(name for name, _ in receipts)
         for path in sorted(self.removed):  # also what an earlier start was killed over
-            self._disk.clear(path)
+            self._disk.remove(path)
             self._files.pop(path, None)  # it is known by its receipt
 
     def store(self, names: Iterable[Path] = (), *, durable: bool = True) -> None:

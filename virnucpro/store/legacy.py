@@ -10,7 +10,6 @@ was made.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -22,9 +21,6 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json, sealed
 from virnucpro.store.hashed import hashed
 from virnucpro.store.ledger import Receipt, fingerprint, receipt_document
-
-# In the folders of split files, features and predictions.
-_NAME = re.compile(r"output_\d+(\.fa|_\w+\.pt)|prediction_results(\.txt|_highestscore\.csv)")
 
 
 def is_legacy_run(layout: Layout) -> bool:
@@ -47,14 +43,6 @@ def has_run(layout: Layout) -> bool:
     """
     was_one = is_legacy_run(layout) or layout.former_legacy_state.exists()
     return bool(layout.owned()) and was_one
-
-
-def files_of_run(layout: Layout) -> list[Path]:
-    """Return the files that version 1 wrote for a run, as far as their names tell."""
-    folders = [*layout.folders.values(), layout.merged_folder]
-    inner = [path for folder in folders for path in folder.glob("*") if _NAME.fullmatch(path.name)]
-    top = [*layout.chunked_files(), *layout.top_files()]
-    return [path for path in (*top, *inner) if path.is_file() and not path.is_symlink()]
 
 
 def refuse_untaken(layout: Layout) -> None:

@@ -1,24 +1,26 @@
 """Whether earlier work is the same work, and what a command may do then.
 
 Every command that writes results asks here before it writes anything. What happens then is a table
-in ``docs/checkpoints.md``. Which files it may replace is decided where it does: in ``disk.py``.
+in ``docs/checkpoints.md``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from virnucpro.contracts import Json
-from virnucpro.errors import ResumeRefusedError
+from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, existing_paths
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import read_kept, sealed, stamped
 from virnucpro.store.ledger import has_receipts
+from virnucpro.tables import FAILURES
 
 LONGEST_VALUE = 200  # letters of a setting in a message
 
@@ -59,6 +61,18 @@ def _short(text: str) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
 
 
+def refuse_existing(paths: Iterable[Path]) -> None:
+    """Raise UsageError (exit 64) where a path is there that is about to be written first.
+
+    A link that leads nowhere is there, too.
+    """
+    if found := existing_paths(*paths):
+        raise UsageError(
+            f"{found[0]} is there already, and no earlier start of this command wrote it: move it, "
+            f"choose another output, or use --force, which replaces it"
+        )
+
+
 def checked_again(label: str) -> str:
     """Return what users are told of earlier work that is finished."""
     return f"{label} is finished: its results are checked"
@@ -66,6 +80,23 @@ def checked_again(label: str) -> str:
 
 # --- the state of a run
 
+
+def has_begun(layout: Layout) -> bool:
+    """Return whether an earlier start of a run left its state, or finished a task."""
+    return layout.run_state.exists() or has_receipts(layout)
+
+
+def refuse_files_of_others(layout: Layout) -> None:
+    """Raise UsageError where a run has not begun, and files with the names of its results exist."""
+    if has_begun(layout) or legacy.is_legacy_run(layout):
+        return
+    refuse_existing(path for path in layout.owned() if path not in layout.state_files())
+    with suppress(OSError, ValueError), layout.failed_table.open(encoding="utf-8") as table:
+        if next(table, "") != FAILURES.header:  # else it is of other runs in this folder
+            refuse_existing([layout.failed_table])
+
+
+CHUNK_LENGTH = "chunk length"
 INPUT_NAMES = ("input", "second input")
 """The names of the digests of the files of an input."""
 MATES, INTERLEAVED = "mates", "interleaved"
@@ -117,7 +148,6 @@ def check_run(
         emit(Notice("info", "--force: starting over; the earlier results were removed"))
     earlier = read_state(layout)
     if legacy.is_new_legacy_run(layout):
-        adopt_legacy_files(layout, disk)
         identity = _legacy_identity(layout, wanted)
     elif has_receipts(layout):
         # Without a state, its receipts decide task by task what is done again.
@@ -138,18 +168,18 @@ def check_run(
 
 def start_over(layout: Layout, disk: Disk) -> None:
     """Remove what the program wrote for a run, its state first."""
+    files = layout.owned()
+    with suppress(ResumeRefusedError, LookupError):
+        if earlier := read_state(layout):  # its chunks may have had another length
+            files.append(Layout(layout.root, layout.stem, earlier.analysis[CHUNK_LENGTH]).chunked)
     if legacy.is_new_legacy_run(layout):
-        adopt_legacy_files(layout, disk)
+        files += layout.chunked_files()
         disk.make_folder(layout.home)  # a later start must still know that it was such a run
         disk.move(layout.legacy_state, layout.former_legacy_state)
-    for path in reversed(layout.owned()):
-        disk.clear(path)
-
-
-def adopt_legacy_files(layout: Layout, disk: Disk) -> None:
-    """List the files of a run of version 1, which kept no list of what it wrote."""
-    for path in legacy.files_of_run(layout):
-        disk.adopt(path)
+    for path in reversed(files):
+        disk.remove(path)
+    for folder in (*layout.folders.values(), layout.merged_folder):
+        disk.remove_folder(folder)
 
 
 def _legacy_identity(layout: Layout, wanted: RunState) -> WorkIdentity:

@@ -35,7 +35,7 @@ from virnucpro.metrics.classification import (
     metric_text,
 )
 from virnucpro.settings import AnalysisSettings
-from virnucpro.store.disk import Disk, telling
+from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
@@ -225,7 +225,7 @@ def fit_classifier(
     if output.suffix != ".safetensors" or output.is_dir():
         raise UsageError(f"--output {output}: name a file whose name ends in .safetensors")
     dataset, output = Dataset(folder.absolute()), output.absolute()
-    disk = Disk(output.parent)
+    disk = Disk()
     savepoint = output.parent / CHECKPOINTS / f"{output.name}.training.pt"
     results = (output.with_suffix(".md"), output)
     records = _embedding_records(dataset)
@@ -243,7 +243,7 @@ def fit_classifier(
     }
     wanted = WorkIdentity(f"the training of {output.name}", identity)
     lock = lock_file(output.parent, output.name)
-    with locked(lock, "this classifier"), telling(disk, show):
+    with locked(lock, "this classifier"):
         earlier: dict[str, Json] = {}
         with suppress(ModelError, LookupError, ValueError, TypeError):
             earlier = dict(parse_json(inspect_classifier(output).extra["training"]))

@@ -19,7 +19,7 @@ from virnucpro.run.run import Run
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.prediction import MergingStage
 from virnucpro.stages.splitting import ShardsStage
-from virnucpro.store.disk import Disk, telling
+from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
@@ -41,7 +41,7 @@ def embed(
     Returns what became of the parts, in sentences, and the number of frames that failed.
     """
     dataset.require_content("frames")
-    disk, sizes = Disk(dataset.root), dataset.description["parts"]
+    disk, sizes = Disk(), dataset.description["parts"]
     layouts = {part: dataset.layout(part) for part in PARTS if dataset.shards(part)}
     devices = choose_devices(machine)
     begun = [] if force else list(layouts.values())
@@ -51,12 +51,11 @@ def embed(
             f"{analysis.nucleotide_model} reads whole chunks: use virnucpro train lite"
         )
     for layout in layouts.values():
-        check_writable(layout)
+        check_writable(layout, force=force)
     lines, failures, computed = [], 0, 0
     with ExitStack() as stack:
         for layout in layouts.values():
             stack.enter_context(locked(layout.lock))
-        stack.enter_context(telling(disk, emit))
         runs = []
         for part, layout in layouts.items():
             # The shards are known by their receipts.

@@ -36,7 +36,7 @@ from virnucpro.events import Emit, EpochProgress, StepProgress
 from virnucpro.layout import lock_file
 from virnucpro.metrics.classification import auroc, fit_temperature
 from virnucpro.precision import cpu_has_bf16
-from virnucpro.store.disk import Disk, telling
+from virnucpro.store.disk import Disk
 from virnucpro.store.documents import SCHEMAS, in_schema, parse_json
 from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
@@ -302,7 +302,7 @@ def fit_lite(
         The content of ``lite.json``; None if the same training was finished before.
     """
     root = root.absolute()
-    disk, savepoint = Disk(root), root / "lite.savepoint.pt"
+    disk, savepoint = Disk(), root / "lite.savepoint.pt"
     dataset.require_content("records")
     first, started, masked = None, None, None
     if start_from is not None:
@@ -323,7 +323,7 @@ def fit_lite(
     digest, threads = hashed(dataset.description_file).sha256, torch.get_num_threads()
     identity = {"settings": facts, "data_set": digest, "threads": threads}
     wanted = WorkIdentity(f"the training of the encoder in {root.name}", _named(identity))
-    with locked(lock_file(root, REPORT), "this encoder"), telling(disk, show):
+    with locked(lock_file(root, REPORT), "this encoder"):
         earlier: dict[str, Any] = {}
         if not force:
             with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):

@@ -25,7 +25,7 @@ from virnucpro.errors import InputError, ModelError
 from virnucpro.events import Emit, EpochEnded, EpochProgress, Notice
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import SCHEMAS, in_schema
-from virnucpro.store.work import WorkIdentity, check_same, checked_again
+from virnucpro.store.work import WorkIdentity, check_same, checked_again, refuse_existing
 from virnucpro.training.group import own_place, sum_over_processes
 
 REPORT_SECONDS = 0.2
@@ -106,10 +106,12 @@ def begin_training(
     point, known = None, {} if force else finished
     if force:
         for path in (savepoint, *results):
-            disk.clear(path)
+            disk.remove(path)
     elif savepoint.exists():
         point = load_savepoint(savepoint)
         known = point.identity
+    elif not finished:
+        refuse_existing(results)
     if known:
         check_same(wanted, WorkIdentity(wanted.label, known), results[0].parent)
         if point is None and all(path.exists() for path in results):
@@ -147,7 +149,7 @@ class TrainingLoop(ABC):
         ``averaged`` is the number of steps over which a running mean of the weights is kept; 0 for
         none. ``precision`` of matrix products is ``fp32`` or ``bf16``.
         """
-        self._savepoint_file, self._disk = savepoint, Disk(savepoint.parent)
+        self._savepoint_file, self._disk = savepoint, Disk()
         self._epochs, self._patience = limits
         self._precision, self.device = precision, device
         self.process, self.processes = own_place()

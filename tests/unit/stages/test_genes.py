@@ -119,7 +119,7 @@ def test_genes_follow_the_calls(call, source, tmp_path, monkeypatch):
     assert call(*predict, *NONE).code == 0
     assert _genes(out) == {}
     leftover = out / "s_virus_genes.faa"  # a call was killed before its receipt was there
-    Disk(out).save(leftover, b">a_1\nM\n")
+    Disk().save(leftover, b">a_1\nM\n")
     assert call(*again, *NONE).code == 0
     assert _genes(out) == {}
     assert call(*again, *ALL).code == 0

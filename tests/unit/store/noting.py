@@ -16,8 +16,7 @@ class Noting(Disk):
     The name of a temporary file is that of the file that it becomes.
     """
 
-    def __init__(self, root: Path | None = None, failing: str = "") -> None:
-        super().__init__(root)
+    def __init__(self, failing: str = "") -> None:
         self.failing = failing
         self.notes: list[tuple[str, str]] = []
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import os
 from contextlib import suppress
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from tests.unit.store.noting import Noting
 from virnucpro.errors import OutputError, ResumeRefusedError
-from virnucpro.layout import written_list
 from virnucpro.store.disk import BUFFER, HOST_NAME, Disk, is_running
 from virnucpro.store.hashed import hashed
 
@@ -102,58 +99,3 @@ def test_nothing_is_written_behind_a_linked_checkpoint_folder(tmp_path):
     with pytest.raises(ResumeRefusedError, match="symbolic link"):
         Disk().save(tmp_path / ".checkpoints/state/a", b"x")
     assert not list((tmp_path / "elsewhere").iterdir())
-
-
-def _links(folder: Path) -> dict[str, str]:
-    return {p.name: str(p.readlink()) for p in folder.iterdir() if p.is_symlink()}
-
-
-@pytest.mark.parametrize("verb", ["save", "remove"])
-@pytest.mark.parametrize("kind", ["another file", "an edited digit", "a link", "a folder"])
-def test_what_the_program_did_not_write_is_renamed(tmp_path, kind, verb):
-    path, elsewhere = tmp_path / "a.tsv", tmp_path / "elsewhere"
-    elsewhere.write_bytes(b"0.123")
-    Disk(tmp_path).save(path, b"0.123")
-    for number, name in enumerate(("a.tsv.yours", "a.tsv.yours.2", "a.tsv.yours.3")):
-        path.unlink(missing_ok=True)
-        if kind == "a link":  # also to what the program wrote
-            path.symlink_to(elsewhere)
-        elif kind == "a folder":
-            path.mkdir()
-        else:
-            path.write_bytes(b"0.124" if kind == "an edited digit" else b"mine %d" % number)
-        disk = Disk(tmp_path)
-        _ = disk.save(path, b"new") if verb == "save" else disk.remove(path)
-        assert disk.yours == [tmp_path / name]
-        assert path.exists() is (verb == "save")
-    assert elsewhere.read_bytes() == b"0.123"
-    assert len(_links(tmp_path)) == (3 if kind == "a link" else 0)
-    if kind == "another file":
-        assert (tmp_path / "a.tsv.yours.3").read_bytes() == b"mine 2"
-
-
-def test_what_the_program_wrote_is_replaced_and_removed_also_by_other_processes(tmp_path):
-    path = tmp_path / "x/a.tsv"
-    for content in (b"first", b"second", b"first"):
-        Disk(tmp_path).save(path, content)
-    copy.copy(Disk(tmp_path)).save(path, b"of a worker")
-    path.write_bytes(b"second")  # as an interrupted start may leave it
-    Disk(tmp_path).save(path, b"third")
-    with written_list(tmp_path).open("ab") as stream:
-        stream.write(b"\n0123 torn")  # a power cut
-    Disk(tmp_path).save(path, b"fourth")
-    path.write_bytes(b"")  # another one
-    Disk(tmp_path).save(path, b"fifth")
-    Disk(tmp_path).remove(path)
-    assert not list(path.parent.iterdir())
-
-
-def test_clearing_leaves_what_the_program_did_not_write(tmp_path):
-    disk, folder = Disk(tmp_path), tmp_path / "s_merged"
-    for name in ("a.pt", "inner/b.pt", "edited.pt"):
-        disk.save(folder / name, b"ours")
-    (folder / "edited.pt").write_bytes(b"0urs")
-    (folder / "notes.txt").write_bytes(b"mine")
-    (folder / "link").symlink_to(tmp_path)
-    Disk(tmp_path).clear(folder)
-    assert sorted(path.name for path in folder.iterdir()) == ["edited.pt", "link", "notes.txt"]

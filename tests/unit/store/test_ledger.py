@@ -37,7 +37,7 @@ def _carry_out(
 ) -> None:
     ledger = Ledger(layout)
     ledger.reopen(task)
-    output = Disk(layout.root).save(task.outputs[0], rows, 1)
+    output = Disk().save(task.outputs[0], rows, 1)
     ledger.accept(TaskResult(task, (output,), TaskFigures(failures=failures)))
 
 
@@ -130,7 +130,7 @@ def test_removed_files_stay_proved_until_they_are_needed(task, layout):
 @pytest.mark.parametrize("damaged", [0, 1])
 def test_receipts_of_whole_stages_stand_in_one_file_and_its_copy(task, layout, damaged):
     whole = replace(task, stage="consensus", receipt=layout.receipt("consensus"))
-    disk = Disk(layout.root)
+    disk = Disk()
     ledger = Ledger(layout, disk)
     ledger.reopen(whole)
     output = disk.save(whole.outputs[0], b"rows", 1)

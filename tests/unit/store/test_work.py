@@ -43,7 +43,7 @@ def _check(
     layout: Layout, state: RunState = STATE, *, resume: bool = False, force: bool = False
 ) -> str:
     said: list[Event] = []
-    check_run(layout, Disk(layout.root), state, said.append, resume=resume, force=force)
+    check_run(layout, Disk(), state, said.append, resume=resume, force=force)
     return "".join(event.message for event in said if isinstance(event, Notice))
 
 
@@ -68,15 +68,13 @@ def test_nothing_counts_before_the_first_receipt(layout):
 
 
 def test_force_removes_what_the_program_wrote_and_nothing_else(begun):
-    disk = Disk(begun.root)
+    disk = Disk()
     disk.save(begun.virus_table, b"ours")
     disk.save(begun.split("protein", 1), b"ours")
-    disk.save(begun.chunks_table, b"edited since")
-    begun.chunks_table.write_text("edited")
     (begun.folders["protein"] / "output_notes.txt").write_text("mine")
     _check(begun, force=True)
-    left = {p.name for p in begun.root.rglob("*") if p.is_file() and begun.home not in p.parents}
-    assert left == {"written", "s_contigs.tsv", "s_chunks.tsv", "output_notes.txt"}
+    left = {p.name for p in begun.root.rglob("*") if p.is_file()}
+    assert left == {"output_notes.txt"}
     assert "going on" not in _check(begun)
 
 

@@ -46,12 +46,9 @@ def test_every_record_of_a_part_is_read_back_and_counted(dataset):
     assert not list(dataset.root.glob("*_frames.tsv"))
 
 
-def test_files_of_the_other_content_are_removed_unless_they_are_of_a_user(dataset, prepare):
+def test_files_of_the_other_content_are_removed(dataset, prepare):
     prepare(rows=TABLE, force=True)
     assert not list(dataset.root.glob("*_records.fa"))
-    dataset.records_file("train").write_text("mine")
-    prepare(rows=TABLE, content="records", force=True)
-    assert (dataset.root / "train_records.fa.yours").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,14 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Emit, Notice, StepProgress
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import FRAME_LABELS, chunk_id
+from virnucpro.layout import existing_paths, files_inside
 from virnucpro.metrics.classification import Floats
 from virnucpro.stages.splitting import frames_per_file
-from virnucpro.store.disk import Disk, explain_write_errors, telling
+from virnucpro.store.disk import Disk, explain_write_errors
 from virnucpro.store.documents import SCHEMAS
 from virnucpro.store.hashed import HashedFile, hashed_input
 from virnucpro.store.lock import locked
-from virnucpro.store.work import WorkIdentity, check_same, checked_again
+from virnucpro.store.work import WorkIdentity, check_same, checked_again, refuse_existing
 from virnucpro.tables import GENOMES, LABELLED_FRAMES
 from virnucpro.training.data.dataset import PARTS, Content, Dataset
 from virnucpro.training.data.genomes import cut_genomes, survey_genomes, whole_genomes
@@ -60,13 +61,15 @@ def prepare_dataset(
         relatives: the largest fraction of its 31-mers that a genome may share with held-out ones.
         seed: the seed of the parts, of the choice of frames and of their order.
     """
-    disk = Disk(dataset.root)
+    disk = Disk()
     if test + validation > 1:
         raise UsageError("--test and --validation are together more than all genomes")
     if dataset.root.exists() and not dataset.root.is_dir():
         raise UsageError(f"--output-dir {dataset.root} is a file: name a folder")
     rows = read_genome_table(table, genomes)
-    with locked(dataset.lock, "this data set"), telling(disk, show):
+    if not (force or dataset.lock.exists()):
+        refuse_existing(_files_of(dataset))
+    with locked(dataset.lock, "this data set"):
         files: dict[Path, list[SourceRow]] = {}
         for row in rows:
             files.setdefault(row.path, []).append(row)
@@ -131,7 +134,7 @@ def _written(
             raise InputError(f"{table}: no record of the genome files has any bases")
         # What an earlier start left is made anew in minutes.
         for path in _files_of(dataset):
-            disk.clear(path)
+            disk.remove(path)
         disk.sweep(dataset.root)
         if identity["content"] == "records":
             sizes = write_records(dataset, records, places, spool, disk, progress)
@@ -166,13 +169,13 @@ def _work_identity(dataset: Dataset, identity: Mapping[str, Json]) -> WorkIdenti
 
 
 def _files_of(dataset: Dataset) -> list[Path]:
-    """Return the files and folders of a data set, ``dataset.json`` first."""
+    """Return the files of a data set that are there, ``dataset.json`` first."""
     files = [dataset.description_file, dataset.genomes_table]
     for part in PARTS:
         layout = dataset.layout(part)
         files += [dataset.records_file(part), dataset.frames_table(part)]
-        files += [*layout.folders.values(), layout.merged_folder, layout.run_json, layout.state]
-    return files
+        files += [*layout.owned(), *files_inside(layout.folders.values())]
+    return existing_paths(*files)
 
 
 def random_numbers(count: int, *seeds: int) -> Floats:
