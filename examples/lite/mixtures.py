@@ -30,7 +30,7 @@ import argparse
 import json
 from collections import defaultdict
 from collections.abc import Callable
-from itertools import groupby, islice
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -59,8 +59,8 @@ from virnucpro.stages.calls import (
     log_odds,
     summarise,
 )
-from virnucpro.stages.genes import HALLMARKS, HOST_MARKERS, GeneFinder, Hit
-from virnucpro.stages.output import is_searched
+from virnucpro.stages.genes import HALLMARKS, HOST_MARKERS
+from virnucpro.stages.output import gene_finder, is_searched
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
 from virnucpro.tables import CHUNKS
@@ -69,7 +69,6 @@ SHARES = (0.0, 0.01, 0.03, 0.14, 0.5, 1.0)
 MEDIAN, SPREAD, LONGEST = 1300, 0.9, 50_000  # bases; the spread is that of natural logarithms
 LONG = 2000  # bases
 COUNTS = (1, 2, 4, 8, 16, 32)  # chunks of the contigs that `fit` cuts side by side
-AT_A_TIME = 20  # records whose genes are found together
 SEED = 1
 
 
@@ -216,33 +215,35 @@ def cut(
     )
 
 
-def hits_of(sequences: Path, cache: Path) -> dict[str, list[Hit]]:
-    """Return the hallmarks and host markers of all records that a run has read, by record.
+def with_evidence(contigs: Contigs, sequences: Path, cache: Path) -> Contigs:
+    """Return the contigs with the evidence of the genes that `predict` looks for.
 
-    ``cache`` keeps what was found with these profiles.
+    ``sequences`` is what the run has read; ``cache`` keeps what was found with these profiles.
     """
     profiles = " ".join(hashed(path).sha256 for path in (HALLMARKS, HOST_MARKERS))
     known = json.loads(cache.read_bytes()).get(profiles, {}) if cache.exists() else {}
-    if not known:
-        finder, rest = GeneFinder(), iter(Records(sequences))
-        while some := list(islice(rest, AT_A_TIME)):
-            predicted = finder.find([record.sequence for record in some])
-            known |= {r.id: own.hits for r, own in zip(some, predicted, strict=True)}
-        Disk().save(cache, json.dumps({profiles: known}).encode())
-    return {record: [Hit(*hit) for hit in hits] for record, hits in known.items()}
-
-
-def with_evidence(contigs: Contigs, hits: dict[str, list[Hit]]) -> Contigs:
-    """Return the contigs with the evidence of the genes that `predict` looks for."""
-    scores = contigs.found.virus_score
-    evidence = no_evidence(len(scores))
-    evidence.searched[:] = is_searched(contigs.lengths, scores, DEFAULT_THRESHOLDS)
+    scores, lengths = contigs.found.virus_score, contigs.lengths
+    evidence = no_evidence(len(lengths))
+    evidence.searched[:] = is_searched(lengths, scores, DEFAULT_THRESHOLDS)
+    places: dict[str, list[tuple[int, str, slice]]] = defaultdict(list)
     for i in np.flatnonzero(evidence.searched).tolist():
-        start = contigs.starts[i]
-        stop = start + contigs.lengths[i]
-        own = [hit for hit in hits[contigs.names[i]] if start <= hit.begin and hit.end <= stop]
-        evidence.hallmarks[i] = len({hit.function for hit in own if not hit.is_marker})
-        evidence.markers[i] = len({hit.function for hit in own if hit.is_marker})
+        name, own = contigs.names[i], slice(contigs.starts[i], contigs.starts[i] + lengths[i])
+        places[name].append((i, f"{name}:{own.start}-{own.stop}", own))
+    missing = {name for name, own in places.items() if any(each[1] not in known for each in own)}
+    for record in Records(sequences) if missing else ():
+        if record.id in missing:
+            new = [(place, own) for _, place, own in places[record.id] if place not in known]
+            predicted = gene_finder().find([record.sequence[own] for _, own in new])
+            for (place, _), found in zip(new, predicted, strict=True):
+                counts = (
+                    len({hit.function for hit in found.hits if hit.is_marker == markers})
+                    for markers in (False, True)
+                )
+                known[place] = [*counts]
+    if missing:
+        Disk().save(cache, json.dumps({profiles: known}).encode())
+    for i, place, _ in chain.from_iterable(places.values()):
+        evidence.hallmarks[i], evidence.markers[i] = known[place]
     return contigs._replace(evidence=evidence)
 
 
@@ -300,13 +301,13 @@ def figures(args: argparse.Namespace) -> None:
         models = inspect_classifier(Path(run.record["models"]["classifier"]["path"])).contigs
         model = models.get(trained(length, models))
         records = known_records(args.labels, path, args.half)
-        cache = path.parent / f"{run.stem}_hits.json"
-        hits = hits_of(Path(run.record["input"]["path"]), cache)
+        cache = path.parent / f"{run.stem}_evidence.json"
         for where in ("outside", "held out"):
             own = [r for r in records if r.group.startswith("outside") == (where == "outside")]
             if not own:
                 continue
-            contigs = with_evidence(cut(own, length, model), hits)
+            sequences = Path(run.record["input"]["path"])
+            contigs = with_evidence(cut(own, length, model), sequences, cache)
             for count in args.records or (500, 1500, 3000):
                 for share in SHARES:
                     chance = np.random.default_rng((SEED, count, round(1000 * share)))

@@ -24,6 +24,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +33,8 @@ import numpy as np
 from virnucpro.columns import MISSING
 from virnucpro.io.frames import chunk_spans
 from virnucpro.stages.calls import SCORED, STATUSES, Chunks, log_odds
+from virnucpro.stages.genes import Hit
+from virnucpro.stages.output import gene_finder
 from virnucpro.stages.regions import (
     MOST_REPEATED,
     Region,
@@ -216,9 +219,16 @@ def predict(path: Path, options: Sequence[str]) -> dict[str, Chunks]:
     }
 
 
+@cache
+def hits_of(sequence: str) -> list[Hit]:
+    """Return the hallmarks and host markers of a record."""
+    (predicted,) = gene_finder().find([sequence])
+    return predicted.hits
+
+
 def regions_of(chunks: Chunks, sequence: str) -> list[Region]:
     """Return the regions of a record that is not called virus."""
-    found = find_regions(len(sequence), chunks)
+    found = find_regions(len(sequence), chunks, hits=hits_of(sequence))
     return [region for region in found if is_reported(region, sequence, is_virus=False)]
 
 

@@ -22,7 +22,6 @@ from mixtures import (
     Known,
     called_as_sample,
     cut,
-    hits_of,
     known_records,
     with_evidence,
 )
@@ -77,7 +76,8 @@ def main() -> None:
     length = int(run.record["settings"]["analysis"]["chunk_length"])
     models = inspect_classifier(Path(run.record["models"]["classifier"]["path"])).contigs
     model = models.get(trained(length, models))
-    hits = hits_of(Path(run.record["input"]["path"]), args.run.parent / f"{run.stem}_hits.json")
+    sequences = Path(run.record["input"]["path"])
+    cache = args.run.parent / f"{run.stem}_evidence.json"
     genomes: dict[tuple[str, str], list[Known]] = defaultdict(list)
     for record in known_records(args.labels, args.run, None):
         if not record.virus:
@@ -89,7 +89,7 @@ def main() -> None:
     }
 
     def sample(records: list[Known], drawn: Callable[[np.random.Generator], float]) -> Contigs:
-        return with_evidence(cut(records, length, model, drawn), hits)
+        return with_evidence(cut(records, length, model, drawn), sequences, cache)
 
     print("| group | genome | Mbp | records: virus | high | contigs: virus | high | changed |")
     print("|---|---|---|---|---|---|---|---|")

@@ -54,6 +54,10 @@ CALLS = [
     ([VIRAL] * 2, {"fdr": 0.05, "error": 0.11}, "virus", "medium"),
     ([VIRAL] * 2, {"fdr": 0.06, "error": 0.1}, "virus", "medium"),
     ([VIRAL] * 2, {"fdr": 0.26, "error": 0.3}, "virus", "low"),
+    # A record that is nearly certainly wrong is no virus, unless a score was asked for.
+    ([VIRAL] * 2, {"fdr": 0.5, "error": 0.9}, "virus", "low"),
+    ([VIRAL] * 2, {"fdr": 0.5, "error": 0.91}, "undecided", "low"),
+    ([VIRAL] * 2, {"fdr": 0.5, "error": 0.91, "min_score": 0.31}, "virus", "low"),
     # An undecided record that is hardly wrong is a virus, unless a score was asked for.
     ([("0.36", "0.64")] * 2, {"fdr": 0.05, "error": 0.1}, "virus", "medium"),
     ([("0.36", "0.64")] * 2, {"fdr": 0.05, "error": 0.11}, "undecided", "low"),

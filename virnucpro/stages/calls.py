@@ -29,7 +29,8 @@ HIGH_SCORE = 0.6  # of a virus with the tier high where no rate is known
 # are cut into contigs (examples/lite/mixtures.py), one of 100 with two chunks or more scores below
 # the last.
 LOW_SCORES = (-0.6, -0.94)
-MARKED = 0.5  # the highest own error rate of a virus that has a host marker
+MOST_WRONG = 0.9  # the highest error rate of a virus
+MARKED = 0.5  # the highest error rate of a virus that has more host markers than hallmarks
 LONG = 5_000  # bases of records whose genes say something of their sample
 LITTLE = 0.25  # of the bases of a record; less says little about the rest of it
 CONFIDENT = 0.8
@@ -179,15 +180,16 @@ def met(
 ) -> Bools:
     """Return which records are classified as viral.
 
-    With the default of the least score, that is also an undecided record whose own error rate is at
-    most ``UNLIKELY``, if it has a hallmark, or its genes were looked for and the long records of
-    the sample support it. One with a host marker needs an error rate of at most ``MARKED``, unless
-    it has as many hallmarks.
+    With the default of the least score, their error rate must not be above ``MOST_WRONG``, and an
+    undecided record is viral, too, if its rate is at most ``UNLIKELY`` and genes support it: it has
+    a hallmark, or its genes were looked for and the long records of the sample support it. A record
+    with more host markers than hallmarks needs a rate of at most ``MARKED``.
     """
     is_viral = scores > thresholds.min_score
     if thresholds.takes_undecided:
         is_supported = (evidence.hallmarks > 0) | (evidence.searched & rates.supported)
         is_possible = (scores >= NONVIRUS_BELOW) | (evidence.hallmarks >= 2)
+        is_viral &= ~(rates.errors > MOST_WRONG)
         is_viral |= is_possible & is_supported & (rates.errors <= UNLIKELY)
     is_marked = evidence.markers > evidence.hallmarks
     is_viral &= ~is_host(evidence) & ~(is_marked & (rates.errors > MARKED))
