@@ -85,6 +85,7 @@ class OutputFigures(TaskFigures):
     # Records classified as viral by tier, and those with hallmark genes; as the bases of regions,
     # earlier development versions do not say them.
     tiers: Mapping[str, int] = field(default_factory=dict)
+    region_tiers: Mapping[str, int] = field(default_factory=dict)  # regions by tier
     hallmarked: int = 0
     doubtful: int  # records classified as viral with a false discovery rate above ``DOUBTFUL``
     regions: int  # viral regions in all records
@@ -125,9 +126,11 @@ def result_counts(figures: OutputFigures) -> dict[str, Json]:
         "calls": dict(figures.calls),
         "viruses_by_tier": dict(figures.tiers),
         "viruses_with_hallmarks": figures.hallmarked,
+        "viruses_fdr": figures.highest_rate,
         "unfamiliar_viruses": figures.unfamiliar,
         "regions": figures.regions,
         "region_bases": figures.region_bases,
+        "regions_by_tier": dict(figures.region_tiers),
         "records_with_regions_not_called_virus": figures.with_regions,
         "chunks": dict(figures.chunks),
     }
@@ -171,6 +174,7 @@ class ResultFiles:
         self._statuses: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
         self._tiers: Counter[str] = Counter()  # of the records classified as viral
+        self._region_tiers: Counter[str] = Counter()
         self._bases: Counter[str] = Counter()  # of the records, by call
         self._chunk_statuses: Counter[str] = Counter()
         names = "hallmarked", "doubtful", "regions", "with_regions", "region_bases"
@@ -266,6 +270,7 @@ class ResultFiles:
         rates = region_fdr(scores, self._searched if calibrated else math.nan)
         for row, fdr in zip(self._region_rows, rates, strict=True):
             tier = region_tier(row["score"], row["length"], fdr, row["hallmarks"])
+            self._region_tiers[tier] += 1
             line = REGIONS.line(**row, tier=tier, fdr=fdr)
             self._regions.write(line.encode(), 1)
             # BED counts from 0, and knows no escapes: only a ``#`` at the beginning would make the
@@ -374,6 +379,7 @@ class ResultFiles:
             statuses=dict(sorted(self._statuses.items())),
             calls=dict(sorted(self._calls.items())),
             tiers=dict(sorted(self._tiers.items())),
+            region_tiers=dict(sorted(self._region_tiers.items())),
             chunks=dict(sorted(self._chunk_statuses.items())),
             **self._counts,
             highest_rate=self._highest_rate,
