@@ -47,12 +47,17 @@ def rows_of(shown: Shown) -> Iterator[tuple[ResultTable, dict[str, object]]]:
         | {"viral_bases": viral or (length if shown.call == "virus" else 0)},
     )
     if shown.call == "virus":
-        yield VIRUS, common | {"score": score, "evidence": "ok" if len(known) > 1 else "one chunk"}
+        found = {"hallmarks": 2, "hallmark_genes": "portal protein;terminase large subunit"}
+        if shown.fdr is None or shown.fdr > 0.01:
+            found = {"hallmarks": 0, "hallmark_genes": None}
+        found |= {"virus_kind": "phage", "evidence": "ok" if len(known) > 1 else "one chunk"}
+        yield VIRUS, common | {"score": score, **found}
     for first, last in shown.regions:
         start, end, chunks = LENGTH * first + 1, LENGTH * (last + 1), last - first + 1
         scored = sum(score is not None for score in shown.scores[first : last + 1])
         region = {"region": f"{shown.id}|region_{start}_{end}", "record": shown.id, "start": start}
         region |= {"end": end, "length": end - start + 1, "chunks": chunks, "chunks_scored": scored}
+        region |= {"virus_kind": "unsure", "tier": "medium", "hallmarks": 0, "hallmark_genes": None}
         yield REGIONS, region | {"score": 0.9, "flank_score": -0.8, "at_edge": False}
     for number, of_chunk in enumerate(shown.scores):
         chunk = {"record": shown.id, "chunk": f"{shown.id}_chunk_{number + 1}"}
@@ -97,7 +102,9 @@ def write_run(folder: Path, records: Sequence[Shown], stem: str = "s", **changes
             "region_bases": sum(
                 LENGTH * (last - first + 1) for each in records for first, last in each.regions
             ),
+            "regions_by_tier": {"medium": sum(len(record.regions) for record in records)},
             "viruses_by_tier": {"high": calls.count("virus")},
+            "viruses_fdr": 0.07,
             "viruses_with_hallmarks": 3,
             "chunks": {"scored": 1},
             "records_with_failures": 0,

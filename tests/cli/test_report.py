@@ -57,9 +57,9 @@ def test_reports_of_several_runs_have_an_overview(call, two_runs, tmp_path):
     assert '<a href="./b/two%3Cb%3E_report.html">two&lt;b&gt;</a>' in text
     assert (tmp_path / "b/two<b>_report.html").exists()
     row = text[text.index(">one<") :].split("</tr>")[0]
-    assert re.findall(r'<td class="n">([\d,]+)</td>', row) == [
-        *("83", "40", "40", "1", "41", "1"),  # the second: with tier high
-        *("1", "1", "5,000"),  # records with regions, regions, and their bases
+    assert re.findall(r'<td class="n">([^<]*)</td>', row) == [
+        *("83", "40", "40 / 0 / 0", "7.0 %", "1", "41", "1"),  # by tier, and what is wrong
+        *("1", "1", "0 / 1 / 0", "5,000"),  # records with regions, regions, tiers and bases
     ]
     pages = {page: page.read_text() for page in (overview, two_runs[0] / "one_report.html")}
     for page, text in pages.items():

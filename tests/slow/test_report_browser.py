@@ -85,6 +85,13 @@ def test_tiles_search_and_sliders_filter_the_rows(page):
         page.locator(f"#{name}").evaluate(change, value)
         assert _rows(page) == rows, name
         page.locator(f"#{name}").evaluate(change, back)
+    for name, choice, rows in (("tier", "medium", 1), ("virus_kind", "phage", 42)):
+        page.locator(f"#{name}").select_option(choice)
+        assert _rows(page) == rows, name
+        page.locator(f"#{name}").select_option("any")
+    page.locator("#hallmarks").check()
+    assert _rows(page) == 11
+    page.locator("#hallmarks").uncheck()
     assert page.locator("#count").text_content() == "Matching rows: 43."
 
 
@@ -93,6 +100,7 @@ def test_a_click_on_a_heading_sorts_by_it(page):
         (2, 1, "5,000"),
         (2, 1, "500"),
         (4, 2, "<0.001"),  # the smallest, and not text
+        (9, 1, "2: portal protein, terminase large subunit"),
         (0, 2, "ж"),  # text begins with A, and then with the last letter
     ):
         for _ in range(clicks):
@@ -125,6 +133,8 @@ def test_it_is_readable_in_light_and_dark_and_on_a_phone(page):
     text, ground = (sum(map(int, c[4:-1].split(","))) for c in page.evaluate(colours))
     assert ground < 100 < text
     page.set_viewport_size({"width": 360, "height": 740})
+    spaces = "all => all.map(e => getComputedStyle(e).whiteSpace)"
+    assert set(page.locator("#rows .id").evaluate_all(spaces)) == {"nowrap"}, "ids do not break"
     # nothing but tables and tracks scrolls sideways
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     drawn = page.locator(".figures svg, .track-box svg")
@@ -159,3 +169,12 @@ def test_without_javascript_tiles_and_table_are_there(window, tmp_path):
     shown = plain.locator("body").inner_text()
     assert "other_39" in shown
     assert "with viral regions" in shown
+
+
+def test_the_link_behind_the_first_regions_shows_all_of_them(window, tmp_path):
+    scores, places = [0.1] * 3 + [0.9] * 16, [(n, n) for n in range(3, 19)]
+    opened = window.new_page()
+    opened.goto(_report(tmp_path, [*mixed(), Shown("many", "nonvirus", scores, 0.6, places)]))
+    opened.get_by_role("link", name="6 more").click()
+    assert _rows(opened) == 16
+    assert opened.evaluate("location.hash") == "#table"

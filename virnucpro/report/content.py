@@ -8,16 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import convert
 
-from virnucpro.formatting import counted
 from virnucpro.results import PredictionRun
 from virnucpro.settings import Thresholds, recorded_thresholds
-from virnucpro.stages.calls import LITTLE
+from virnucpro.stages.calls import LITTLE, TIERS
 from virnucpro.tables import ContigRow, RegionRow, VirusRow
 
 CALLS = ("virus", "undecided", "nonvirus", "unscored")
@@ -27,6 +26,7 @@ MOST_OTHER_TRACKS = 5  # of records that are neither classified as viral nor hol
 FEWEST_CHUNKS = 3  # of a record with a track; fewer say no more than its score
 MOST_ROWS = 5000
 MOST_REGION_ROWS = 1000  # of these, where more viruses were found than there are rows
+# The columns of the table, with what they mean; one that is empty in all rows is not on the page.
 HEADS = {
     "id": "the first word of the header, or the id of a viral region",
     "kind": "what the record is classified as; a region is the viral part of a record",
@@ -35,16 +35,39 @@ HEADS = {
     "fdr": "estimated share of errors among this record and all more certain ones; it is large "
     "beside a high score where many records that are not viral score as high, as short reads do",
     "tier": "high, medium or low: how certain the call is, by fdr where it is known, and by score",
-    "chunks scored": "the pieces of the record that have a score",
-    "share scored": "the part of the record with a score, from 0 to 1",
-    "remark": "kind, terminal repeats, genes and hallmark genes of a virus, what weakens a call",
+    "start": "of a region, its first base in the record, counted from 1",
+    "end": "of a region, its last base in the record",
+    "virus_kind": "phage or eukaryotic virus, as far as it is sure",
+    "hallmarks": "genes that are hallmarks of viruses: how many, and what they are",
+    "host_markers": "genes of hosts that viruses nearly never have, likewise",
+    "genes": "all genes of a virus or region",
+    "share_scored": "the part of the record with a score, from 0 to 1",
+    "remark": "terminal repeats, what is beside a region, what weakens a call",
 }
-TableRow = tuple[str, str, int, float | None, float | None, str | None, int, float, str]  # as HEADS
 # What is kept of every record: the place of its call in CALLS, whether the score rests on
 # one chunk or on less than a quarter of the bases, score and rate (NaN for none), bases, whether it
-# has enough chunks for a track, viral regions and their bases.
+# has enough chunks for a track, viral regions and their bases, and the place of its tier in TIERS.
 NUMBERS = [("call", "i1"), ("weak", "?"), ("score", "f8"), ("fdr", "f8"), ("length", "i8")]
-NUMBERS += [("long", "?"), ("regions", "i4"), ("viral_bases", "i8")]
+NUMBERS += [("long", "?"), ("regions", "i4"), ("viral_bases", "i8"), ("tier", "i1")]
+
+
+class TableRow(NamedTuple):
+    """A row of the table of the page; its fields are those of ``HEADS``."""
+
+    id: str
+    kind: str  # a call, or ``region``
+    length: int
+    score: float | None
+    fdr: float | None
+    tier: str | None
+    start: int | None
+    end: int | None
+    virus_kind: str
+    hallmarks: str
+    host_markers: str
+    genes: int | None
+    share_scored: float
+    remark: str
 
 
 @dataclass
@@ -97,7 +120,8 @@ def read_content(run: PredictionRun) -> Content:
         hosts=len(hosts),
         host_bases=int(hosts["viral_bases"].sum()),
     )
-    order = np.lexsort((-numbers["length"], ~is_viral, ~has_regions))
+    certainty = [np.where(is_viral, -numbers[name], 0) for name in ("score", "tier")]
+    order = np.lexsort((-numbers["length"], *certainty, ~is_viral, ~has_regions))
     tracked = order[numbers["long"][order]][:MOST_TRACKS]
     viral = int((is_viral | has_regions)[tracked].sum())
     tracked = tracked[: viral + MOST_OTHER_TRACKS]
@@ -133,6 +157,7 @@ def _numbers_of(columns: Sequence[Sequence[str | None]]) -> npt.NDArray[Any]:
     numbers["score"], numbers["fdr"] = (np.array(cells[n], float) for n in ("virus_score", "fdr"))
     numbers["call"] = list(map(CALLS.index, cells["call"]))
     numbers["weak"] = (scored == 1) | (np.array(cells["coverage"], float) < LITTLE)
+    numbers["tier"] = [-1 if tier is None else TIERS.index(tier) for tier in cells["tier"]]
     numbers["long"] = chunks >= FEWEST_CHUNKS
     return numbers
 
@@ -149,8 +174,10 @@ def _rows_at(run: PredictionRun, places: Sequence[int]) -> list[ContigRow]:
 
 
 def table_rows(content: Content) -> list[TableRow]:
-    """Return the rows of the table of the page, as ``HEADS``, with the highest scores first."""
-    return sorted(_rows(content), key=lambda row: -2 if row[3] is None else row[3], reverse=True)
+    """Return the rows of the table of the page, with the highest scores first."""
+    return sorted(
+        _rows(content), key=lambda row: -2 if row.score is None else row.score, reverse=True
+    )
 
 
 def _rows(content: Content) -> Iterator[TableRow]:
@@ -159,19 +186,15 @@ def _rows(content: Content) -> Iterator[TableRow]:
     free = room - content.tallies["virus"][0]
     regions = min(content.counts["regions"], max(MOST_REGION_ROWS, free))
     for v in islice(content.run.virus(), room - regions):
-        kind = v.virus_kind.replace("unsure", "unsure kind")
         strange = "unfamiliar" if v.unfamiliar == "yes" else ""
-        facts = (kind, strange, v.topology.replace("linear", ""), v.evidence.replace("ok", ""))
-        remark = "; ".join(filter(None, (*facts, _genes(v))))
-        shares = v.chunks_scored, v.coverage
-        yield v.record, "virus", v.length, v.score, v.fdr, v.tier, *shares, remark
+        facts = strange, v.topology.replace("linear", ""), v.evidence.replace("ok", "")
+        found = v.record, "virus", v.length, v.score, v.fdr, v.tier, None, None
+        yield TableRow(*found, *_genes(v), v.coverage, "; ".join(filter(None, facts)))
     for r in islice(content.run.regions(), regions):
-        flanks = "" if r.flank_score is None else f"; score beside it {r.flank_score:.2f}"
-        edge = "; reaches the end of the record" if r.at_edge else ""
-        kind = r.virus_kind.replace("unsure", "unsure kind")
-        remark = f"{kind}{flanks}{edge}; {_genes(r)}".removesuffix("; ")
-        shares = r.chunks_scored, r.chunks_scored / r.chunks
-        yield r.region, "region", r.length, r.score, r.fdr, r.tier, *shares, remark
+        beside = "" if r.flank_score is None else f"score beside it {r.flank_score:.2f}"
+        remark = "; ".join(filter(None, (beside, r.at_edge * "reaches the end of the record")))
+        place = r.region, "region", r.length, r.score, r.fdr, r.tier, r.start, r.end
+        yield TableRow(*place, *_genes(r), r.chunks_scored / r.chunks, remark)
     for c in content.others:
         remark = "one chunk" if c.chunks_scored == 1 else "little scored"
         if c.call == "unscored":
@@ -180,11 +203,17 @@ def _rows(content: Content) -> Iterator[TableRow]:
             remark = f"viral regions: {c.regions:,}"
         elif c.chunks_scored > 1 and c.coverage >= LITTLE:
             remark = ""
-        shares = c.chunks_scored, c.coverage
-        yield c.record, c.call, c.length, c.virus_score, c.fdr, c.tier, *shares, remark
+        other = c.record, c.call, c.length, c.virus_score, c.fdr, c.tier, None, None
+        yield TableRow(*other, "", "", "", None, c.coverage, remark)
 
 
-def _genes(row: VirusRow | RegionRow) -> str:
-    """Return how many genes a row has, and the names of those that are hallmarks."""
-    count = "" if row.genes is None else counted(row.genes, "gene")
-    return "; ".join(filter(None, (count, (row.hallmark_genes or "").replace(";", ", "))))
+def _genes(row: VirusRow | RegionRow) -> tuple[str, str, str, int | None]:
+    """Return the kind of a virus or region, its hallmark genes, host markers, and all genes."""
+    hallmarks = _named(row.hallmarks, row.hallmark_genes)
+    return row.virus_kind, hallmarks, _named(row.host_markers, row.host_marker_genes), row.genes
+
+
+def _named(count: int | None, names: str | None) -> str:
+    """Return how many genes there are and what they are; empty where none were looked for."""
+    words = "" if count is None else f"{count:,}"
+    return f"{words}: {names.replace(';', ', ')}" if names else words

@@ -62,7 +62,8 @@ def _values(run: PredictionRun) -> dict[str, object]:
     highest_rate = np.fmax.reduce(content.of_call("virus")["fdr"], initial=0)
     tracks = read_tracks(run, content.tracked) if content.tracked else []
     rows, drawn = table_rows(content), list(_drawn(tracks))
-    ids = [*(row[0] for row in rows), *(id for id, *_ in drawn)]
+    ids = [*(row.id for row in rows), *(id for id, *_ in drawn)]
+    known = (name for name in HEADS if any(getattr(row, name) not in ("", None) for row in rows))
     return {
         "content": content,
         "inputs": ["standard input" if path == "-" else Path(path).name for path in paths],
@@ -70,7 +71,7 @@ def _values(run: PredictionRun) -> dict[str, object]:
         "is_doubtful": highest_rate > DOUBTFUL,
         "is_unscored": max(unscored_shares) >= NOTEWORTHY,
         "tables": [table.path.format(stem=run.stem) for table in (VIRUS, REGIONS, CONTIGS)],
-        "heads": HEADS,
+        "heads": {name: HEADS[name] for name in known} or HEADS,
         "rows": rows,
         "short_ids": shortened_ids(ids, LONGEST_ID),
         "most_rows": MOST_ROWS,

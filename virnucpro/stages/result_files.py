@@ -88,12 +88,12 @@ class OutputFigures(TaskFigures):
     calls: Mapping[str, int]  # records by call
     chunks: Mapping[str, int]  # chunks by status
     tiers: Mapping[str, int]  # records classified as viral by tier
+    region_tiers: Mapping[str, int]  # regions by tier
     hallmarked: int  # records classified as viral with hallmark genes
-    # Records classified as viral with a score of at most ``HIGH_SCORE`` and no hallmark gene.
-    middling: int = 0
+    middling: int  # of the others, those with a score of at most ``HIGH_SCORE``
     # How many of the records classified as viral would have hallmark genes if all were viruses: of
     # those whose genes were looked for.
-    expected: float = 0.0
+    expected: float
     doubtful: int  # records classified as viral with a false discovery rate above ``DOUBTFUL``
     regions: int  # viral regions in all records
     with_regions: int  # records that are not classified as viral and hold viral regions
@@ -150,9 +150,11 @@ def result_counts(figures: OutputFigures) -> dict[str, Json]:
         "viruses_by_tier": dict(figures.tiers),
         "viruses_with_hallmarks": figures.hallmarked,
         "caution": figures.caution,
+        "viruses_fdr": figures.highest_rate,
         "unfamiliar_viruses": figures.unfamiliar,
         "regions": figures.regions,
         "region_bases": figures.region_bases,
+        "regions_by_tier": dict(figures.region_tiers),
         "records_with_regions_not_called_virus": figures.with_regions,
         "chunks": dict(figures.chunks),
     }
@@ -196,6 +198,7 @@ class ResultFiles:
         self._statuses: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
         self._tiers: Counter[str] = Counter()  # of the records classified as viral
+        self._region_tiers: Counter[str] = Counter()
         self._bases: Counter[str] = Counter()  # of the records, by call
         self._chunk_statuses: Counter[str] = Counter()
         names = "hallmarked", "middling", "doubtful", "regions", "with_regions", "region_bases"
@@ -292,6 +295,7 @@ class ResultFiles:
         rates = region_fdr(scores, self._searched if calibrated else math.nan)
         for row, fdr in zip(self._region_rows, rates, strict=True):
             tier = region_tier(row["score"], row["length"], fdr, row["hallmarks"])
+            self._region_tiers[tier] += 1
             line = REGIONS.line(**row, tier=tier, fdr=fdr)
             self._regions.write(line.encode(), 1)
             # BED counts from 0, and knows no escapes: only a ``#`` at the beginning would make the
@@ -404,6 +408,7 @@ class ResultFiles:
             statuses=dict(sorted(self._statuses.items())),
             calls=dict(sorted(self._calls.items())),
             tiers=dict(sorted(self._tiers.items())),
+            region_tiers=dict(sorted(self._region_tiers.items())),
             chunks=dict(sorted(self._chunk_statuses.items())),
             **self._counts,
             expected=float(share_with_hallmark(np.array(self._lengths, np.int64)).sum()),

@@ -76,6 +76,8 @@ def test_sections_tiles_and_rows_are_in_order(page):
         '<td class="n">0.001</td>',
         "host|region_10001_15000",
         "10,001 to 15,000.",
+        '<td>medium</td><td class="n">10,001</td><td class="n">15,000</td><td>unsure</td>',
+        '<td>phage</td><td class="words">2: portal protein, terminase large subunit</td>',
         "Hollow dots are weak evidence, 9 records:",
     ):
         assert words in page.text, words
@@ -93,15 +95,15 @@ def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(tmp
     records.append(Shown("few", "undecided", [0.9, 0.9, *[None] * 7], 0.5, length=1000))
     records += [Shown("one", "undecided", [0.6], 0.5), Shown("none", "unscored", [None])]
     page = page_of(tmp_path, records)
-    assert dict(re.findall(r'class="id">([^<]+)<.*class="remark">([^<]+)<', page.text)) == {
-        "host|region_1501_2500": "x; score beside it -0.80; 5 genes; x",
-        "host|region_2501_3000": "x; score beside it -0.80; 5 genes; x",
+    assert dict(re.findall(r'class="id">([^<]+)<.*class="words">([^<]+)</td></tr>', page.text)) == {
+        "host|region_1501_2500": "score beside it -0.80",
+        "host|region_2501_3000": "score beside it -0.80",
         "host": "viral regions: 2",
         "one": "one chunk",
         "few": "little scored",
         "none": "no open frame",
     }
-    assert '<td class="n">1</td><td class="n">0.50</td>' in page.text, "of the first region"
+    assert '<td class="n">0.50</td>' in page.text, "of the first region"
     counts = read_content(open_run(tmp_path)).counts
     assert [counts[name] for name in ("regions", "hosts")] == [2, 1]
     names = ["host", "long", "first", "second", "third"]
@@ -109,16 +111,20 @@ def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(tmp
     assert [cell for cell in page.texts["td"] if cell in names] == names
     sorted_by = [a["title"] for _, a in page.elements if a.get("aria-sort") == "descending"]
     assert sorted_by == [HEADS["score"]]
-    assert page.values("title", "th") == list(HEADS.values())
+    # Nothing here has host markers, so there is no such column.
+    shown = [words for name, words in HEADS.items() if name != "host_markers"]
+    assert page.values("title", "th") == shown
     assert page.text.count(str(HEADS["fdr"])) == 2, "in the legend, too"
 
 
 def test_viral_records_come_first_and_few_others_have_tracks(tmp_path):
     records = [Shown(f"other_{n}", "nonvirus", [0.1] * (40 + n), 0.5) for n in range(20)]
-    records += [Shown(f"virus_{n}", "virus", [0.9] * (3 + n), 0.1) for n in range(9)]
-    records.append(Shown("host", "nonvirus", [0.1] * 3 + [0.9] * 3, 0.6, [(3, 5)]))
+    records += [Shown(f"virus_{n}", "virus", [0.9 - n / 20] * (3 + n), 0.1) for n in range(9)]
+    parts = [(n, n) for n in range(3, 19)]
+    records.append(Shown("host", "nonvirus", [0.1] * 3 + [0.9] * 16, 0.6, parts))
     page = page_of(tmp_path, records)
-    names = ["host", *(f"virus_{n}" for n in range(8, -1, -1))]
+    assert '6,500 and <a href="#table" data-record="host">6 more</a>.' in page.text
+    names = ["host", *(f"virus_{n}" for n in range(9))]  # the most certain first
     names += [f"other_{n}" for n in range(19, 14, -1)]
     assert page.texts["h3"][2 : 2 + len(names) + 1] == [*names, "Command"]
 

@@ -4,7 +4,7 @@
 
 const FIRST_ROWS = 200; // shown at once; a button shows all others
 const byId = (id) => document.getElementById(id);
-const number = (text) => (/^[-−\d]/.test(text) ? Number(text.replace("−", "-").replaceAll(",", "")) : NaN);
+const number = (text) => parseFloat(text.replace("−", "-").replaceAll(",", ""));
 
 function save(name, type, text) {
   const link = document.createElement("a");
@@ -35,10 +35,12 @@ async function copy(text) {
 function table() {
   const body = document.querySelector("#rows tbody");
   const heads = [...document.querySelectorAll("#rows thead th")];
+  const names = heads.map((head) => head.dataset.name);
   const rows = [...body.rows].map((row) => {
     const cells = [...row.cells].map((cell) => cell.title || cell.textContent);
-    return { row, cells, kind: row.dataset.kind, text: cells[0].toLowerCase(),
-      length: number(cells[2]), score: number(cells[3]), fdr: number(cells[4]) };
+    const named = Object.fromEntries(names.map((name, place) => [name, cells[place]]));
+    return { row, cells, named, kind: row.dataset.kind, text: cells[0].toLowerCase(),
+      length: number(named.length), score: number(named.score), fdr: number(named.fdr ?? "") };
   });
   const tiles = [...document.querySelectorAll(".tile")];
   const found = rows.some((row) => row.kind === "virus" || row.kind === "region");
@@ -50,6 +52,8 @@ function table() {
   const least = () => Math.round(longest ** (byId("length").value / 100));
   const wanted = (row) => {
     if (kind ? row.kind !== kind : found && row.kind !== "virus" && row.kind !== "region") return false;
+    if (["tier", "virus_kind"].some((name) => byId(name)?.value && row.named[name] !== byId(name).value)) return false;
+    if (byId("hallmarks")?.checked && !(number(row.named.hallmarks) > 0)) return false;
     if (byId("search").value && !row.text.includes(byId("search").value.toLowerCase())) return false;
     if (Number(byId("score").value) > -1 && !(row.score >= Number(byId("score").value))) return false;
     if (byId("fdr") && Number(byId("fdr").value) < 1 && !(row.fdr <= Number(byId("fdr").value))) return false;
@@ -74,7 +78,7 @@ function table() {
   }
 
   function sort(place) {
-    const numeric = heads[place].classList.contains("n");
+    const numeric = heads[place].classList.contains("n") || ["hallmarks", "host_markers"].includes(names[place]);
     const before = heads[place].getAttribute("aria-sort");
     const down = before === "none" ? numeric : before === "ascending";
     heads.forEach((head) => head.setAttribute("aria-sort", "none"));
@@ -102,7 +106,12 @@ function table() {
     all = false;
     show();
   }));
-  ["search", "score", "fdr", "length"].forEach((id) => byId(id)?.addEventListener("input", show));
+  ["search", "score", "fdr", "length", "tier", "virus_kind", "hallmarks"].forEach((id) => byId(id)?.addEventListener("input", show));
+  document.querySelectorAll("[data-record]").forEach((link) => link.addEventListener("click", () => {
+    kind = "region";
+    byId("search").value = link.dataset.record;
+    show();
+  }));
   byId("all").addEventListener("click", () => { all = true; show(); });
   byId("copy").addEventListener("click", async () => {
     const done = await copy(shown.map((row) => row.cells[0]).join("\n") + "\n");
