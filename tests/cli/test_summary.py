@@ -15,7 +15,8 @@ from virnucpro.stages.result_files import OutputFigures
 def figures_with(**changes):
     known = {"statuses": {"scored": 90, "ambiguous": 10}, "chunks": {"scored": 900}}
     known |= {"calls": {"virus": 10, "nonvirus": 90}, "tiers": {"high": 7, "low": 3}}
-    known |= {"hallmarked": 4, "doubtful": 0, "unfamiliar": 0, "highest_rate": 0.27}
+    known |= {"hallmarked": 4, "middling": 5, "expected": 4.0, "doubtful": 0, "unfamiliar": 0}
+    known |= {"highest_rate": 0.27, "region_tiers": {"high": 5}}
     known |= {"regions": 5, "with_regions": 3, "region_bases": 61_000, "contig_model": ()}
     return OutputFigures(**known | {"thresholds": Thresholds(), "calibrated": True} | changes)
 
@@ -34,6 +35,17 @@ def test_a_lower_rate_is_offered_where_half_of_the_viruses_stay(changes, says):
     text = "\n".join(call_lines(figures_with(**changes), Layout(Path("results"), "a"), "record"))
     assert ("27 % of these" in text, "--max-fdr 0.1" in text) == says
     assert ("--max-fdr 0.1 --no-genes" in text) == ("thresholds" in changes)
+
+
+@pytest.mark.parametrize(
+    ("middling", "hallmarked", "expected", "is_told"),
+    [(5, 4, 4.0, False), (6, 4, 4.0, True), (0, 1, 3.5, True), (0, 1, 2.9, False), (0, 2, 6, False)],
+)
+def test_a_sample_whose_calls_rest_on_little_says_so(middling, hallmarked, expected, is_told):
+    found = figures_with(middling=middling, hallmarked=hallmarked, expected=expected)
+    assert (found.caution is not None) == is_told
+    lines = call_lines(found, Layout(Path("results"), "a"), "record")
+    assert (found.caution in lines) == is_told
 
 
 def test_samples_are_counted_together(tmp_path):

@@ -111,9 +111,8 @@ def test_tracks_are_in_order_of_region_and_length_and_rows_in_order_of_score(tmp
     assert [cell for cell in page.texts["td"] if cell in names] == names
     sorted_by = [a["title"] for _, a in page.elements if a.get("aria-sort") == "descending"]
     assert sorted_by == [HEADS["score"]]
-    # Nothing here has host markers, so there is no such column.
-    shown = [words for name, words in HEADS.items() if name != "host_markers"]
-    assert page.values("title", "th") == shown
+    assert page.values("title", "th") == [*HEADS.values()]
+    assert "0" in page.texts["td"]
     assert page.text.count(str(HEADS["fdr"])) == 2, "in the legend, too"
 
 
