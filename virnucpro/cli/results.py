@@ -71,9 +71,12 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
       virnucpro report results
       virnucpro report sample1 sample2 sample3 -o overview.html
     """
+    from virnucpro.layout import Layout
     from virnucpro.report.writing import write_overview, write_report
+    from virnucpro.results import open_run
     from virnucpro.run.sample_list import finished_runs, renew_samples, runs_of_samples
     from virnucpro.store.disk import Disk, telling
+    from virnucpro.store.lock import locked
 
     runs = [named for folder in dict.fromkeys(folders) for named in finished_runs(folder)]
     place = folders[0] if len(folders) == 1 else Path()
@@ -82,10 +85,12 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     overview = (output or common) if of_samples or output or len(runs) > 1 else None
     with shared.steps(shared.configuration()) as screen:
         screen.begin("reports", len(runs))
-        for _, run in runs:
-            disk = Disk(run.folder)
-            with telling(disk, screen.show):
+        for number, (name, found) in enumerate(runs):
+            disk, lock = Disk(found.folder), Layout(found.folder, found.stem).lock
+            with locked(lock), telling(disk, screen.show):
+                run = open_run(found.folder, found.stem)  # as it is now that it is locked
                 screen.say(f"report: {write_report(run, disk, again=True)}")
+            runs[number] = name, run
             screen.advance(1)
         problem = renew_samples(folders[0], screen.show) if of_samples else ""
         if overview and not of_samples:
