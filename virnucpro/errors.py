@@ -60,8 +60,12 @@ class OutputError(VirNucProError):
     exit_code = 6
 
 
-class RunInterruptedError(VirNucProError):
-    """A signal asked the run to stop. Everything finished so far is kept."""
+class RunInterruptedError(BaseException):
+    """A signal asked the run to stop. Everything finished so far is kept.
+
+    As KeyboardInterrupt, it is no Exception: a signal may come in a library that takes every
+    Exception for a damaged file.
+    """
 
     def __init__(self, signal_number: int) -> None:
         """``signal_number`` 2 (SIGINT) exits 130; every other one exits 143 (SIGTERM)."""

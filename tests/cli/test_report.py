@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.report_data import Shown, mixed, write_run
+from virnucpro.layout import Layout
 from virnucpro.report.plots import COLOURS
+from virnucpro.store.lock import locked
 
 TOY = ("-m", "toy", "--device", "cpu", "--threads", "1")
 
@@ -107,6 +109,19 @@ def two_samples(call: Callable, tmp_path: Path) -> Path:
     files = [tmp_path / name / "in.fa" for name in ("one", "two")]
     assert call("predict", *files, "-o", tmp_path / "out", *TOY, "--min-score", "-1").code == 0
     return tmp_path / "out"
+
+
+def test_a_report_is_not_made_beside_another_command(call, finished):
+    with locked(Layout(finished, "in").lock):
+        assert call("report", finished).code == 5
+    assert call("report", finished).code == 0
+
+
+def test_a_row_for_multiqc_is_never_a_comment(call, tmp_path):
+    (tmp_path / "#1.fa").write_text(f">a\n{'GCTGAA' * 150}\n")
+    assert call("predict", tmp_path / "#1.fa", "-o", tmp_path / "out", *TOY).code == 0
+    lines = (tmp_path / "out/#1_mqc.tsv").read_text().splitlines()
+    assert [line.split("\t")[0] for line in lines if line[0] != "#"] == ["Sample", "_#1"]
 
 
 def test_a_run_writes_its_row_for_multiqc(call, two_samples):

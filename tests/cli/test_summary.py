@@ -39,7 +39,13 @@ def test_a_lower_rate_is_offered_where_half_of_the_viruses_stay(changes, says):
 
 @pytest.mark.parametrize(
     ("middling", "hallmarked", "expected", "is_told"),
-    [(5, 4, 4.0, False), (6, 4, 4.0, True), (0, 1, 3.5, True), (0, 1, 2.9, False), (0, 2, 6, False)],
+    [
+        (5, 4, 4.0, False),
+        (6, 4, 4.0, True),
+        (0, 1, 3.5, True),
+        (0, 1, 2.9, False),
+        (0, 2, 6, False),
+    ],
 )
 def test_a_sample_whose_calls_rest_on_little_says_so(middling, hallmarked, expected, is_told):
     found = figures_with(middling=middling, hallmarked=hallmarked, expected=expected)

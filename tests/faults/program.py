@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.contract.counting import Counting
 from tests.contract.running import run_stage
 from virnucpro.contracts import Device
-from virnucpro.errors import VirNucProError
+from virnucpro.errors import RunInterruptedError
 from virnucpro.executors import scheduler
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.processes import ProcessPool
@@ -27,7 +27,7 @@ def main(folder: Path, seconds_per_base: float) -> int:
         executor = Executor(pool, 1, interruption)
         try:
             run_stage(stage, executor, folder)
-        except VirNucProError as error:
+        except RunInterruptedError as error:
             return error.exit_code
         finally:
             executor.close()

@@ -19,7 +19,7 @@ EXTRAS = {"Bio": "train", "pooch": "train", "tensorboard": "train", "ray": "clus
 
 def run(arguments: Sequence[str]) -> int:
     """Carry out a command line and return its exit code. Errors are one message on stderr."""
-    problem: VirNucProError
+    problem: VirNucProError | RunInterruptedError
     try:
         code = app.main(args=list(arguments), prog_name="virnucpro", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -30,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
         error.show(shown)
         click.echo(printable(shown.getvalue()), nl=False, err=True)
         return UsageError.exit_code
-    except VirNucProError as error:
+    except (VirNucProError, RunInterruptedError) as error:
         problem = error
     except (click.Abort, KeyboardInterrupt):
         problem = RunInterruptedError(SIGINT)

@@ -72,9 +72,12 @@ def report(folders: tuple[Path, ...], output: Path | None, *, force: bool) -> No
       virnucpro report results
       virnucpro report sample1 sample2 sample3 -o overview.html
     """
+    from virnucpro.layout import Layout
     from virnucpro.report.writing import write_overview, write_report
+    from virnucpro.results import open_run
     from virnucpro.run.sample_list import finished_runs, renew_samples, runs_of_samples
     from virnucpro.store.disk import Disk
+    from virnucpro.store.lock import locked
     from virnucpro.store.work import refuse_existing
 
     if output is not None and not force:
@@ -86,8 +89,11 @@ def report(folders: tuple[Path, ...], output: Path | None, *, force: bool) -> No
     overview = (output or common) if of_samples or output or len(runs) > 1 else None
     with shared.steps(shared.configuration()) as screen:
         screen.begin("reports", len(runs))
-        for _, run in runs:
-            screen.say(f"report: {write_report(run, Disk(), again=True)}")
+        for number, (name, found) in enumerate(runs):
+            with locked(Layout(found.folder, found.stem).lock):
+                run = open_run(found.folder, found.stem)  # as it is now that it is locked
+                screen.say(f"report: {write_report(run, Disk(), again=True)}")
+            runs[number] = name, run
             screen.advance(1)
         problem = renew_samples(folders[0], screen.show) if of_samples else ""
         if overview and not of_samples:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -61,11 +61,9 @@ def keep_freed_memory() -> None:
 
 @dataclass
 class CoreThreads:
-    """As many threads as torch may use in the thread that calls. They are kept between calls."""
+    """As many threads as torch may use in the thread that calls."""
 
     _abandoned: threading.Event = field(default_factory=threading.Event)
-    _threads: int = 1
-    _pool: ThreadPoolExecutor | None = None
 
     def check(self, *_: object) -> None:
         """End the work it is called in; to be called as a forward pre-hook of a layer, for example.
@@ -88,23 +86,23 @@ class CoreThreads:
             for item in items:
                 yield item, work(item)
             return
-        if self._pool is None or self._threads != threads:
-            call_mkl_functions_once()
-            # How many threads torch computes with is a setting of each thread.
-            self._pool = ThreadPoolExecutor(threads, BATCH_THREAD, torch.set_num_threads, (1,))
-            self._threads = threads
+        call_mkl_functions_once()
+        # How many threads torch computes with is a setting of each thread.
+        pool = ThreadPoolExecutor(threads, BATCH_THREAD, torch.set_num_threads, (1,))
         queued: deque[tuple[T, Future[R]]] = deque()
         with one_thread():  # the calling thread too: others would only spin beside those at work
             try:
                 for item in items:
-                    queued.append((item, self._pool.submit(work, item)))
+                    queued.append((item, pool.submit(work, item)))
                     if len(queued) == BATCHES_PER_THREAD * threads:
                         yield _oldest_result(queued)
                 while queued:
                     yield _oldest_result(queued)
             finally:
                 self._abandoned.set()
-                wait([future for _, future in queued if not future.cancel()])
+                # A signal may have come while a thread started, of which the pool does not know.
+                # It, too, ends when the pool is shut down.
+                pool.shutdown(cancel_futures=True)
                 self._abandoned.clear()
 
 

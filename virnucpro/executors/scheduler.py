@@ -95,7 +95,7 @@ class Scheduler:
     _failures_in_a_row: int = 0
     _workers: dict[int, WorkerState] = field(default_factory=dict)
     _outcomes: deque[TaskResult] = field(default_factory=deque)
-    _final_error: VirNucProError | None = None
+    _final_error: VirNucProError | RunInterruptedError | None = None
     _deadline: float = 0.0
     _first_task_began: float | None = None
     _last_wait: float = 0.0
@@ -386,7 +386,7 @@ class Scheduler:
         else:
             self._end(DeviceError(f"no device is left: {reason}"))
 
-    def _end(self, error: VirNucProError) -> None:
+    def _end(self, error: VirNucProError | RunInterruptedError) -> None:
         """Hand out no more tasks; those in flight may still finish. The first error counts."""
         if self._final_error is not None:
             return

@@ -25,6 +25,7 @@ class Interruption:
 
     number: int | None = None
     is_held: bool = False  # nothing is raised then
+    was_raised: bool = False
 
     def receive(self, number: int, frame: FrameType | None = None) -> None:
         """Receive a signal. A second one ends the process at once; its workers die with it.
@@ -36,6 +37,7 @@ class Interruption:
             os._exit(RunInterruptedError(self.number).exit_code)
         self.number = number
         if not self.is_held:
+            self.was_raised = True
             raise RunInterruptedError(number)
 
     @contextmanager
@@ -60,7 +62,12 @@ def interruptible() -> Iterator[Interruption]:
     """Catch the signals in the block; see :class:`Interruption`.
 
     Python only prints an error that is raised in a destructor or in the callback of a weak
-    reference. A signal that arrives there ends the process at once, as a second one does.
+    reference. A signal that arrives there ends the process at once, as a second one does. What is
+    raised in a call that torch makes from C++ may become an error of its own, such as one about a
+    damaged file of weights: an error after the signal is taken for it.
+
+    Raises:
+        RunInterruptedError: a signal arrived.
     """
     interruption = Interruption()
     previous_hook = sys.unraisablehook
@@ -74,6 +81,10 @@ def interruptible() -> Iterator[Interruption]:
     sys.unraisablehook = unraisable_hook
     try:
         yield interruption
+    except Exception as error:
+        if interruption.number is None or not interruption.was_raised:
+            raise
+        raise RunInterruptedError(interruption.number) from error
     finally:
         interruption.is_held = True
         sys.unraisablehook = previous_hook

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from virnucpro.contracts import Device, ReportProgress, Session, Stage, Task
-from virnucpro.errors import RunInterruptedError, VirNucProError
+from virnucpro.errors import VirNucProError
 from virnucpro.events import Progressed, WorkerReady
 from virnucpro.executors.pool import FailureKind, PoolEvent, Work, WorkEnded, WorkFailure
 
@@ -197,8 +197,6 @@ def _attempt(work: Callable[[], T]) -> T | WorkFailure:
     """
     try:
         return work()
-    except RunInterruptedError:
-        raise
     except Exception as error:  # noqa: BLE001 - the edge of a task: one must not end the others
         return describe_failure(error)
 

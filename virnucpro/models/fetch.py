@@ -18,6 +18,7 @@ from virnucpro.errors import ModelError
 from virnucpro.formatting import printable
 from virnucpro.models.catalogue import Model, files_to_fetch, hub_endpoint
 from virnucpro.store.disk import Disk, explain_write_errors
+from virnucpro.store.lock import locked
 
 # What ``huggingface_hub`` raises beside the errors of its HTTP client: its Rust part the first one,
 # and the others for an answer that is not that of a hub, which it does not check.
@@ -90,15 +91,17 @@ def _fetch_file(model: Model, record: store.Recorded | None) -> Path:
     from huggingface_hub.file_download import http_get
 
     target, disk = store.download_path(model), Disk()
-    disk.sweep(target.parent, {target.name})
-    with disk.create(target) as out:
-        with _download_errors(model):
-            http_get(model.url, cast("BinaryIO", out))
-        out.flush()
-        store.check_file(Path(out.stream.name))
-        if record and record.files.get(model.file) != out.sha.hexdigest():
-            raise _changed(model, model.address)
-        target.unlink(missing_ok=True)  # damaged, or of another version
+    lock = target.with_name(f".{target.name}.lock")
+    with locked(lock, f"the model {model.name}", wait=True):
+        disk.sweep(target.parent, {target.name})
+        with disk.create(target) as out:
+            with _download_errors(model):
+                http_get(model.url, cast("BinaryIO", out))
+            out.flush()
+            store.check_file(Path(out.stream.name))
+            if record and record.files.get(model.file) != out.sha.hexdigest():
+                raise _changed(model, model.address)
+            target.unlink(missing_ok=True)  # damaged, or of another version
     return target
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
 from virnucpro.contracts import SPLITTING, Device, Json
-from virnucpro.errors import InputError, UsageError, VirNucProError
+from virnucpro.errors import InputError, RunInterruptedError, UsageError, VirNucProError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.signals import Interruption
@@ -97,7 +97,7 @@ def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emi
             )
             force, resume = request.force, request.resume
             state = check_run(layout, disk, state, emit, resume=resume, force=force)
-        except VirNucProError:
+        except (VirNucProError, RunInterruptedError):
             disk.remove(layout.incoming)  # the input of the run that is there stays as it is
             raise
         if piped:

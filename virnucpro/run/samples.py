@@ -16,13 +16,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from virnucpro.errors import (
-    DeviceError,
-    ModelError,
-    ResumeRefusedError,
-    RunInterruptedError,
-    VirNucProError,
-)
+from virnucpro.errors import DeviceError, ModelError, ResumeRefusedError, VirNucProError
 from virnucpro.events import Emit, Event, Notice
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.signals import Interruption
@@ -45,7 +39,7 @@ GROUP_SHARE = 0.25
 # only 256 or 1,024 open files.
 MOST_SAMPLES = 100
 # They concern all samples. Others, but those of a full disk, concern one input or folder.
-OF_ALL = (ModelError, DeviceError, RunInterruptedError)
+OF_ALL = (ModelError, DeviceError)
 
 
 def predict_samples(

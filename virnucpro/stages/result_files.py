@@ -392,7 +392,9 @@ class ResultFiles:
         records, bases = self._calls.total(), self._bases
         share = 100 * bases["virus"] / max(bases.total(), 1)
         counts = self._calls["virus"], f"{share:.4f}", records, self._calls["unscored"]
-        cells = " ".join(sample.split()), *map(str, counts)  # a name may hold tabs
+        name = " ".join(sample.split())  # it may hold tabs
+        name = f"_{name}" if name.startswith("#") else name  # or the line would be a comment
+        cells = name, *map(str, counts)
         return (MULTIQC_HEAD + "\t".join(cells) + "\n").encode("utf-8", "backslashreplace")
 
     def finish(

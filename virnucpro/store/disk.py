@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import socket
+import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ BUFFER = 1 << 20  # bytes gathered before a write: large enough that the system 
 AGAIN = "run the same command again, without --force"  # once the cause of a failure is gone
 HOST_NAME = socket.gethostname().replace(".", "-")  # as lock and temporary files have it
 Bytes = bytes | bytearray | memoryview
-_TEMPORARY = re.compile(r"^\.(?P<name>.+)\.(?P<host>[^.]*)\.(?P<pid>\d+)\.tmp$")
+_TEMPORARY = re.compile(r"^\.(?P<name>.+)\.[^.]*\.\d+\.tmp$")  # with host and process
 
 
 @dataclass
@@ -188,9 +189,11 @@ class Disk:
                     self.sync_folder(folder)
 
     def sweep(self, folder: Path, names: Collection[str] | None = None) -> None:
-        """Remove temporary files that a dead process left in ``folder``.
+        """Remove temporary files that an earlier process left in ``folder``.
 
-        Where other runs share the folder, only those of files called ``names`` count.
+        The caller holds the lock on what is written there: no other process is at work, whichever
+        has the number of that one now. Where other runs share the folder, only those of files
+        called ``names`` count.
         """
         if not folder.is_dir() or (folder.is_symlink() and state_folders(folder / "file")):
             return
@@ -198,9 +201,8 @@ class Disk:
             match = _TEMPORARY.match(path.name)
             if not match or (names is not None and match["name"] not in names):
                 continue
-            if match["host"] != HOST_NAME or not is_running(int(match["pid"])):
-                with explain_write_errors(path), suppress(FileNotFoundError):
-                    self.unlink(path)
+            with explain_write_errors(path), suppress(FileNotFoundError):
+                self.unlink(path)
 
 
 def is_running(pid: int) -> bool:
@@ -225,8 +227,18 @@ def refuse_linked_state(path: Path) -> None:
 
 
 def open_without_links(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a file for ``open(..., opener=)``; a symbolic link in its place is not followed."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    """Open a file for ``open(..., opener=)``.
+
+    A symbolic link in its place is not followed, and nobody waits for the other end of a pipe.
+
+    Raises:
+        OSError: it is no file, or cannot be opened.
+    """
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no file")
+    return descriptor
 
 
 @contextmanager

@@ -60,7 +60,8 @@ class LockOwner:
 def read_owner(path: Path) -> LockOwner | None:
     """Return who wrote the lock file last; None where the lock was left, or never taken."""
     try:
-        return msgspec.convert(parse_json(path.read_bytes()), LockOwner)
+        with open(path, "rb", opener=open_without_links) as stream:
+            return msgspec.convert(parse_json(stream.read()), LockOwner)
     except (OSError, ValueError):
         return None
 

@@ -6,6 +6,8 @@ The items, their order and their bits stay the same, and no thread is left behin
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -196,3 +198,27 @@ def test_an_encoder_gives_up_a_batch_between_two_layers(tmp_path):
     assert len(layers) <= 3  # not the two that were at their first layer by then
     handle.remove()
     assert encoder.encode(texts, quiet).shape == (40, encoder.dim)
+
+
+INTERRUPTED_START = """
+import os, signal, sys, threading, torch
+from virnucpro.compute.threads import CoreThreads
+from virnucpro.errors import RunInterruptedError
+from virnucpro.executors.signals import interruptible
+start = threading.Thread.start
+def interrupted(thread):
+    start(thread)
+    os.kill(os.getpid(), signal.SIGTERM)
+torch.set_num_threads(2)
+threading.Thread.start, cores = interrupted, CoreThreads()
+try:
+    with interruptible():
+        list(cores.map(abs, range(9)))
+except RunInterruptedError as error:
+    sys.exit(error.exit_code)
+"""
+
+
+def test_a_signal_while_a_thread_starts_ends_the_process():
+    command = [sys.executable, "-c", INTERRUPTED_START]
+    assert subprocess.run(command, check=False, timeout=60).returncode == 143

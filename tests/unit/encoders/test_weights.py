@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
+import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,8 +17,9 @@ import torch
 from safetensors.torch import save_file
 
 from tests.hostile import Evil
-from virnucpro.encoders.weights import load_weights, read_folder, read_pickle
-from virnucpro.errors import ModelError
+from virnucpro.encoders.weights import load_weights, read_folder, read_pickle, read_safetensors
+from virnucpro.errors import ModelError, RunInterruptedError
+from virnucpro.executors.signals import interruptible
 
 
 @pytest.mark.parametrize("form", ["zip", "legacy", *range(6)])
@@ -64,3 +70,42 @@ def test_a_broken_gpu_is_not_taken_for_a_damaged_model(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "to", lambda *_: torch.zeros(2).view(3))
     with pytest.raises(RuntimeError, match="invalid for input of size"):
         load_weights(network, weights, Path("model.pt"))
+
+
+def _codes(read: Callable[[Path], object], path: Path, step: int) -> Iterator[int]:
+    """Yield the exit codes of processes that get a signal at every ``step``-th call in ``read``."""
+    for number in count(1, step):
+        child = os.fork()
+        if child == 0:
+            calls = count(1)
+
+            def profile(*_: object, last: int = number, calls: Iterator[int] = calls) -> None:
+                if next(calls) == last:
+                    os.kill(os.getpid(), signal.SIGTERM)
+
+            code = 1
+            try:
+                with interruptible():
+                    sys.setprofile(profile)
+                    read(path)
+                    sys.setprofile(None)
+                    code = 0
+            except RunInterruptedError as error:
+                code = error.exit_code
+            finally:
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code == 0:
+            return
+        yield code
+
+
+@pytest.mark.parametrize(
+    ("save", "read", "step"), [(torch.save, read_pickle, 100), (save_file, read_safetensors, 1)]
+)
+def test_a_signal_is_not_taken_for_a_damaged_file(tmp_path, save, read, step):
+    """torch makes an error of its own of what is raised in some of its calls."""
+    save({"a": torch.ones(3)}, tmp_path / "file")
+    codes = list(_codes(read, tmp_path / "file", step))
+    assert len(codes) > 5
+    assert set(codes) == {143}

@@ -38,7 +38,7 @@ class Trial:
     pool: FakePool
     outcomes: list[TaskResult] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    error: VirNucProError | None = None
+    error: VirNucProError | RunInterruptedError | None = None
 
     @property
     def finished(self) -> list[int]:
@@ -81,7 +81,7 @@ def run(
         try:
             for outcome in Scheduler(stage, tasks, pool, trial.events.append, signals).outcomes():
                 trial.outcomes.append(outcome)
-        except VirNucProError as error:
+        except (VirNucProError, RunInterruptedError) as error:
             trial.error = error
     assert pool.most_submitted <= (3 if overlapping else 2)
     assert len(set(trial.finished)) == len(trial.finished)

@@ -69,16 +69,16 @@ def test_an_exception_in_the_block_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_sweep_removes_what_dead_processes_left(tmp_path):
+def test_sweep_removes_what_earlier_processes_left(tmp_path):
     dead = tmp_path / f".a.{HOST_NAME}.999999999.tmp"
-    living = tmp_path / f".a.{HOST_NAME}.{os.getppid()}.tmp"
+    with_a_number_in_use = tmp_path / f".a.{HOST_NAME}.{os.getppid()}.tmp"
     elsewhere = tmp_path / ".a.otherhost.1.tmp"
     theirs = tmp_path / f".b.{HOST_NAME}.999999999.tmp"
     users = tmp_path / "notes.tmp"
-    for path in (dead, living, elsewhere, theirs, users):
+    for path in (dead, with_a_number_in_use, elsewhere, theirs, users):
         path.touch()
     Disk().sweep(tmp_path, {"a"})
-    assert sorted(tmp_path.iterdir()) == sorted([living, theirs, users])
+    assert sorted(tmp_path.iterdir()) == sorted([theirs, users])
 
 
 def test_a_write_within_a_second_and_a_process_of_another_user_are_seen(tmp_path, monkeypatch):

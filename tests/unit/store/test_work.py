@@ -6,6 +6,8 @@ import errno
 import fcntl
 import json
 import os
+import subprocess
+import sys
 import threading
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -140,3 +142,24 @@ def test_another_identity_is_refused_and_the_change_is_named(change, row):
     with pytest.raises(ResumeRefusedError) as caught:
         check_same(wanted, EARLIER, Path("out"))
     assert f"\n  {row}\n" in str(caught.value)
+
+
+PIPE_AS_LOCK = """
+import sys
+from pathlib import Path
+from virnucpro.errors import OutputError
+from virnucpro.store.lock import holder, locked
+path = Path(sys.argv[1])
+assert holder(path) is None
+try:
+    with locked(path):
+        pass
+except OutputError as error:
+    sys.exit(error.exit_code)
+"""
+
+
+def test_nobody_waits_for_a_pipe_in_the_place_of_a_lock(tmp_path):
+    os.mkfifo(tmp_path / "lock")
+    command = [sys.executable, "-c", PIPE_AS_LOCK, tmp_path / "lock"]
+    assert subprocess.run(command, check=False, timeout=60).returncode == 6
