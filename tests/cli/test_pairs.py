@@ -119,7 +119,7 @@ def test_no_region_is_looked_for_in_a_pair(call, pair, tmp_path, monkeypatch):
     """Its mates are two pieces: what lies between them is not known."""
     found = [Region(0, 60, 4, 4, 0.9, None, at_edge=True)]
     monkeypatch.setattr(output, "SHORTEST_RECORD", 0)
-    monkeypatch.setattr(output, "find_regions", lambda length, chunks, model: found)
+    monkeypatch.setattr(output, "find_regions", lambda *_: found)
     for name, more in (("single", ()), ("both", ("--input2", pair[1]))):
         check_accepted(call("predict", pair[0], *more, "-o", tmp_path / name, *PREDICT))
     assert list(open_run(tmp_path / "single").regions())

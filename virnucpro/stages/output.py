@@ -53,16 +53,19 @@ from virnucpro.store.hashed import HashedFile, changed_input_error, refuse_chang
 from virnucpro.tables import CONSENSUS, FRAMES, PAIRS, RECORDS
 
 UNCERTAIN = 2_000  # bases; the genes of undecided records of this length are found, too
-LONG = 10_000  # bases; and those of all records of this length
 CHUNKS_AT_A_TIME = 4096  # are written together, or those of one longer record
 # Of chunks without a score, by the status that the table of frames has.
 UNSCORED = {"framed": FAILED, **{status: place for place, status in enumerate(STATUSES)}}
 
 
 def is_searched(lengths: Ints, scores: Floats, thresholds: Thresholds) -> Bools:
-    """Return which records have their genes found; a score of NaN stands for none."""
+    """Return which records have their genes found; a score of NaN stands for none.
+
+    Those that are long enough for viral regions all have, also where they score as a host.
+    """
     is_uncertain = (scores >= NONVIRUS_BELOW) & (lengths >= UNCERTAIN)
-    searched: Bools = (scores > thresholds.min_score) | is_uncertain | (lengths >= LONG)
+    is_long = lengths >= SHORTEST_RECORD
+    searched: Bools = (scores > thresholds.min_score) | is_uncertain | is_long
     return searched
 
 
