@@ -37,7 +37,7 @@ from virnucpro.stages.calls import (
     summarise,
 )
 from virnucpro.stages.genes import FoundGenes, GeneFinder, Searched
-from virnucpro.stages.regions import SHORTEST_RECORD, find_regions
+from virnucpro.stages.regions import SHORTEST_RECORD, Region, find_regions
 from virnucpro.stages.result_files import (
     MOST_BASES_AT_A_TIME,
     Block,
@@ -88,7 +88,7 @@ class OutputStage(HostStage):
 
     name, title = "output", "Output"
     reads_intermediate: ClassVar[bool] = False
-    version: ClassVar[int] = 19
+    version: ClassVar[int] = 20
     same_inputs: ClassVar[range] = range(15, version + 1)  # versions that read the same tables
 
     source: InputFiles
@@ -142,8 +142,8 @@ class OutputStage(HostStage):
                 return writers[-2:]
 
             files = ResultFiles(writers, fastq, paired=self.source.paired, open_genes=open_genes)
-            found, odds = self._summaries(files)
-            files.genes, functions = self._genes(found, odds, report)
+            found, odds, long = self._summaries(files)
+            files.genes, functions = self._genes(found, odds, long, report)
             rates = self._rates(found, odds, functions)
             # zip would hold records while the next ones are read
             summarised, halves = iter(found), iter(_halves(found))
@@ -171,20 +171,23 @@ class OutputStage(HostStage):
 
     def _summaries(
         self, files: ResultFiles
-    ) -> tuple[list[tuple[Summaries, BlockRegions]], list[Floats]]:
+    ) -> tuple[list[tuple[Summaries, BlockRegions]], list[Floats], list[dict[int, Chunks]]]:
         """Write all chunks; return what follows from those of each block, and its log odds.
 
-        This takes 72 bytes of memory for each record.
+        Regions are those of scores alone. The last are the chunks of the records that have any.
+        This takes 72 bytes of memory for each record, and 48 for each of these chunks.
         """
         found: list[tuple[Summaries, BlockRegions]] = []
-        odds = []
+        odds, long = [], []
         for block, chunks, cells in self._chunks():
             files.add_chunks(block.names, chunks, cells)
             summaries, own = summarise(block.bases, chunks, self.contig_model)
-            found.append((summaries, self._regions(block, chunks)))
+            regions, with_regions = self._regions(block, chunks)
+            found.append((summaries, regions))
+            long.append(with_regions)
             if self.calibrated:
                 odds.append(own)
-        return found, odds
+        return found, odds, long
 
     def _rates(
         self,
@@ -221,42 +224,50 @@ class OutputStage(HostStage):
         self,
         found: Sequence[tuple[Summaries, BlockRegions]],
         odds: Sequence[Floats],
+        long: Sequence[dict[int, Chunks]],
         report: ReportProgress,
     ) -> tuple[FoundGenes, Ints]:
         """Find the genes of records that may be viral, and of regions. Reports half of all records.
 
-        Returns also ``[records]``, how many functions the hallmark genes of each record have, which
-        is 0 where none were looked for. Those of an undecided record with a viral region say that
-        the region is viral: a host with a provirus is no virus. Genes take 700 bytes of memory for
-        each record searched, and a quarter of a byte for each of its bases.
+        Before, regions in ``found`` are found again without arrays of repeats. Returns also
+        ``[records]``, how many functions the hallmark genes of each record have, which is 0 where
+        none were looked for. Those of an undecided record with a viral region say that the region
+        is viral: a host with a provirus is no virus. Genes take 700 bytes of memory for each record
+        searched, and a quarter of a byte for each of its bases.
         """
         genes: FoundGenes = {}
         functions = [np.zeros(len(summaries.status), np.int64) for summaries, _ in found]
         searched = self._searched(found, odds)
-        if not any(places or regions for places, regions in searched):
+        if not any(searched) and not any(long):
             report(sum(_halves(found)), 0)
             return genes, np.concatenate(functions)
-        rest = zip(searched, functions, _halves(found), strict=True)
+        rest = zip(searched, long, found, functions, _halves(found), strict=True)
         for block, records in self._records():  # zip would hold records while others are read
-            (places, regions), own, half = next(rest)
+            places, with_regions, (_, regions), own, half = next(rest)
             parts = [Searched(block.names[i], records[i].sequence) for i in places]
-            for i, own_regions in regions.items():
+            for i, chunks in with_regions.items():
                 name, sequence = block.names[i], records[i].sequence
-                parts += [Searched(name, sequence, (r.start, r.stop)) for r in own_regions]
+                regions[i] = self._regions_of(len(sequence), chunks, sequence)
+                parts += [Searched(name, sequence, (r.start, r.stop)) for r in regions[i]]
             del records
-            if parts:
+            if parts and self._finds_genes:
                 results = gene_finder().find(parts)
                 own[places] = [len(set(result.hallmarks)) for result in results[: len(places)]]
                 genes |= {(e.record, e.region): r for e, r in zip(parts, results, strict=True)}
             report(half, 0)
         return genes, np.concatenate(functions)
 
+    @property
+    def _finds_genes(self) -> bool:
+        is_fasta = not self.source.paired and not holds_qualities(self.source.first)
+        return self.thresholds.genes and is_fasta
+
     def _searched(
         self, found: Sequence[tuple[Summaries, BlockRegions]], odds: Sequence[Floats]
-    ) -> list[tuple[list[int], BlockRegions]]:
-        """Return for each block the places of the records that are searched, and the regions."""
-        if not self.thresholds.genes or self.source.paired or holds_qualities(self.source.first):
-            return [([], {}) for _ in found]
+    ) -> list[list[int]]:
+        """Return for each block the places of the records that are searched."""
+        if not self._finds_genes:
+            return [[] for _ in found]
         # Hallmarks lower the error rate of their own record, and of no other one.
         none = np.zeros(sum(len(summaries.status) for summaries, _ in found), np.int64)
         _, errors = self._rates(found, odds, none)
@@ -268,27 +279,29 @@ class OutputStage(HostStage):
             is_viral = met(self.thresholds, bases, scores, np.array(np.nan), own)
             hosts = list(regions)  # unless they are viral themselves
             is_meant[hosts] = is_viral[hosts]
-            searched.append((np.flatnonzero(is_meant).tolist(), regions))
+            searched.append(np.flatnonzero(is_meant).tolist())
         return searched
 
-    def _regions(self, block: Block, chunks: Chunks) -> BlockRegions:
-        """Return the regions that are classified as viral, by the place of their record."""
+    def _regions(self, block: Block, chunks: Chunks) -> tuple[BlockRegions, dict[int, Chunks]]:
+        """Return the regions by the place of their record, and all chunks of these records."""
         regions: BlockRegions = {}
-        if self.source.paired:
-            return regions
-        for place in np.flatnonzero(block.bases >= SHORTEST_RECORD).tolist():
-            own = slice(*np.searchsorted(chunks.record, [place, place + 1]))
-            length = int(block.lengths[0, place])
-            found = [
-                region
-                for region in find_regions(length, chunks.chosen(own), self.contig_model)
-                # The rate of a region depends on all regions, and --max-fdr is for records alone.
-                if region.score > self.thresholds.min_score
-                and region.stop - region.start >= self.thresholds.min_length
-            ]
-            if found:
-                regions[place] = found
-        return regions
+        long = {}
+        is_long = (block.bases >= SHORTEST_RECORD) & (not self.source.paired)
+        for place in np.flatnonzero(is_long).tolist():
+            own = chunks.chosen(slice(*np.searchsorted(chunks.record, [place, place + 1])))
+            if found := self._regions_of(int(block.lengths[0, place]), own):
+                regions[place], long[place] = found, own
+        return regions, long
+
+    def _regions_of(self, length: int, chunks: Chunks, sequence: str | None = None) -> list[Region]:
+        """Return the regions of a record that are classified as viral."""
+        return [
+            region
+            for region in find_regions(length, chunks, self.contig_model, sequence)
+            # The rate of a region depends on all regions, and --max-fdr is for records alone.
+            if region.score > self.thresholds.min_score
+            and region.stop - region.start >= self.thresholds.min_length
+        ]
 
     def _blocks(self) -> Iterator[Block]:
         """Yield all records, some at a time; all but the first are below a limit together."""
