@@ -59,7 +59,7 @@ from virnucpro.stages.calls import (
     log_odds,
     summarise,
 )
-from virnucpro.stages.genes import HALLMARKS, HOST_MARKERS
+from virnucpro.stages.genes import HALLMARKS, HOST_MARKERS, count_functions
 from virnucpro.stages.output import gene_finder, is_searched
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
@@ -235,11 +235,7 @@ def with_evidence(contigs: Contigs, sequences: Path, cache: Path) -> Contigs:
             new = [(place, own) for _, place, own in places[record.id] if place not in known]
             predicted = gene_finder().find([record.sequence[own] for _, own in new])
             for (place, _), found in zip(new, predicted, strict=True):
-                counts = (
-                    len({hit.function for hit in found.hits if hit.is_marker == markers})
-                    for markers in (False, True)
-                )
-                known[place] = [*counts]
+                known[place] = count_functions(found.hits)
     if missing:
         Disk().save(cache, json.dumps({profiles: known}).encode())
     for i, place, _ in chain.from_iterable(places.values()):

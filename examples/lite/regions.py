@@ -10,8 +10,8 @@ part, of 40 kb to 1 Mbp and of a similar share of G and C. Chunks are scored one
 of the host scores as it does without the phage: OUT/hosts.fa holds the hosts, OUT/inserts.fa the
 phages with the bases of the host that share a chunk with them, and the scores of the two are put
 together as predict would see them in the whole record. OUT/seen.fa holds yeast and human, which the
-shipped model has seen in training. Regions of repeats are left out, as predict does. A second start
-with the same DATASET, OUT and options scores nothing again.
+shipped model has seen in training. Arrays of repeats are in no region, as in predict. A second
+start with the same DATASET, OUT and options scores nothing again.
 """
 
 from __future__ import annotations
@@ -35,14 +35,8 @@ from virnucpro.io.frames import chunk_spans
 from virnucpro.stages.calls import SCORED, STATUSES, Chunks, log_odds
 from virnucpro.stages.genes import Hit
 from virnucpro.stages.output import gene_finder
-from virnucpro.stages.regions import (
-    MOST_REPEATED,
-    Region,
-    find_regions,
-    is_reported,
-    region_fdr,
-    repeated_share,
-)
+from virnucpro.stages.regions import Region, find_regions, region_fdr
+from virnucpro.stages.repeats import in_arrays
 from virnucpro.tables import CHUNKS
 from virnucpro.training.data.dataset import Dataset, LabelledRecord, Part
 
@@ -228,8 +222,7 @@ def hits_of(sequence: str) -> list[Hit]:
 
 def regions_of(chunks: Chunks, sequence: str) -> list[Region]:
     """Return the regions of a record that is not called virus."""
-    found = find_regions(len(sequence), chunks, hits=hits_of(sequence))
-    return [region for region in found if is_reported(region, sequence, is_virus=False)]
+    return find_regions(len(sequence), chunks, None, sequence, hits_of(sequence))
 
 
 def joined(
@@ -315,13 +308,16 @@ def print_false(
         for name in {group, group if group in SEEN else NOT_SEEN}:
             bases[name] += len(sequence)
             scores[name] += [region.score for region in kept]
-            repeats[name] += len(find_regions(len(sequence), chunks[record])) - len(kept)
+            found = find_regions(len(sequence), chunks[record])  # bases of repeats left out:
+            repeats[name] += sum(r.stop - r.start for r in found) - sum(
+                r.stop - r.start for r in kept
+            )
     above = " | ".join(f"regions per Mbp, score > {cut}" for cut in CUTS)
-    print(f"\n| host | Mbp | {above} | left out |\n|---|---|" + "---|" * (len(CUTS) + 1))
+    print(f"\n| host | Mbp | {above} | kb left out |\n|---|---|" + "---|" * (len(CUTS) + 1))
     for group, count in sorted(bases.items()):
         rates = (sum(s > cut for s in scores[group]) / count * 1e6 for cut in CUTS)
         row = " | ".join(f"{rate:.2f}" for rate in rates)
-        print(f"| {group} | {count / 1e6:.1f} | {row} | {repeats[group]} |")
+        print(f"| {group} | {count / 1e6:.1f} | {row} | {repeats[group] / 1000:.0f} |")
 
 
 def print_k12(chunks: Chunks, sequence: str) -> None:
@@ -357,8 +353,8 @@ def print_levels(hosts: Iterable[Chunks], inserts: Iterable[Chunks], phages: Ite
     print(f"| host_level_spread | {statistics.stdev(means):.2f} |")
     print(f"| chunk_spread | {statistics.median(map(statistics.stdev, values)):.2f} |")
     print(f"| virus_level | {statistics.fmean(viral):.2f} |")
-    repeats = [repeated_share(phage) >= MOST_REPEATED for phage in phages]
-    print(f"| phages of repeats | {statistics.fmean(repeats):.3f} |")
+    repeats = [in_arrays(phage, np.arange(0, len(phage), 500)).mean() for phage in phages]
+    print(f"| phages in arrays of repeats | {statistics.fmean(repeats):.3f} |")
 
 
 def main() -> None:

@@ -126,10 +126,11 @@ class Frames(NamedTuple):
     proteins: list[str]  # of the frames: a letter per codon; those with other letters are left out
 
 
-KMER = 6  # bases
-# Different k-mers among those of a chunk that is read whole. Of chunks of 500 bases of genomes, one
-# in a thousand has a smaller share; of tandem repeats with units of up to 60 bases, nearly all.
-LEAST_KMERS = 0.4
+# Tantan (Frith 2011, Nucleic Acids Res 39:e23) finds tandem repeats with units of up to so many
+# bases, diverged ones too. These numbers were chosen by the tables of examples/lite/repeats.py.
+LONGEST_UNIT = 200
+UNIT_DECAY = 0.99  # how much less likely a unit is that is longer by one base
+MOST_REPEATED = 0.5  # share of the bases of a chunk that is read whole
 MOST_UNKNOWN = 0.1  # share of letters other than A, C, G and T; lite was calibrated with no more
 GAP = re.compile("[^ACGT]{2,}")
 
@@ -192,8 +193,9 @@ def whole_chunks(chunks: Sequence[str]) -> Frames:
     ``chunks`` are ASCII letters of either case. A chunk with fewer than ``SHORTEST_WHOLE`` bases is
     ``too_short``. Several unknown letters in a row become one N: a long gap dilutes what an encoder
     reads. A chunk with fewer than ``SHORTEST_WHOLE`` known bases, or a share of more than
-    ``MOST_UNKNOWN`` of others after that, is ``ambiguous``. Tandem repeats are ``repetitive``:
-    encoders that have seen few of them take many for viruses.
+    ``MOST_UNKNOWN`` of others after that, is ``ambiguous``. One with a share of ``MOST_REPEATED``
+    or more in tandem repeats, such as satellites, is ``repetitive``: encoders that have seen few of
+    them take many for viruses.
     """
     reads, lengths = list(map(str.upper, chunks)), _lengths(chunks)
     digits = np.frombuffer("".join(reads).encode("ascii").translate(_DIGITS), np.uint8)
@@ -203,7 +205,7 @@ def whole_chunks(chunks: Sequence[str]) -> Frames:
         reads[place] = GAP.sub("N", reads[place])
     enough = known >= np.maximum(SHORTEST_WHOLE, (1 - MOST_UNKNOWN) * _lengths(reads))
     is_repetitive = np.zeros(len(reads), bool)
-    is_repetitive[enough] = _are_repetitive(list(compress(reads, enough)))
+    is_repetitive[enough] = list(map(_is_repetitive, compress(reads, enough)))
     statuses = np.select(
         [lengths < SHORTEST_WHOLE, ~enough, is_repetitive],
         ["too_short", "ambiguous", "repetitive"],
@@ -223,19 +225,8 @@ def _lengths(texts: Sequence[str]) -> npt.NDArray[np.int64]:
     return np.fromiter(map(len, texts), np.int64, len(texts))
 
 
-def _are_repetitive(chunks: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Return which chunks, all with known letters enough for a k-mer, have few different ones."""
-    known = [chunk.replace("N", "") for chunk in chunks]
-    # Two bits of a letter: A, C, G and T have different ones.
-    digits = np.frombuffer("".join(known).encode(), np.uint8) >> np.uint8(1) & np.uint8(3)
-    kmers = np.zeros(len(digits), np.uint16)  # of the letters from here on
-    for place in range(KMER):
-        kmers[: 1 - KMER] <<= 2
-        kmers[: 1 - KMER] |= digits[place : len(digits) + 1 - KMER + place]
-    lengths = _lengths(known)
-    different = []
-    for end, length in zip(np.cumsum(lengths).tolist(), lengths.tolist(), strict=True):
-        seen = np.zeros(4**KMER, bool)
-        seen[kmers[end - length : end + 1 - KMER]] = True
-        different.append(np.count_nonzero(seen))
-    return np.array(different, int) < LEAST_KMERS * (lengths + 1 - KMER)
+def _is_repetitive(chunk: str) -> bool:
+    from pydustmasker import TantanMasker  # only what is read whole needs it
+
+    masked = TantanMasker(chunk, max_period=LONGEST_UNIT, decay=UNIT_DECAY).n_masked_bases
+    return masked >= MOST_REPEATED * len(chunk)

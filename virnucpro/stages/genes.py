@@ -113,6 +113,15 @@ class Predicted(NamedTuple):
         )
 
 
+def count_functions(hits: Sequence[Hit]) -> tuple[int, int]:
+    """Return how many functions the hallmarks have, and how many the host markers."""
+    hallmarks, markers = (
+        len({hit.function for hit in hits if hit.is_marker == is_marker})
+        for is_marker in (False, True)
+    )
+    return hallmarks, markers
+
+
 class GeneFinder:
     """Finds genes with the models of pyrodigal-gv, each with its own genetic code."""
 

@@ -38,7 +38,7 @@ from virnucpro.stages.calls import (
     summarise,
     unknown_rates,
 )
-from virnucpro.stages.genes import FoundGenes, GeneFinder, Predicted
+from virnucpro.stages.genes import FoundGenes, GeneFinder, Hit, Predicted, count_functions
 from virnucpro.stages.regions import SHORTEST_RECORD, Region, find_regions
 from virnucpro.stages.result_files import (
     MOST_BASES_AT_A_TIME,
@@ -194,72 +194,66 @@ class OutputStage(HostStage):
         memory for each of these, and a quarter of a byte for each of its bases.
         """
         evidence = no_evidence(sum(len(scored.lengths) for scored in found))
-        searches = self.thresholds.genes and not self.source.paired
-        if not searches or holds_qualities(self.source.first):
-            for scored in found:
-                for place, chunks in scored.long.items():
-                    self._add_regions(scored, place, chunks, None)
+        is_fasta = not self.source.paired and not holds_qualities(self.source.first)
+        searched = [np.zeros(len(scored.lengths), bool) for scored in found]
+        if self.thresholds.genes and is_fasta:
+            searched = [
+                is_searched(scored.lengths, scored.summaries.virus_score, self.thresholds)
+                for scored in found
+            ]
+        if not any(own.any() or scored.long for own, scored in zip(searched, found, strict=True)):
             report(len(evidence.searched) // 2, 0)
             return evidence
         end = 0
-        for (block, records), scored in zip(self._records(), found, strict=True):
+        for (block, records), scored, meant in zip(self._records(), found, searched, strict=True):
             start, end = end, end + len(records)
-            own = evidence.chosen(slice(start, end))
-            scores = scored.summaries.virus_score
-            places = np.flatnonzero(is_searched(scored.lengths, scores, self.thresholds)).tolist()
-            predicted = gene_finder().find([records[place].sequence for place in places])
-            for place, its in zip(places, predicted, strict=True):
-                self._weigh(block.names[place], place, scored, its, own, genes)
+            places = np.flatnonzero(meant).tolist()
+            parts = [records[place].sequence for place in places]
+            predicted = dict(zip(places, gene_finder().find(parts) if parts else [], strict=True))
+            for place in sorted({*places, *scored.long}):
+                sequence, its = records[place].sequence, predicted.get(place)
+                regions = self._regions(scored.long.get(place), sequence, its.hits if its else [])
+                if regions:
+                    scored.regions[place] = regions
+                if its:
+                    counts = self._weigh(block.names[place], scored, place, its, genes)
+                    evidence.searched[start + place] = True
+                    evidence.hallmarks[start + place], evidence.markers[start + place] = counts
             report(end // 2 - start // 2, 0)
         return evidence
 
-    def _weigh(
-        self,
-        name: str,
-        place: int,
-        scored: Scored,
-        predicted: Predicted,
-        evidence: GeneEvidence,
-        genes: FoundGenes,
-    ) -> None:
-        """Note what the genes of a record say, and find its regions.
-
-        Those in a region say that the region is viral. They count for a record that its score calls
-        viral, and not for another one: a host with a provirus is no virus.
-        """
-        length, score = int(scored.lengths[place]), scored.summaries.virus_score[place]
-        regions: list[Region] = []
-        if place in scored.long:
-            regions = self._add_regions(scored, place, scored.long[place], predicted)
-        hits = predicted.hits
-        if not score > self.thresholds.min_score:
-            spans = [(region.start, region.stop) for region in regions]
-            hits = [hit for hit in hits if not any(a <= hit.begin < b for a, b in spans)]
-        evidence.searched[place] = True
-        evidence.hallmarks[place] = len({hit.function for hit in hits if not hit.is_marker})
-        evidence.markers[place] = len({hit.function for hit in hits if hit.is_marker})
-        if score >= min(self.thresholds.min_score, NONVIRUS_BELOW) or evidence.hallmarks[place]:
-            genes[name, None] = predicted.described(name, length)
-        for region in regions:
-            span = region.start, region.stop
-            genes[name, span] = predicted.described(name, length, span)
-
-    def _add_regions(
-        self, scored: Scored, place: int, chunks: Chunks, predicted: Predicted | None
-    ) -> list[Region]:
-        """Find the regions of a record that are classified as viral."""
-        length = int(scored.lengths[place])
-        hits = predicted.hits if predicted else ()
-        regions = [
+    def _regions(self, chunks: Chunks | None, sequence: str, hits: Sequence[Hit]) -> list[Region]:
+        """Return the regions of a record that are classified as viral."""
+        if chunks is None:
+            return []
+        return [
             region
-            for region in find_regions(length, chunks, self.contig_model, hits)
+            for region in find_regions(len(sequence), chunks, self.contig_model, sequence, hits)
             # The rate of a region depends on all regions, and --max-fdr is for records alone.
             if region.score > self.thresholds.min_score
             and region.stop - region.start >= self.thresholds.min_length
         ]
-        if regions:
-            scored.regions[place] = regions
-        return regions
+
+    def _weigh(
+        self, name: str, scored: Scored, place: int, predicted: Predicted, genes: FoundGenes
+    ) -> tuple[int, int]:
+        """Keep the genes of a record that may be viral and of its regions.
+
+        Returns how many functions its hallmarks and its host markers have. Those in a region say
+        that the region is viral. They count for a record that its score calls viral, and not for
+        another one: a host with a provirus is no virus.
+        """
+        length, score = int(scored.lengths[place]), scored.summaries.virus_score[place]
+        regions, hits = scored.regions.get(place, []), predicted.hits
+        spans = [(region.start, region.stop) for region in regions]
+        if not score > self.thresholds.min_score:
+            hits = [hit for hit in hits if not any(a <= hit.begin < b for a, b in spans)]
+        hallmarks, markers = count_functions(hits)
+        if score >= min(self.thresholds.min_score, NONVIRUS_BELOW) or hallmarks:
+            genes[name, None] = predicted.described(name, length)
+        for span in spans:
+            genes[name, span] = predicted.described(name, length, span)
+        return hallmarks, markers
 
     def _rates(self, found: Sequence[Scored], evidence: GeneEvidence) -> Rates:
         """Return the rates of all records."""

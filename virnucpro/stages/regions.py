@@ -18,11 +18,11 @@ Time and memory grow with the number of chunks only.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from virnucpro.classifier.contigs import LARGEST, ContigModel
 from virnucpro.classifier.evidence import HALLMARK_ODDS, MARKER_ODDS
@@ -38,6 +38,7 @@ from virnucpro.stages.calls import (
     summarise,
 )
 from virnucpro.stages.genes import Hit
+from virnucpro.stages.repeats import in_arrays
 
 ROUNDS = 8  # of background and path; they nearly always agree after three
 FLANK = 20  # scored chunks on either side of a region give its flank score
@@ -60,10 +61,6 @@ MOST_EVIDENCE = 0.8  # the evidence of one chunk counts up to this, for or again
 SHORTEST_RECORD = 10_000  # bases; shorter records show no background
 FEWEST_CHUNKS = 4  # scored chunks of a region
 
-# Clusters of PE and PPE genes, arrays of integrons and of CRISPR look viral, and repeat themselves.
-REPEAT_WORD = 16  # bases
-COPIES = 3
-MOST_REPEATED = 0.01  # of the words of a region; of phages, 2 % have more (docs/regions.md)
 # Of ``FALSE_REGIONS`` false regions per million bases of hosts, (1 - score) to the power of
 # ``FALSE_TAIL`` have at least that score, about as in the hosts of the validation part
 # (examples/lite/regions.py), where unmarked proviruses count as false.
@@ -100,22 +97,35 @@ def find_regions(
     length: int,
     chunks: Chunks,
     contig_model: ContigModel | None = None,
+    sequence: str | None = None,
     hits: Sequence[Hit] = (),
 ) -> list[Region]:
     """Return the viral regions of a record of ``length`` bases, in order; they do not overlap.
 
     A record of which hardly any chunk looks like a host has none: whether it is a virus is what its
     call says. The chunks are in order and may overlap. ``contig_model`` gives the score of the
-    flanks, as in :func:`virnucpro.stages.calls.summarise`. ``hits`` are the hallmarks and host
-    markers among the genes of the record.
+    flanks, as in :func:`virnucpro.stages.calls.summarise`. Arrays of repeats in the ``sequence``,
+    where it is given, are in no region: they end it, or split it. ``hits`` are the hallmarks and
+    host markers among the genes of the record.
     """
     if length < SHORTEST_RECORD:
         return []
     scored = np.flatnonzero(chunks.status == SCORED)
     if len(scored) < 2 * FEWEST_CHUNKS:
         return []
+
+    def outside_arrays(stretch: range) -> list[range]:
+        if sequence is None:
+            return [stretch]
+        own = scored[stretch.start : stretch.stop]
+        first, middles = int(chunks.start[own[0]]), (chunks.start[own] + chunks.stop[own]) // 2
+        is_array = in_arrays(sequence[first : chunks.stop[own[-1]]], middles - first)
+        ends = [-1, *np.flatnonzero(is_array).tolist(), len(own)]
+        return [stretch[low + 1 : high] for low, high in pairwise(ends) if high - low > 1]
+
     of_genes = gene_evidence(chunks.start[scored], hits)
-    stretches = viral_stretches(log_odds(chunks.chosen(scored)).tolist(), of_genes)
+    odds = log_odds(chunks.chosen(scored)).tolist()
+    stretches = viral_stretches(odds, of_genes, outside_arrays)
     viral = {i for part, _ in stretches for i in part}
     regions = []
     for part, evidence in stretches:
@@ -147,29 +157,6 @@ def find_regions(
             )
         )
     return regions
-
-
-def is_reported(region: Region, sequence: str, *, is_virus: bool, hallmarks: int = 0) -> bool:
-    """Return whether a region of a record is reported.
-
-    One of repeats is not, unless it has hallmark genes. A part of a virus that looks more viral
-    than the rest is no region, unless the rest looks like a host.
-    """
-    if is_virus and not region.in_host:
-        return False
-    bases = sequence[region.start : region.stop]
-    return hallmarks > 0 or repeated_share(bases) < MOST_REPEATED
-
-
-def repeated_share(sequence: str) -> float:
-    """Return the share of the words of ``REPEAT_WORD`` bases that are there ``COPIES`` times."""
-    letters = np.frombuffer(sequence.upper().encode(), "S1")
-    if len(letters) < REPEAT_WORD:
-        return 0.0
-    words = np.ascontiguousarray(sliding_window_view(letters, REPEAT_WORD))
-    found, counts = np.unique(words.view(f"S{REPEAT_WORD}"), return_counts=True)
-    is_gap = found == b"N" * REPEAT_WORD
-    return float(counts[(counts >= COPIES) & ~is_gap].sum() / len(words))
 
 
 def region_fdr(scores: Floats, bases: float) -> list[float | None]:
@@ -218,10 +205,13 @@ def gene_evidence(starts: Ints, hits: Sequence[Hit]) -> Floats:
     return evidence
 
 
-def viral_stretches(log_odds: Sequence[float], of_genes: Floats) -> list[tuple[range, float]]:
+def viral_stretches(
+    log_odds: Sequence[float], of_genes: Floats, split: Callable[[range], list[range]]
+) -> list[tuple[range, float]]:
     """Return the stretches of scored chunks that are viral, and the evidence of each.
 
-    ``of_genes`` ``[chunks]`` is the evidence of the genes in each chunk.
+    ``of_genes`` ``[chunks]`` is the evidence of the genes in each chunk, and ``split`` returns
+    those parts of a stretch of the virus state that may be viral.
     """
     values = [min(max(value, -LARGEST), LARGEST) for value in log_odds]
     # A host beside much virus has the lower third of the scores, and a certain one the usual level.
@@ -243,7 +233,7 @@ def viral_stretches(log_odds: Sequence[float], of_genes: Floats) -> list[tuple[r
         return []
     regions = []
     weighted = (np.array(values) + of_genes / _slope(background)).tolist()
-    for whole in path:
+    for whole in (part for stretch in path for part in split(stretch)):
         part = _best_part(weighted, whole, background.level)
         cost = ENTRY * ((whole.start > 0) + (whole.stop < len(values)))
         found = math.fsum(evidence[part.start : part.stop]) - cost

@@ -27,7 +27,6 @@ from virnucpro.stages.kinds import virus_kinds, windows
 from virnucpro.stages.regions import (
     SHORTEST_RECORD,
     Region,
-    is_reported,
     region_fdr,
     region_tier,
 )
@@ -234,11 +233,10 @@ class ResultFiles:
         lengths, is_virus = block.bases.tolist(), [call == "virus" for call in calls.call]
         reported: BlockRegions = {}
         for place, own in regions.items():
-            sequence, genes = records[place].sequence, self._genes_of(block.names[place], own)
-            for region, found in zip(own, genes, strict=True):
-                count = len(found.functions(markers=False)) if found else 0
-                if is_reported(region, sequence, is_virus=is_virus[place], hallmarks=count):
-                    reported.setdefault(place, []).append(region)
+            # A part of a virus that looks more viral than the rest is no region, unless the rest
+            # looks like a host.
+            if kept := [region for region in own if region.in_host or not is_virus[place]]:
+                reported[place] = kept
         bases = [length * viral for length, viral in zip(lengths, is_virus, strict=True)]
         for place, own in reported.items():
             bases[place] = sum(region.stop - region.start for region in own)

@@ -12,7 +12,14 @@ import numpy as np
 from virnucpro.contracts import MOLECULES, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import Reading
 from virnucpro.io.fasta import fasta_batches, fasta_bytes
-from virnucpro.io.frames import LEAST_KMERS, MOST_UNKNOWN, open_frames, whole_chunks
+from virnucpro.io.frames import (
+    LONGEST_UNIT,
+    MOST_REPEATED,
+    MOST_UNKNOWN,
+    UNIT_DECAY,
+    open_frames,
+    whole_chunks,
+)
 from virnucpro.stages.base import HostStage
 from virnucpro.tables import FRAMES
 
@@ -36,7 +43,12 @@ class TranslationStage(HostStage):
         """Return one task for all chunks."""
         framed, layout = self.reading == "open frames", self.layout
         fastas = [layout.frames[each] for each in (MOLECULES if framed else MOLECULES[:1])]
-        limits = {"least k-mers": LEAST_KMERS, "most unknown": MOST_UNKNOWN}
+        limits = {
+            "longest unit": LONGEST_UNIT,
+            "unit decay": UNIT_DECAY,
+            "most repeated": MOST_REPEATED,
+            "most unknown": MOST_UNKNOWN,
+        }
         params = {} if framed else {"reading": self.reading, **limits}
         chunks = receipts.rows("chunking", layout.chunked)
         outputs = (*fastas, layout.frames_table)

@@ -12,7 +12,8 @@ import pytest
 from tests.declared import Chunk, chunks_of
 from virnucpro.io.frames import chunk_spans
 from virnucpro.stages import regions
-from virnucpro.stages.regions import Region, is_reported, region_fdr, region_tier, repeated_share
+from virnucpro.stages.regions import Region, region_fdr, region_tier
+from virnucpro.stages.repeats import in_arrays
 
 HOST, VIRUS, SPREAD = -2.0, 1.5, 1.0
 
@@ -45,8 +46,8 @@ def record(
     ]
 
 
-def find_regions(length: int, chunks: list[Chunk]) -> list[Region]:
-    return regions.find_regions(length, chunks_of(chunks))
+def find_regions(length: int, chunks: list[Chunk], sequence: str | None = None) -> list[Region]:
+    return regions.find_regions(length, chunks_of(chunks), None, sequence)
 
 
 def only(regions: list[Region]) -> Region:
@@ -178,34 +179,51 @@ def _copies(unit: str, count: int, share: float, between: int, gc: float) -> str
 
 REPEATS = {
     "a phage": (_drawn(40_000), False),
-    "of many A and T": (_drawn(40_000, 0.2), False),
     "of many G and C": (_drawn(40_000, 0.75), False),
     "two copies of a gene": (_drawn(20_000) + _drawn(20_000), False),
-    "gaps": (_drawn(5_000) + 9_000 * "N" + _drawn(5_000, seed=2), False),
-    "shorter than a word": ("ACGT", False),
-    "nothing": ("", False),
+    "gaps": (_drawn(9_000) + 2_000 * "N" + _drawn(9_000, seed=2), False),
+    "short": ("ACGT", False),
     "genes like those of PE_PGRS": (_copies("GGCGGCGCCGGCGGCAACGGCGGG", 200, 0.1, 60, 0.7), True),
-    "an array like attC": (_copies(_drawn(110), 60, 0.1, 500, 0.45), True),
-    "CRISPR": (_drawn(9_000) + _copies(_drawn(36, seed=3), 40, 0.0, 35, 0.5), True),
+    "an array like attC": (_copies(_drawn(110), 60, 0.2, 500, 0.45), True),
+    "a satellite": (_copies(_drawn(171), 120, 0.15, 0, 0.5), True),
+    "CRISPR": (_copies(_drawn(36, seed=3), 140, 0.0, 35, 0.5), True),
     "in small letters": (_copies(_drawn(110), 60, 0.1, 500, 0.45).lower(), True),
 }
 
 
-@pytest.mark.parametrize(("sequence", "is_repeated"), REPEATS.values(), ids=REPEATS.keys())
-def test_regions_of_repeats_are_left_out(sequence, is_repeated):
-    region = Region(0, len(sequence), 9, 9, 0.9, -0.9, False, in_host=True)
-    assert is_reported(region, sequence, is_virus=False) is not is_repeated
-    assert is_reported(region, sequence, is_virus=False, hallmarks=1)
-    assert 0 <= repeated_share(sequence) <= 1
+@pytest.mark.parametrize(("sequence", "is_array"), REPEATS.values(), ids=REPEATS.keys())
+def test_arrays_of_repeats(sequence, is_array):
+    found = in_arrays(sequence, np.arange(0, len(sequence), 500))
+    assert set(found.tolist()) == {is_array}
+
+
+ARRAY = _copies(_drawn(110), 40, 0.1, 500, 0.45)[:20_000]  # 40 chunks
 
 
 @pytest.mark.parametrize(
-    ("is_virus", "in_host", "is_kept"),
-    [(True, False, False), (True, True, True), (False, False, True), (False, True, True)],
+    ("parts", "left"),
+    [
+        ((ARRAY,), []),
+        ((_drawn(20_000, seed=1),), [(40_000, 60_000)]),
+        ((ARRAY, _drawn(20_000, seed=1)), [(60_000, 80_000)]),
+        ((_drawn(20_000, seed=1), ARRAY), [(40_000, 60_000)]),
+        (
+            (_drawn(20_000, seed=1), ARRAY, _drawn(20_000, seed=2)),
+            [(40_000, 60_000), (80_000, 100_000)],
+        ),
+        ((ARRAY, _drawn(1_500, seed=1), ARRAY), []),  # too few chunks are left
+    ],
 )
-def test_a_virus_has_a_region_only_within_a_host(is_virus, in_host, is_kept):
-    region = Region(100, 6_100, 12, 12, 0.9, -0.9, False, in_host)
-    assert is_reported(region, _drawn(9_000), is_virus=is_virus) is is_kept
+def test_arrays_of_repeats_end_a_region_or_split_it(parts, left):
+    viral = sum(map(len, parts)) // 500
+    length, chunks = record((80, HOST), (viral, VIRUS), (80, HOST))
+    sequence = "".join([_drawn(40_000, seed=3), *parts, _drawn(40_000, seed=4)])
+    found = find_regions(length, chunks, sequence)
+    assert len(found) == len(left)
+    for region, (start, stop) in zip(found, left, strict=True):
+        assert region.start == pytest.approx(start, abs=2_500)
+        assert region.stop == pytest.approx(stop, abs=2_500)
+        assert region.chunks == region.chunks_scored == (region.stop - region.start) // 500
 
 
 def test_flanks_are_hosts_where_either_side_scores_as_one():
