@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import re
 import time
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -23,7 +22,7 @@ from pathlib import Path
 
 from profiles import NEAR, hosts
 
-from virnucpro.stages.genes import HALLMARKS, GeneFinder, Genes, Searched
+from virnucpro.stages.genes import HALLMARKS, GeneFinder, Predicted, count_functions
 from virnucpro.training.data.dataset import Dataset
 
 LENGTHS = (2000, 5000, 10_000, 20_000, 40_000)
@@ -31,7 +30,6 @@ AT_A_TIME = 200  # sequences
 HOSTS = "hosts"
 MOST = 40  # pieces of a record, evenly spread
 PROKARYOTIC = re.compile("(?<!viro)phage|Microviridae|archaeal|virome")
-HIT = re.compile(r"\tCDS\t(\d+)\t.*product=(.*?);")
 
 
 def together(items: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
@@ -51,13 +49,12 @@ def pieces(dataset: Path, length: int) -> Iterator[tuple[str, str]]:
                 yield kind, record.sequence[start : start + length]
 
 
-def hits(genes: Genes) -> list[tuple[int, str]]:
+def hits(genes: Predicted) -> list[tuple[int, str]]:
     """Return where the hallmark genes of a whole record begin, and their names."""
-    found = HIT.findall(zlib.decompress(genes.gff3).decode())
-    return [(int(begin) - 1, name) for begin, name in found]
+    return [(hit.begin, hit.function) for hit in genes.hits if not hit.is_marker]
 
 
-def places(genes: Genes) -> list[set[str]]:
+def places(genes: Predicted) -> list[set[str]]:
     """Return the names of the hallmarks at each place."""
     found: list[set[str]] = []
     last = -NEAR - 1
@@ -69,7 +66,7 @@ def places(genes: Genes) -> list[set[str]]:
     return found
 
 
-def functions_by_piece(genes: Genes, bases: int, length: int) -> list[int]:
+def functions_by_piece(genes: Predicted, bases: int, length: int) -> list[int]:
     """Return how many functions the hallmarks in each piece of a record have."""
     names: list[set[str]] = [set() for _ in range(bases // length + 1)]
     for begin, name in hits(genes):
@@ -103,7 +100,7 @@ def main() -> None:
     bases, alone, proviruses, begun = 0, Counter[str](), 0, time.process_time()
     for some in together(hosts(arguments.genomes, arguments.dataset, held_out=True)):
         bases += sum(len(text) for _, text in some)
-        found = finder.find([Searched(name, text) for name, text in some])
+        found = finder.find([text for _, text in some])
         for (_, text), genes in zip(some, found, strict=True):
             for own in places(genes):
                 proviruses += len(own) > 1
@@ -114,9 +111,9 @@ def main() -> None:
     seconds = time.process_time() - begun
     for length in LENGTHS:
         for some in together(pieces(arguments.dataset, length)):
-            found = finder.find([Searched("", text) for _, text in some])
+            found = finder.find([text for _, text in some])
             for (kind, _), genes in zip(some, found, strict=True):
-                counts[kind, length][min(len(set(genes.hallmarks)), 2)] += 1
+                counts[kind, length][min(count_functions(genes.hits)[0], 2)] += 1
     print_shares(counts)
     million = bases / 1e6
     print(f"\n{million:.1f} Mbp of hosts, {seconds / million:.2f} s of a processor core per Mbp")

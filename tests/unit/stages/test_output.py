@@ -243,7 +243,7 @@ def test_a_run_moves_on_and_can_be_stopped_while_genes_are_found(request_of, mon
     monkeypatch.setattr(worker, "REPORT_SECONDS", 0)
     with interruptible() as interruption, pytest.raises(RunInterruptedError):
         run_prediction(request, emit, interruption=interruption)
-    assert moved == [0, 0, 1, 1, 2, 2]
+    assert moved == [0, 1, 1, 2, 2, 3]
     assert not list(request.layout.root.glob("*_virus_genes.*"))
     monkeypatch.setattr(GeneFinder, "find", find)
     assert _computed(request)[0] == "output"

@@ -12,6 +12,7 @@ import pytest
 from tests.declared import Chunk, chunks_of
 from virnucpro.io.frames import chunk_spans
 from virnucpro.stages import regions
+from virnucpro.stages.genes import Hit
 from virnucpro.stages.regions import Region, region_fdr, region_tier
 from virnucpro.stages.repeats import in_arrays
 
@@ -235,6 +236,46 @@ def test_flanks_are_hosts_where_either_side_scores_as_one():
     ):
         length, chunks = record(*parts)
         assert [region.in_host for region in find_regions(length, chunks)] == [in_host]
+
+
+def _hits(*places: int, marker: bool) -> list[Hit]:
+    """Genes of 900 bases that begin at these places."""
+    return [Hit(place, place + 900, f"function {place}", marker) for place in places]
+
+
+def with_hits(length: int, chunks: list[Chunk], hits: list[Hit]) -> list[Region]:
+    return regions.find_regions(length, chunks_of(chunks), None, None, hits)
+
+
+def test_hallmarks_make_a_region_of_weak_scores_and_markers_undo_it():
+    weak = record((80, HOST), (14, -0.6), (80, HOST), spread=0.5)
+    places = (41_000, 43_000, 45_000)
+    assert with_hits(*weak, []) == []
+    region = only(with_hits(*weak, _hits(*places, marker=False)))
+    assert 38_000 <= region.start <= 41_000
+    assert 45_500 <= region.stop <= 48_500
+    both = _hits(*places, marker=False) + _hits(*(place + 1000 for place in places), marker=True)
+    assert with_hits(*weak, both) == []
+
+
+def test_a_region_reaches_over_one_host_marker_and_not_over_a_cluster():
+    found = record((80, HOST), (60, VIRUS), (80, HOST))
+    whole = only(with_hits(*found, []))
+    one = _hits(54_000, marker=True)
+    region = only(with_hits(*found, one))
+    assert (region.start, region.stop) == (whole.start, whole.stop)
+    assert region.score < whole.score or region.score > 0.999
+    cluster = _hits(52_000, 53_000, 54_000, 55_000, marker=True)
+    first, second = with_hits(*found, cluster)
+    assert first.stop <= 52_500 < 55_000 <= second.start
+    at_the_end = with_hits(*found, _hits(66_000, 67_000, 68_500, marker=True))
+    assert only(at_the_end).stop <= 66_500
+
+
+def test_a_part_of_a_virus_is_a_region_where_the_rest_has_host_markers():
+    found = record((40, -0.5), (40, VIRUS), (40, -0.5), spread=0.5)
+    regions_of = [with_hits(*found, hits) for hits in ([], _hits(5000, marker=True))]
+    assert [[region.in_host for region in own] for own in regions_of] == [[False], [True]]
 
 
 def test_the_rate_of_regions_falls_with_their_number_and_rises_with_what_was_searched():
