@@ -30,7 +30,7 @@ HIGH_SCORE = 0.6  # of a virus with the tier high where no rate is known
 # the last.
 LOW_SCORES = (-0.6, -0.94)
 MOST_WRONG = 0.9  # the highest error rate of a virus
-MARKED = 0.5  # the highest error rate of a virus that has more host markers than hallmarks
+MARKED = 0.25  # the highest error rate of a virus that has more host markers than hallmarks
 LONG = 5_000  # bases of records whose genes say something of their sample
 LITTLE = 0.25  # of the bases of a record; less says little about the rest of it
 CONFIDENT = 0.8
