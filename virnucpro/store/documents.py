@@ -24,13 +24,12 @@ from virnucpro.version import __version__
 
 T = TypeVar("T")
 DIGEST = "digest"  # the key that holds it
-DocumentKind = Literal["run state", "receipt", "data set", "savepoint", "lite training", "receipts"]
+DocumentKind = Literal["run state", "receipt", "data set", "savepoint", "receipts"]
 SCHEMAS: Mapping[DocumentKind, int] = {
     "run state": 2,  # 1: spans of files were the units of work
     "receipt": 2,
     "data set": 2,
     "savepoint": 2,  # 1: it could be in the middle of an epoch
-    "lite training": 1,
     "receipts": 2,  # it holds receipts
 }
 
