@@ -75,12 +75,14 @@ def test_a_plain_installation_evaluates_and_validates(tmp_path):
     assert codes == ["0"] * 3, err
 
 
-@pytest.mark.parametrize(("module", "extra"), [("pooch", True), ("pyrodigal_gv", False)])
+@pytest.mark.parametrize(("module", "extra"), [("Bio", True), ("pyrodigal_gv", False)])
 def test_a_missing_module_names_its_extra_if_it_has_one(tmp_path, module, extra):
     (tmp_path / "in.fa").write_text(f">a\n{'ACG' * 300}\n")
     predict = ["predict", "in.fa", "-m", "toy", "-o", "out", "--device", "cpu", "--min-score", "-1"]
-    download = ["train", "download", "--release-groups", "viral", "--output-dir", "x"]
-    code, err = _run_without([module], tmp_path, download if extra else predict)
+    (tmp_path / "in.gb").write_text("LOCUS       A          3 bp    DNA\nORIGIN\n//\n")
+    (tmp_path / "genomes.tsv").write_text("file\tlabel\tgroup\nin.gb\tvirus\tg\n")
+    prepare = ["train", "prepare", "genomes.tsv", "--output-dir", "x"]
+    code, err = _run_without([module], tmp_path, prepare if extra else predict)
     assert code == "64"
     assert module in err
     assert ("virnucpro[" in err) is extra

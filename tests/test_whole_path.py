@@ -16,7 +16,6 @@ LENGTH = 300
 ENDS = {"virus": "AT", "others": "CG"}  # letters in which codons end rather than in others
 MODELS = {
     "toy.yaml": "features: {dnabert: {model_name: toy}, esm: {model_name: toy}}",
-    "my_lite.yaml": "features: {dnabert: {model_name: lite/lite_encoder.safetensors}}",
 }
 
 
@@ -89,11 +88,3 @@ def test_embed_and_classifier(twice):
     train = f"train classifier data --output my.safetensors {options}"
     twice(train, "Nothing to do", again="--resume")
     measure(twice, "my.safetensors -c toy.yaml", 0.9)
-
-
-def test_lite(twice, monkeypatch):
-    monkeypatch.setattr("virnucpro.training.lite.BATCH_BASES", 12_000)
-    prepare(twice, "records")
-    twice("train lite data -o lite --steps 20 --threads 1", "was already trained")
-    # The made genomes differ in their bases, too, and lite is trained not to look at their GC.
-    measure(twice, "lite/lite_classifier.safetensors -c my_lite.yaml", 0.85)

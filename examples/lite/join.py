@@ -1,7 +1,7 @@
 """Join encoders of separate trainings into one, side by side, with their classifiers.
 
     python examples/lite/join.py OUT ENCODER ENCODER... [--calibration CLASSIFIER]
-    virnucpro train lite DATASET -o MODEL --start-from OUT/lite_encoder.safetensors --steps 0
+    python examples/lite/train.py DATASET -o NEW --start-from OUT/lite_encoder.safetensors --steps 0
 
 The joined network computes each network in a group of its channels, and its embedding has theirs
 one after the other. The log odds are the mean of theirs. The second command fits one linear
@@ -15,6 +15,7 @@ import argparse
 from pathlib import Path
 
 import torch
+from train import CLASSIFIER, ENCODER
 
 from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
 from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
@@ -22,7 +23,6 @@ from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.encoders.weights import read_safetensors
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
-from virnucpro.training.lite import CLASSIFIER, ENCODER
 
 POOLED = 5  # kinds of means in an embedding
 BLOCKS = ("out.weight", "attention.weight", "hidden_layer.weight")

@@ -23,6 +23,7 @@ from outside import Row, table
 from safetensors.torch import save_file
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.linear_model import LogisticRegression
+from windows import genome_set, measured_windows
 
 from virnucpro.encoders.lite import LiteEncoder, read_lite
 from virnucpro.io.records import Records
@@ -30,7 +31,6 @@ from virnucpro.metrics.classification import Bools
 from virnucpro.stages import kinds
 from virnucpro.store.hashed import hashed
 from virnucpro.training.data.dataset import Dataset, Part
-from virnucpro.training.windows import genome_set, measured_windows
 
 PHAGES = re.compile("(?<!viro)phage|Microviridae|archaeal viruses")
 EITHER = re.compile("mock virome|viruses of many kinds")  # groups of both kinds

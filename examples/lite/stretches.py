@@ -4,7 +4,7 @@
 
 DATASET was made by `virnucpro train prepare --content records`. REGIONS are tables of viral regions
 that `virnucpro predict` found in its training records. The table that is printed is for the option
-`--mask` of `virnucpro train lite`: a row without a group is not trained on; the others are drawn as
+`--mask` of train.py: a row without a group is not trained on; the others are drawn as
 a group of their own, and as virus where the column label says so.
 
 - Clusters of genes of ribosomal proteins, elongation factors and RNA polymerase, which look viral

@@ -19,14 +19,14 @@ train=(
 
 virnucpro train prepare "$here/genomes.tsv" -o "$work/data" "${prepare[@]}" --validation 0.03
 if [ -z "$previous" ]; then
-    virnucpro train lite "$work/data" -o "$work/first" "${train[@]}"
+    python "$here/train.py" "$work/data" -o "$work/first" "${train[@]}"
     previous="$work/first/lite_encoder.safetensors"
 fi
 # Two encoders that were trained apart, with one classifier, are better than either.
-virnucpro train lite "$work/data" -o "$work/second" "${train[@]}" --seed 2 --steps 14000
+python "$here/train.py" "$work/data" -o "$work/second" "${train[@]}" --seed 2 --steps 14000
 second="$work/second/lite_encoder.safetensors"
 python "$here/join.py" "$work/both" "$previous" "$second"
-virnucpro train lite "$work/data" -o "$work/calibrated" "${train[@]}" \
+python "$here/train.py" "$work/data" -o "$work/calibrated" "${train[@]}" \
     --start-from "$work/both/lite_encoder.safetensors" --steps 0
 # The last steps of the first one, and the classifier, read the validation part as well, with the
 # calibration of before.
@@ -34,11 +34,11 @@ awk 'BEGIN { FS = OFS = "\t" } $4 == "validation" && sub(/^outside /, "more ", $
     "$here/genomes.tsv" > "$work/all.tsv"
 virnucpro train prepare "$work/all.tsv" -o "$work/all" "${prepare[@]}" --validation 0
 train+=(--more-of "more phages" --more-of "more virophages" --more-of "more herpesviruses")
-virnucpro train lite "$work/all" -o "$work/more" "${train[@]}" \
+python "$here/train.py" "$work/all" -o "$work/more" "${train[@]}" \
     --start-from "$previous" --learning-rate 0.001 --steps 2400
 python "$here/join.py" "$work/joined" "$work/more/lite_encoder.safetensors" "$second" \
     --calibration "$work/calibrated/lite_classifier.safetensors"
-virnucpro train lite "$work/all" -o "$work/model" "${train[@]}" \
+python "$here/train.py" "$work/all" -o "$work/model" "${train[@]}" \
     --start-from "$work/joined/lite_encoder.safetensors" --steps 0
 python "$here/kinds.py" fit "$work/data" "$work/model/lite_encoder.safetensors" \
     "$work/model/lite_kinds.safetensors"

@@ -70,7 +70,7 @@ def test_what_cannot_be_embedded(call, dataset, tmp_path):
     embed, layout = ("train", "embed", dataset.root, *TOY), dataset.layout("test")
     assert call("train", "embed", tmp_path / "none", *TOY).code == 64
     whole = call(*embed, "--nucleotide-model", "lite")
-    assert (whole.code, "use virnucpro train lite" in whole.err) == (64, True)
+    assert (whole.code, "reads whole chunks" in whole.err) == (64, True)
     shards = [layout.split(molecule, 1) for molecule in ("protein", "nucleotide")]
     text = shards[0].read_text()
     shards[0].write_text(text.replace(">", ">x", 1))

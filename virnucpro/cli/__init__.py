@@ -14,7 +14,7 @@ from virnucpro.formatting import printable
 
 SIGINT = 2
 # Modules that come with an extra; all others come with the program.
-EXTRAS = {"Bio": "train", "pooch": "train", "tensorboard": "train", "ray": "cluster"}
+EXTRAS = {"Bio": "train", "tensorboard": "train", "ray": "cluster"}
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -58,8 +58,8 @@ class LazyGroup(click.Group):
 
 train = LazyGroup(
     "train",
-    modules=dict.fromkeys(("download", "prepare", "embed", "classifier", "lite"), "train"),
-    help="Train a classifier, or small encoders, on your genomes.",
+    modules=dict.fromkeys(("prepare", "embed", "classifier"), "train"),
+    help="Train a classifier on your genomes.",
     epilog=TRAIN_EPILOG,
 )
 RCL_COMMANDS = ("predict", "embed", "train", "evaluate", "validate", "plot", "profile")

@@ -1,4 +1,4 @@
-"""``virnucpro train``: fetches genomes, makes data sets, embeds them, and trains on them."""
+"""``virnucpro train``: makes data sets of genomes, embeds them, and trains on them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from msgspec import Meta
 
 import virnucpro.cli.shared as shared
 from virnucpro.cli.shared import FILE, FOLDER, ListType, NumberType, command, option
-from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, OutputError, UsageError
-from virnucpro.formatting import counted
+from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
 from virnucpro.settings import MOST, Bases, Count, MachineSettings, Share
 
 Rate = Annotated[float, Meta(gt=0)]
 Batch = Annotated[int, Meta(ge=2, le=MOST)]
 WORDS = ListType(click.STRING)
 LENGTHS = ListType(NumberType(Bases))
-REFSEQ = "https://ftp.ncbi.nlm.nih.gov/refseq/release"
 DATASET = click.Argument(["dataset"], type=FOLDER, metavar="DATASET")
 ALREADY = "Nothing to do: it was already trained with these data and settings."
 TRAINING_DEVICES = (
@@ -41,76 +39,6 @@ def training_machine(threads: int | None, options: Mapping[str, Any]) -> Machine
         max_workers=None if several else 1,
         threads=threads,
     )
-
-
-@command(
-    option("--release-groups LIST", WORDS, "Groups.", default="viral,archaea,bacteria,fungi"),
-    option("-o --output-dir", FOLDER, "Folder of the files.", default=Path("refseq")),
-    option("--mirror URL", str, "Copy of the release to fetch from.", default=REFSEQ),
-    option("--max-files", shared.CountOrZero, "Most files per group; 0 takes all.", default=4),
-)
-def download(release_groups: tuple[str, ...], output_dir: Path, mirror: str, max_files: int) -> int:
-    """Fetch genomes of the current RefSeq release.
-
-    A table of them is written for train prepare. Each file is compared with its checksum in the
-    list of the release. The same command continues a download that was interrupted.
-
-    Examples:
-      virnucpro train download --release-groups viral,bacteria,fungi -o refseq
-      virnucpro train prepare refseq/refseq.tsv --output-dir data
-
-    Groups: archaea, bacteria, fungi, invertebrate, mitochondrion, other, plant, plasmid, plastid,
-    protozoa, vertebrate_mammalian, vertebrate_other, viral.
-    """
-    import pooch
-    import requests
-
-    from virnucpro.layout import lock_file
-    from virnucpro.store.lock import locked
-    from virnucpro.training.data.refseq import TIMEOUT, files_of_group, read_release, table_of
-
-    mirror = mirror.rstrip("/")
-    if not mirror.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
-        raise UsageError(f"--mirror {mirror} is not https: write https://...")
-    number, listing = read_release(mirror)
-    shared.say(f"RefSeq release {number}")
-    files: dict[str, str] = {}
-    for group in release_groups:
-        of_group = files_of_group(listing, group)
-        chosen = list(of_group)[: max_files or None]
-        hint = "" if len(chosen) == len(of_group) else " (--max-files 0 takes all)"
-        shared.say(f"{group}: {len(chosen):,} of {counted(len(of_group), 'file')}{hint}")
-        files |= {path: of_group[path] for path in chosen}
-    table, text, failed = output_dir / "refseq.tsv", table_of(files).encode(), 0
-    pooch.get_logger().setLevel("ERROR")
-    # A file has its name when it is complete: one that differs is not ours, or of another release.
-    release = pooch.create(
-        output_dir,
-        f"{mirror}/",
-        registry={path: f"md5:{digest}" for path, digest in files.items()},
-        retry_if_failed=1,
-        allow_updates=False,
-    )
-    with (
-        locked(lock_file(output_dir, table.name), "this download"),
-        shared.steps(shared.configuration()) as screen,
-    ):
-        screen.begin("downloading", len(files))
-        for path in files:
-            try:
-                release.fetch(path, downloader=pooch.HTTPDownloader(timeout=TIMEOUT))
-            except (requests.RequestException, ValueError) as error:  # ValueError: other content
-                screen.warn(f"{path}: {error}")
-                failed += 1
-            except OSError as error:
-                raise OutputError(f"cannot write {output_dir / path}: {error.strerror}") from error
-            screen.advance(1)
-        if failed:
-            screen.warn(f"{failed:,} of {len(files):,} files could not be fetched: run it again")
-            return EXIT_PARTIAL
-        shared.save_output(table, text, force=True)
-    shared.say(f"{counted(len(files), 'file')}; next: virnucpro train prepare {table} -o DATASET")
-    return EXIT_OK
 
 
 @command(
@@ -164,13 +92,10 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     counts = pd.DataFrame(description["counts"])
     formatters = dict.fromkeys(counts.columns[2:], "{:,}".format)
     place = shlex.quote(str(output_dir))
-    following = (
-        f"embed {place}" if options["content"] == "frames" else f"lite {place} --output-dir my_lite"
-    )
     shared.tell(
         counts.to_string(index=False, formatters=formatters),
         f"The data set is in {output_dir}; genomes.tsv says which record is in which part, and why",
-        f"Next: virnucpro train {following}",
+        *([f"Next: virnucpro train embed {place}"] if options["content"] == "frames" else []),
     )
 
 
@@ -259,64 +184,3 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
         work = (devices, screen.show)
         lines = fit_classifier(dataset, output, training, *work, force=options["force"])
     shared.tell(*(lines or [ALREADY]))
-
-
-@command(
-    DATASET,
-    option("-o --output-dir", FOLDER, "Folder of encoder and classifier.", required=True),
-    option("--steps", shared.CountOrZero, "Batches of pieces.  [default: that of lite]"),
-    option("--start-from ENCODER", FILE, "Go on from this encoder and the classifier beside it."),
-    option("--learning-rate", Rate, "Highest learning rate.  [default: that of model type lite]"),
-    option(
-        "--mask REGIONS",
-        FILE,
-        "Do not train on these regions of records labelled others: a table as STEM_regions.tsv of "
-        "predict. Columns group and label say what they are drawn as.",
-    ),
-    option("--more-of GROUP", str, "Draw this group three times as often.", multiple=True),
-    common="seed threads force",
-)
-def lite(dataset: Path, output_dir: Path, **options: Any) -> None:
-    """Train a small encoder and its classifier, on the CPU.
-
-    They are of the same kind as the model type lite. DATASET holds whole records (train prepare
-    --content records). Both are trained on pieces drawn from them, of all chunk lengths of DATASET;
-    with --steps 0, only the classifier is. The validation part calibrates the scores; without one,
-    they keep the calibration of --start-from. The same command continues an interrupted training.
-
-    Examples:
-      virnucpro train prepare genomes.tsv -o data --content records -e 500,300,150
-      virnucpro train lite data --output-dir my_lite
-      virnucpro train lite more --output-dir better --start-from my_lite/lite_encoder.safetensors
-      virnucpro predict data/train_records.fa -o found -m lite
-      virnucpro train lite data --output-dir cleaner --mask found/train_records_regions.tsv
-    """
-    import torch
-
-    from virnucpro.training.classifier import how_to_predict
-    from virnucpro.training.data.dataset import Dataset
-    from virnucpro.training.lite import CLASSIFIER, ENCODER, LiteTrainingSettings, fit_lite
-
-    if options["threads"]:
-        torch.set_num_threads(options["threads"])
-    names = ("seed", "steps", "learning_rate", "more_of")
-    given = {name: options[name] for name in names if options[name] is not None}
-    work = (Dataset(dataset), output_dir, LiteTrainingSettings(**given))
-    others = {name: options[name] for name in ("start_from", "mask", "force")}
-    with shared.steps(shared.configuration()) as screen:
-        report = fit_lite(*work, screen.show, screen, **others)
-        if report is not None and report["temperature"] is None:
-            screen.warn("no validation records of both labels: the scores are not calibrated")
-    if report is None:
-        return shared.tell(ALREADY)
-    lines = [
-        f"{part}, {bases} bp: AUROC {'not defined' if row['auroc'] is None else row['auroc']} of "
-        f"{counted(row['chunks'], 'chunk')}, {row['virus']:,} of virus"
-        for part, lengths in report["chunk_auroc"].items()
-        for bases, row in lengths.items()
-    ]
-    length, encoders = Dataset(dataset).lengths()[0], {"dnabert": str(output_dir / ENCODER)}
-    use = how_to_predict(output_dir / CLASSIFIER, length, encoders)
-    shared.tell(
-        *lines, f"Encoder, classifier and lite.json are in {output_dir}", "Next: " + "\n".join(use)
-    )

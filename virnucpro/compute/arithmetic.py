@@ -16,6 +16,7 @@ from torch import nn
 
 from virnucpro.compute.compiled import Stack
 from virnucpro.compute.layers import Linear
+from virnucpro.compute.private import fp8_product
 from virnucpro.precision import PRECISIONS
 
 FP8 = torch.float8_e4m3fn
@@ -85,15 +86,7 @@ class Fp8Linear(nn.Module):
         if rows.device.type == "cpu":  # for trials alone: its own takes two hundred times as long
             raw = torch.mm(rows.float(), self.weight.float().t()).to(torch.bfloat16)
         else:
-            # F.scaled_mm, its public name, is not compiled by torch 2.10 (pytorch/pytorch#180604).
-            raw = torch._scaled_mm(
-                rows,
-                self.weight.t(),
-                scale_a=self.one,
-                scale_b=self.one,
-                out_dtype=torch.bfloat16,
-                use_fast_accum=True,
-            )
+            raw = fp8_product(rows, self.weight, self.one)
         product = raw.float() * scale * self.scale
         return product if self.bias is None else product + self.bias.float()
 

@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from virnucpro.compute.private import compiler_options, mark_dynamic
+
 # A compiled block must compute what the block does: the least cosine of a token's state, for random
 # states, by the bytes of the smallest number of the block.
 # Rounding alone leaves 0.9999 in bf16, and 0.996 in fp8 of a block 96 wide, by the size of weights:
@@ -150,9 +152,7 @@ class Network(nn.Module):
 
 def _known(options: CompilerOptions) -> CompilerOptions:
     """Those that this version of torch has, or older ones: none changes what is computed."""
-    import torch._inductor  # takes a second
-
-    known = torch._inductor.list_options()
+    known = compiler_options()
     named = {
         name if name in known else OLDER_OPTIONS.get(name, name): value
         for name, value in options.items()
@@ -177,8 +177,6 @@ def _call(
 
 def _check(step: BlockFunction, block: nn.Module, example: Example) -> None:
     """Have ``step`` compile ``block``, and compare what both make of the example."""
-    from torch._dynamo import mark_dynamic  # documented, but nowhere public
-
     with torch.inference_mode():
         inputs = [_as_inference_tensor(tensor) for tensor in example.inputs]
         expected = block(*inputs).float()

@@ -17,19 +17,17 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.attention import SDPBackend
+
+import virnucpro.compute.private as private
 
 _DTYPES = (torch.float32, torch.bfloat16)  # fp16 is slow on a CPU with either library
-PACKED_ROWS = 512  # tokens of a batch that weights are packed for; any number can be multiplied
 
 
 def fuses(x: torch.Tensor) -> bool:
     """Return whether products with ``x`` are oneDNN's: on a CPU where torch uses AVX-512."""
     if x.device.type != "cpu" or x.dtype not in _DTYPES or torch.compiler.is_compiling():
         return False  # a compiler fuses by itself
-    if not torch.backends.mkldnn.enabled:
-        return False
-    return torch._C._has_mkldnn and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return bool(torch.backends.mkldnn.enabled) and private.multiplies_by_onednn()
 
 
 class Linear(nn.Linear):
@@ -41,24 +39,24 @@ class Linear(nn.Linear):
         Few rows may be multiplied by another kernel than before, and differ in their last digits.
         """
         if fuses(self.weight):
-            self.weight = _packed(self.weight)
+            self.weight = nn.Parameter(private.packed(self.weight), requires_grad=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The product alone."""
         if fuses(x):
-            return _product(x, self.weight, self.bias, "none")
+            return private.linear(x, self.weight, self.bias, "none")
         return F.linear(x, self.weight, self.bias)
 
     def gelu(self, x: torch.Tensor) -> torch.Tensor:
         """GELU (erf) of the product."""
         if fuses(x):
-            return _product(x, self.weight, self.bias, "gelu")
+            return private.linear(x, self.weight, self.bias, "gelu")
         return F.gelu(F.linear(x, self.weight, self.bias))
 
     def added(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """The product plus ``other``, which has its shape."""
         if fuses(x):
-            return _product_with(x, other, self.weight, self.bias, "add")
+            return private.linear_with(x, other, self.weight, self.bias, "add")
         return other + F.linear(x, self.weight, self.bias)
 
     def gelu_into(self, following: Linear, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -79,7 +77,9 @@ class GatedLinear(nn.Linear):
         """As :meth:`Linear.pack`; the weight is G alone then, and ``values`` is V."""
         if fuses(self.weight):
             gates, values = self.weight.chunk(2)
-            self.weight, self.values = _packed(gates), _packed(values)
+            self.weight, self.values = (
+                nn.Parameter(private.packed(part), requires_grad=False) for part in (gates, values)
+            )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """One product of both, or one after the other where the rest is fused into them."""
@@ -87,39 +87,11 @@ class GatedLinear(nn.Linear):
             gates, values = (
                 self.weight.chunk(2) if self.values is None else (self.weight, self.values)
             )
-            return _product_with(x, _product(x, gates, None, "gelu"), values, None, "mul")
+            return private.linear_with(
+                x, private.linear(x, gates, None, "gelu"), values, None, "mul"
+            )
         gate, value = F.linear(x, self.weight).chunk(2, dim=-1)
         return F.gelu(gate) * value
-
-
-def _packed(weight: torch.Tensor) -> nn.Parameter:
-    # What torch.compile does to the weights of a model that it freezes.
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), PACKED_ROWS)
-    return nn.Parameter(packed, requires_grad=False)
-
-
-def _product(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str
-) -> torch.Tensor:
-    # What torch.compile calls for a linear layer on a CPU; there is no public name for it.
-    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise.default(
-        x, weight, bias, activation, [], "none"
-    )
-    return product
-
-
-def _product_with(
-    x: torch.Tensor,
-    other: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    operation: str,
-) -> torch.Tensor:
-    # As above, with ``add`` or ``mul`` of ``other`` in the same call.
-    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise.binary(
-        x, other, weight, bias, operation
-    )
-    return product
 
 
 # Attention scores of a sequence that stay in the caches of a CPU: 40 heads of 180 tokens. Of more
@@ -194,5 +166,4 @@ def attention_kernel(q: torch.Tensor, mask: torch.Tensor | None) -> str:
     """
     if _one_by_one(q):
         return "math"
-    # torch says it only here; the public can_use_* functions leave out which one it prefers.
-    return SDPBackend(torch._fused_sdp_choice(q, q, q, attn_mask=mask)).name.lower()
+    return private.attention_kernel(q, mask)

@@ -1,4 +1,4 @@
-"""The lite encoder: small, trained by ``virnucpro train lite``, fast on any CPU.
+"""The lite encoder: small, trained by ``examples/lite/train.py``, fast on any CPU.
 
 It reads whole chunks, on both strands, whether they have an open frame or not. An encoder is one
 safetensors file with the key ``virnucpro_lite`` in its metadata::
@@ -26,7 +26,7 @@ from virnucpro.compute.arithmetic import torch_dtype
 from virnucpro.compute.threads import CoreThreads, keep_freed_memory, one_thread
 from virnucpro.contracts import Json, Molecule, ReportProgress
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions, Reading
-from virnucpro.encoders.lite_network import TAPS, LiteNetwork, LiteShape, base_numbers
+from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
 from virnucpro.encoders.weights import as_type, load_weights, read_metadata, read_safetensors
 from virnucpro.errors import ModelError
 from virnucpro.precision import PRECISIONS
@@ -46,7 +46,7 @@ class LiteEncoder:
         self.dim = network.shape.dim
         self._device = device
         self._dtype = torch_dtype(precision)
-        if (device.type, self._dtype, network.shape.kernel) == ("cpu", torch.float32, TAPS):
+        if (device.type, self._dtype) == ("cpu", torch.float32):
             with one_thread():  # sums of tables would depend on the number of threads
                 network = network.fused()
         self._network = network.to(device)

@@ -35,8 +35,6 @@ WORDS = 4**WORD
 """How many words there are; also the number of a word with an unknown letter."""
 POOLED = 3
 """Words, and later places, of which the mean is taken."""
-TAPS = 3
-"""Places that a convolution sees at a time, unless a shape says otherwise."""
 
 _NUMBERS = np.full(256, UNKNOWN, np.uint8)
 _NUMBERS[np.frombuffer(b"ACGTacgt", np.uint8)] = [0, 1, 2, 3] * 2
@@ -57,7 +55,7 @@ class LiteShape:
 
     word_width: Size = 64
     channels: tuple[Size, Size] = (192, 384)  # of the two convolutions of each branch
-    kernel: Size = TAPS  # places that a convolution sees at a time
+    kernel: Size = 3  # places that a convolution sees at a time
     heads: Size = 8  # of the attention; they share the last channels among them
     dim: Size = 256  # of an embedding
     groups: Size = 1  # of channels that convolutions keep apart: networks that were joined
@@ -109,8 +107,7 @@ class LiteNetwork(nn.Module):
     def fused(self) -> LiteNetwork:
         """Put what a trained network need not compute again into other layers, and return it.
 
-        It then computes in fp32, on a CPU, with a third of the multiplications. It has to have the
-        usual kernel.
+        It then computes in fp32, on a CPU, with fewer multiplications.
         """
         assert isinstance(self.bases, _Branch)
         assert isinstance(self.codons, _Branch)
@@ -152,16 +149,13 @@ class _Branch(nn.Module):
 
 
 class _FusedBranch(nn.Module):
-    """What a trained branch computes, in fewer multiplications.
+    """What a trained branch computes, with less to compute for each chunk.
 
     The first convolution is linear in its words, so a table has the products of every word, in
-    fp16. The second one makes four places at a time of six products in place of twelve: F(4, 3) of
-    Winograd (Lavin and Gray 2016, arXiv:1509.09308).
+    fp16.
     """
 
     products: torch.Tensor
-    transformed: torch.Tensor
-    bias: torch.Tensor
 
     def __init__(self, branch: _Branch) -> None:
         super().__init__()
@@ -172,56 +166,29 @@ class _FusedBranch(nn.Module):
             fused.append(fuse_conv_bn_eval(layer, norm))
         first, second = fused
         assert first.bias is not None
-        # Both [groups, channels after, channels before, taps].
-        weights = [c.weight.reshape(c.groups, -1, c.in_channels // c.groups, TAPS) for c in fused]
+        self.taps = first.kernel_size[1]
+        # [groups, channels after, channels before, taps]
+        weight = first.weight.reshape(
+            first.groups, -1, first.in_channels // first.groups, self.taps
+        )
         words = branch.words().unflatten(1, (first.groups, -1))
-        products = torch.einsum("wgi,goit->twgo", words, weights[0]).flatten(2) / POOLED
-        products[TAPS // 2] += first.bias / POOLED
+        products = torch.einsum("wgi,goit->twgo", words, weight).flatten(2) / POOLED
+        products[self.taps // 2] += first.bias / POOLED
         self.register_buffer("products", products.flatten(0, 1).half())
-        transform = [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]
-        transformed = torch.einsum("kt,goit->kgio", torch.tensor(transform) / 24, weights[1])
-        self.register_buffer("transformed", transformed.contiguous())
-        self.register_buffer("bias", second.bias)
+        second.weight.data = second.weight.contiguous(memory_format=torch.channels_last)
+        self.second = second
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
         """int64 ``[rows, n]`` to float32 ``[rows, places, channels]``."""
         groups = words[:, : words.shape[1] // POOLED * POOLED].reshape(len(words), -1, POOLED)
         # The products of unknown words are 0, as those beyond both ends.
-        seen = F.pad(groups, (0, 0, 1, 1), value=WORDS).unfold(1, TAPS, 1)
-        seen = seen + (WORDS + 1) * torch.arange(TAPS)
-        x = F.embedding_bag(seen.reshape(-1, POOLED * TAPS), self.products, mode="sum")
+        ends = self.taps // 2
+        seen = F.pad(groups, (0, 0, ends, ends), value=WORDS).unfold(1, self.taps, 1)
+        seen = seen + (WORDS + 1) * torch.arange(self.taps)
+        x = F.embedding_bag(seen.reshape(-1, POOLED * self.taps), self.products, mode="sum")
         x = F.relu(x.float(), inplace=True).view(len(words), 1, -1, x.shape[1])
         x = F.avg_pool2d(x.permute(0, 3, 1, 2), (1, POOLED), ceil_mode=True)
-        return self._second(x.squeeze(2).transpose(1, 2))
-
-    def _second(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the second convolution of ``[rows, places, channels]``, and ReLU."""
-        rows, places, _ = x.shape
-        _, groups, before, after = self.transformed.shape
-        count = -(-places // 4)  # blocks of four places
-        blocks = F.pad(x, (0, 0, 1, 4 * count + 3 - places)).view(rows, -1, 4, groups, before)
-        a, b, c, d = blocks[:, :-1].unbind(2)
-        e, f = blocks[:, 1:, :2].unbind(2)
-        inputs = x.new_empty(6, groups, rows, count, before)
-        i = inputs.permute(0, 2, 3, 1, 4)
-        torch.add(torch.add(e, c, alpha=-5), a, alpha=4, out=i[0])
-        torch.add(torch.add(f, d, alpha=-5), b, alpha=4, out=i[5])
-        for k, even, odd in (
-            (1, torch.add(e, c, alpha=-4), torch.add(d, b, alpha=-4)),
-            (3, e - c, 2 * (d - b)),
-        ):
-            torch.add(even, odd, out=i[k])
-            torch.sub(even, odd, out=i[k + 1])
-        weights = self.transformed.flatten(0, 1)
-        products = torch.bmm(inputs.view(len(weights), -1, before), weights)
-        o = products.view(6, groups, rows, count, after).permute(0, 2, 3, 1, 4)
-        even, more_even, odd, more_odd = o[1] + o[2], o[3] + o[4], o[1] - o[2], o[3] - o[4]
-        out = x.new_empty(rows, count, 4, groups, after)
-        torch.add(even, more_even, out=out[:, :, 0]).add_(o[0])
-        torch.add(odd, more_odd, alpha=2, out=out[:, :, 1])
-        torch.add(even, more_even, alpha=4, out=out[:, :, 2])
-        torch.add(odd, more_odd, alpha=8, out=out[:, :, 3]).add_(o[5])
-        return out.view(rows, 4 * count, -1)[:, :places].add_(self.bias).relu_()
+        return F.relu(self.second(x), inplace=True).squeeze(2).transpose(1, 2)
 
 
 class _WordTable(nn.Module):

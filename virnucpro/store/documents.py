@@ -24,13 +24,12 @@ from virnucpro.version import __version__
 
 T = TypeVar("T")
 DIGEST = "digest"  # the key that holds it
-DocumentKind = Literal["run state", "receipt", "data set", "savepoint", "lite training", "receipts"]
+DocumentKind = Literal["run state", "receipt", "data set", "savepoint", "receipts"]
 SCHEMAS: Mapping[DocumentKind, int] = {
     "run state": 1,
     "receipt": 1,
     "data set": 1,
     "savepoint": 1,
-    "lite training": 1,
     "receipts": 1,
 }
 

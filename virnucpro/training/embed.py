@@ -47,9 +47,7 @@ def embed(
     begun = [] if force else list(layouts.values())
     encoders = find_encoders(analysis, begun, devices, emit)
     if "protein" not in encoders.sources:
-        raise UsageError(
-            f"{analysis.nucleotide_model} reads whole chunks: use virnucpro train lite"
-        )
+        raise UsageError(f"{analysis.nucleotide_model} reads whole chunks, and not frames")
     for layout in layouts.values():
         check_writable(layout, force=force)
     lines, failures, computed = [], 0, 0

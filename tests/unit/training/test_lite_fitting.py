@@ -8,7 +8,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+import train as trainer
 from safetensors.torch import load_file
+from train import CLASSIFIER, ENCODER, fit_lite
+from windows import read_mask
 
 from tests.training_data import make_records
 from tests.unit.training.made_genomes import RecordedProgress
@@ -19,9 +22,6 @@ from virnucpro.events import EpochProgress
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.hashed import hashed
 from virnucpro.tables import REGIONS
-from virnucpro.training import lite as trainer
-from virnucpro.training.lite import CLASSIFIER, ENCODER, fit_lite
-from virnucpro.training.windows import read_mask
 
 SETTINGS = replace(SHORT, steps=5)
 NAMES = ("lite.json", "lite_classifier.safetensors", "lite_encoder.safetensors")
@@ -64,7 +64,7 @@ def dataset(tmp_path_factory):
 
 def fit(dataset, root, stops=None, settings=SETTINGS, **options):
     stops = stops or Stops()
-    return fit_lite(dataset, root, settings, stops.show, stops, **options)
+    return fit_lite(dataset, root, settings, stops.show, **options)
 
 
 def contents(root):

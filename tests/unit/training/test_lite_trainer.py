@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import train as trainer_module
+from train import LiteLoop, LiteModel, LiteTrainingSettings, window_rows
+from windows import genome_set
 
 from tests.training_data import genome
 from tests.unit.encoders.small import open_path, quiet
@@ -18,11 +21,8 @@ from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
 from virnucpro.encoders.lite import lite_to_bytes
 from virnucpro.encoders.lite_network import LiteShape
 from virnucpro.errors import InputError
-from virnucpro.training import lite as trainer_module
 from virnucpro.training.data.dataset import LabelledRecord
-from virnucpro.training.lite import LiteLoop, LiteModel, LiteTrainingSettings, window_rows
 from virnucpro.training.loop import load_savepoint
-from virnucpro.training.windows import genome_set
 
 SHAPE = LiteShape(word_width=4, channels=(8, 8), heads=2, dim=8)
 SETTINGS = LiteTrainingSettings(steps=6, shape=SHAPE, hidden=8)

@@ -7,11 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-
-from virnucpro.encoders.lite_network import UNKNOWN
-from virnucpro.errors import InputError
-from virnucpro.training.data.dataset import LabelledRecord
-from virnucpro.training.windows import (
+from windows import (
     MOST_WEIGHT,
     WindowSampler,
     even_gc_shares,
@@ -21,6 +17,10 @@ from virnucpro.training.windows import (
     mutated,
     note_losses,
 )
+
+from virnucpro.encoders.lite_network import UNKNOWN
+from virnucpro.errors import InputError
+from virnucpro.training.data.dataset import LabelledRecord
 
 LETTERS = "ACGTN"
 

@@ -1,10 +1,21 @@
-"""The training of a lite encoder with its classifier, from a data set to files and a report."""
+"""Train a small encoder and its classifier, of the same kind as the model type lite, on the CPU.
+
+    virnucpro train prepare genomes.tsv -o data --content records -e 500,300,150
+    python examples/lite/train.py data -o my_lite
+    python examples/lite/train.py more -o better --start-from my_lite/lite_encoder.safetensors
+
+Both are trained on pieces drawn from the whole records of a data set, of all its chunk lengths;
+with --steps 0, only the classifier is. The validation part calibrates the scores; without one,
+they keep the calibration of --start-from. The same command goes on with an interrupted training.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -17,6 +28,18 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import nn
+from windows import (
+    Bases,
+    GenomeSet,
+    WindowSampler,
+    even_gc_shares,
+    gc_weights,
+    genome_set,
+    measured_windows,
+    mutated,
+    note_losses,
+    read_mask,
+)
 
 from virnucpro.classifier.contigs import (
     PENALTY,
@@ -32,30 +55,17 @@ from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.encoders.weights import read_safetensors
 from virnucpro.errors import InputError
-from virnucpro.events import Emit, EpochProgress, StepProgress
-from virnucpro.layout import lock_file
+from virnucpro.events import Emit, EpochProgress, Event, Notice
 from virnucpro.metrics.classification import auroc, fit_temperature
 from virnucpro.precision import cpu_has_bf16
 from virnucpro.store.disk import Disk
-from virnucpro.store.documents import SCHEMAS, in_schema, parse_json
+from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import hashed
-from virnucpro.store.lock import locked
 from virnucpro.store.work import WorkIdentity
+from virnucpro.training.classifier import how_to_predict
 from virnucpro.training.data.dataset import Dataset, Part
 from virnucpro.training.loop import TrainingLoop, begin_training, load_savepoint
 from virnucpro.training.processes import train_on
-from virnucpro.training.windows import (
-    Bases,
-    GenomeSet,
-    WindowSampler,
-    even_gc_shares,
-    gc_weights,
-    genome_set,
-    measured_windows,
-    mutated,
-    note_losses,
-    read_mask,
-)
 from virnucpro.version import __version__
 
 BATCH_BASES = 64_000
@@ -281,11 +291,9 @@ def fit_lite(
     root: Path,
     settings: LiteTrainingSettings,
     show: Emit,
-    progress: StepProgress,
     *,
     start_from: Path | None = None,
     mask: Path | None = None,
-    force: bool = False,
 ) -> Mapping[str, Any] | None:
     """Train the model, or continue an interrupted training with the same settings and data.
 
@@ -295,8 +303,7 @@ def fit_lite(
     Args:
         start_from: the encoder of an earlier training, to go on from with the classifier beside it
             and a learning rate that does not fall.
-        mask: a table of regions that are not trained on (:func:`~.windows.read_mask`).
-        force: remove the earlier results, and start over.
+        mask: a table of regions that are not trained on (:func:`windows.read_mask`).
 
     Returns:
         The content of ``lite.json``; None if the same training was finished before.
@@ -313,8 +320,6 @@ def fit_lite(
         first.load_state_dict(read_safetensors(head), strict=False)
         first.encoder = encoder
     facts = asdict(settings) | {"chunk lengths": list(dataset.lengths())}
-    if settings.shape.groups == 1:  # as in trainings that were begun before there were groups
-        del facts["shape"]["groups"]
     if start_from is not None:
         facts["started from"] = hashed(start_from).sha256
         facts["started with"] = hashed(head).sha256
@@ -323,29 +328,23 @@ def fit_lite(
     digest, threads = hashed(dataset.description_file).sha256, torch.get_num_threads()
     identity = {"settings": facts, "data_set": digest, "threads": threads}
     wanted = WorkIdentity(f"the training of the encoder in {root.name}", _named(identity))
-    with locked(lock_file(root, REPORT), "this encoder"):
-        earlier: dict[str, Any] = {}
-        if not force:
-            with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-                report = in_schema("lite training", parse_json((root / REPORT).read_bytes()), root)
-                # A finished training is the same one with any number of threads.
-                earlier = _named({**report, "threads": threads})
-        files = [root / name for name in RESULTS]
-        work = (wanted, savepoint, files, earlier, disk, show)
-        if begin_training(*work, force=force) is None:
-            return None
-        progress.begin("reading genomes", 1)
-        genomes = genome_set(dataset.records("train"), masked)
-        progress.advance(1)
-        loop = partial(LiteLoop, savepoint, settings, genomes, dataset.lengths(), first)
-        train_on(loop, [Device("cpu", threads=threads)], show)
-        model = LiteModel(settings)
-        model.load_state_dict(load_savepoint(savepoint).best)
-        disk.save(root / ENCODER, lite_to_bytes(model.encoder, _origin(identity)))
-        encoder = read_lite(root / ENCODER)  # its weights are rounded now
-        model = _with_linear_head(encoder, settings, genomes, dataset.lengths())
-        results = _write_results(root, model, dataset, identity, started, disk, progress)
-        disk.remove(savepoint)
+    earlier: dict[str, Any] = {}
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        # A finished training is the same one with any number of threads.
+        earlier = _named({**parse_json((root / REPORT).read_bytes()), "threads": threads})
+    files = [root / name for name in RESULTS]
+    if begin_training(wanted, savepoint, files, earlier, disk, show) is None:
+        return None
+    genomes = genome_set(dataset.records("train"), masked)
+    loop = partial(LiteLoop, savepoint, settings, genomes, dataset.lengths(), first)
+    train_on(loop, [Device("cpu", threads=threads)], show)
+    model = LiteModel(settings)
+    model.load_state_dict(load_savepoint(savepoint).best)
+    disk.save(root / ENCODER, lite_to_bytes(model.encoder, _origin(identity)))
+    encoder = read_lite(root / ENCODER)  # its weights are rounded now
+    model = _with_linear_head(encoder, settings, genomes, dataset.lengths())
+    results = _write_results(root, model, dataset, identity, started, disk)
+    disk.remove(savepoint)
     return results
 
 
@@ -360,7 +359,7 @@ def _origin(identity: Mapping[str, Any]) -> dict[str, str]:
     settings, default = identity["settings"], LiteTrainingSettings.learning_rate
     return {
         # Without paths, so that the same training gives the same files.
-        "command": f"virnucpro train lite DATASET --output-dir DIR --steps {settings['steps']} "
+        "command": f"examples/lite/train.py DATASET --output-dir DIR --steps {settings['steps']} "
         f"--seed {settings['seed']}"
         + (" --start-from ENCODER" if "started from" in settings else "")
         + (f" --learning-rate {rate:g}" if (rate := settings["learning_rate"]) != default else "")
@@ -378,11 +377,9 @@ def _write_results(
     identity: Mapping[str, Any],
     started: ClassifierInfo | None,
     disk: Disk,
-    progress: StepProgress,
 ) -> Mapping[str, Any]:
     """Calibrate and measure the finished model; write the report and the classifier."""
     origin, lengths = _origin(identity), dataset.lengths()
-    progress.begin("measuring", len(MEASURED_PARTS))
     areas: dict[str, dict[str, Any]] = {part: {} for part in MEASURED_PARTS}
     temperature, contigs = (started.temperature, started.contigs) if started else (None, {})
     for part in MEASURED_PARTS:
@@ -399,9 +396,8 @@ def _write_results(
         if part == "validation" and measured:
             temperature = fit_temperature(*map(np.concatenate, zip(*measured, strict=True)))
             contigs = _contig_models(model, genomes, lengths, temperature)
-        progress.advance(1)
     digest = hashed(root / ENCODER).sha256
-    report = {"schema": SCHEMAS["lite training"], **origin, **identity, "temperature": temperature}
+    report = {**origin, **identity, "temperature": temperature}
     report |= {"chunk_auroc": areas, "encoder": digest}
     disk.save(root / REPORT, (json.dumps(report, indent=1, sort_keys=True) + "\n").encode())
     content = classifier_to_bytes(
@@ -474,3 +470,50 @@ def _contig_models(
             fitted = fit_contig_model(known, virus)
             models[length] = with_distributions(fitted, known, virus, np.array(groups))
     return models
+
+
+def show(event: Event) -> None:
+    """Print messages, and how far the training is."""
+    if isinstance(event, Notice):
+        print(event.message, file=sys.stderr)
+    elif isinstance(event, EpochProgress):
+        print(f"\r{event.seen:,} of {event.total:,} steps", end="", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train, and print the figures, and how to predict with the model."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("dataset", type=Path)
+    parser.add_argument("-o", "--output-dir", type=Path, required=True)
+    parser.add_argument("--steps", type=int, help="batches of pieces")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--learning-rate", type=float, help="highest one")
+    parser.add_argument(
+        "--more-of", action="append", default=[], help="draw this group three times as often"
+    )
+    parser.add_argument("--start-from", type=Path, help="an encoder, with its classifier beside it")
+    parser.add_argument("--mask", type=Path, help="table of regions not to be trained on")
+    parser.add_argument("--threads", type=int)
+    options = parser.parse_args(arguments)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    names = ("seed", "steps", "learning_rate")
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    given["more_of"] = tuple(options.more_of)
+    dataset, root, others = Dataset(options.dataset), options.output_dir, vars(options)
+    others = {name: others[name] for name in ("start_from", "mask")}
+    report = fit_lite(dataset, root, LiteTrainingSettings(**given), show, **others)
+    if report is None:
+        return
+    for part, lengths in report["chunk_auroc"].items():
+        for bases, row in lengths.items():
+            print(f"{part}, {bases} bp: AUROC {row['auroc']} of {row['chunks']:,} chunks")
+    if report["temperature"] is None:
+        print("no validation records of both labels: the scores are not calibrated")
+    encoders = {"dnabert": str(root / ENCODER)}
+    use = how_to_predict(root / CLASSIFIER, dataset.lengths()[0], encoders)
+    print("\n".join(("Next: " + use[0], *use[1:])))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,23 +1,24 @@
-"""``train lite``: a model that predict can use, second runs, refusals, interruptions."""
+"""examples/lite/train.py: a model that predict can use, and what it keeps of an earlier one."""
 
 import json
 import shlex
 from pathlib import Path
 
 import pytest
+import train
+from train import RESULTS
 
 from tests.cli.inputs import table
 from tests.training_data import LENGTH, genome, make_records
 from virnucpro.classifier.files import inspect_classifier
-from virnucpro.training.lite import RESULTS
 
-QUICK = ("--steps", 4, "--threads", 1)
+QUICK = ("--steps", "4", "--threads", "1")
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Small batches."""
-    monkeypatch.setattr("virnucpro.training.lite.BATCH_BASES", 6000)
+    monkeypatch.setattr(train, "BATCH_BASES", 6000)
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +34,15 @@ def contigs(tmp_path, monkeypatch):
     Path("contigs.fa").write_text(f">v\n{genome('virus', 400, 77)}\n")
 
 
-def test_the_model_is_used_as_it_says(call, dataset, tmp_path):
+def fit(dataset, *arguments):
+    train.main([str(dataset.root), *map(str, arguments)])
+
+
+def test_the_model_is_used_as_it_says(call, dataset, tmp_path, capsys):
     """What is printed at the end is a configuration and a command that work as they are."""
     folder = tmp_path / "my lite: model"
-    done = call("train", "lite", dataset.root, "--output-dir", folder, *QUICK)
-    assert done.code == 0, done.err
-    command, _, *configuration = done.out.partition("Next: ")[2].splitlines()
+    fit(dataset, "--output-dir", folder, *QUICK)
+    command, _, *configuration = capsys.readouterr().out.partition("Next: ")[2].splitlines()
     Path("my.yaml").write_text("\n".join(configuration))
     program, *words = shlex.split(command)
     assert program == "virnucpro"
@@ -56,19 +60,14 @@ def test_the_model_is_used_as_it_says(call, dataset, tmp_path):
 
 
 def test_uncalibrated_and_encoders_of_another_training(call, dataset, tmp_path):
-    train = ("train", "lite", dataset.root, "-o", tmp_path / "mine", *QUICK)
-    assert call(*train).code == 0
+    fit(dataset, "-o", tmp_path / "mine", *QUICK)
     only = make_records(tmp_path / "data", genomes=(3, 0, 0), codons=300)
-    done = call("train", "lite", only.root, "-o", tmp_path / "other", *QUICK)
-    assert done.code == 0
-    assert "the scores are not calibrated" in done.err
-    shape = json.loads((tmp_path / "other/lite.json").read_text())["settings"]["shape"]
-    assert list(shape) == ["channels", "dim", "heads", "kernel", "word_width"]  # of earlier ones
+    fit(only, "-o", tmp_path / "other", *QUICK)
     mine, others = ([tmp_path / name / file for file in RESULTS] for name in ("mine", "other"))
     assert inspect_classifier(mine[2]).temperature is not None
     assert inspect_classifier(others[2]).temperature is None
-    on = ("train", "lite", only.root, "-o", tmp_path / "on", "--start-from", mine[0], *QUICK)
-    assert call(*on, "--steps", 0).code == 0  # only the classifier is fitted again
+    on = ("-o", tmp_path / "on", "--start-from", mine[0], *QUICK)
+    fit(only, *on, "--steps", 0)  # only the classifier is fitted again
     assert mine[0].read_bytes()[-2000:] == (tmp_path / "on" / mine[0].name).read_bytes()[-2000:]
     kept, before = (inspect_classifier(tmp_path / name / mine[2].name) for name in ("on", "mine"))
     assert (kept.temperature, kept.contigs) == (before.temperature, before.contigs)
