@@ -35,11 +35,12 @@ from virnucpro.stages.calls import (
     Summaries,
     call_of,
     contig_rates,
+    met,
     summarise,
     unknown_rates,
 )
 from virnucpro.stages.genes import FoundGenes, GeneFinder, Hit, Predicted, count_functions
-from virnucpro.stages.regions import SHORTEST_RECORD, Region, find_regions
+from virnucpro.stages.regions import SHORTEST_RECORD, Region, find_regions, region_fdr
 from virnucpro.stages.result_files import (
     MOST_BASES_AT_A_TIME,
     Block,
@@ -153,7 +154,9 @@ class OutputStage(HostStage):
             files = ResultFiles(writers, fastq, paired=self.source.paired, open_genes=open_genes)
             found = self._read_scores(files)
             evidence = self._find_genes(found, files.genes, report)
-            self._write_records(files, found, self._rates(found, evidence), evidence, report)
+            rates = self._rates(found, evidence)
+            self._rate_regions(found, rates, evidence)
+            self._write_records(files, found, rates, evidence, report)
             figures = files.finish(self.thresholds, self.contig_model, calibrated=self.calibrated)
             multiqc = writers[len(task.outputs) - 1]
             multiqc.write(files.multiqc_table(self.layout.sample), 1)
@@ -229,7 +232,6 @@ class OutputStage(HostStage):
         return [
             region
             for region in find_regions(len(sequence), chunks, self.contig_model, sequence, hits)
-            # The rate of a region depends on all regions, and --max-fdr is for records alone.
             if region.score > self.thresholds.min_score
             and region.stop - region.start >= self.thresholds.min_length
         ]
@@ -263,6 +265,31 @@ class OutputStage(HostStage):
         chunks = np.concatenate([scored.summaries.chunks_scored for scored in found])
         lengths = np.concatenate([scored.lengths for scored in found])
         return contig_rates(odds, chunks, lengths, evidence, self.contig_model)
+
+    def _rate_regions(self, found: Sequence[Scored], rates: Rates, evidence: GeneEvidence) -> None:
+        """Give all regions that are reported their rates, and leave out the others.
+
+        A part of a virus that looks more viral than the rest is no region, unless the rest looks
+        like a host. Bases of long records that are no virus count as searched.
+        """
+        end = searched = 0
+        for scored in found:
+            start, end = end, end + len(scored.lengths)
+            own, scores = slice(start, end), scored.summaries.virus_score
+            of_records = rates.chosen(own), evidence.chosen(own)
+            is_virus = met(self.thresholds, scored.lengths, scores, *of_records)
+            searched += int(scored.lengths[~is_virus & (scored.lengths >= SHORTEST_RECORD)].sum())
+            for place, regions in scored.regions.items():
+                kept = [region for region in regions if region.in_host or not is_virus[place]]
+                scored.regions[place] = kept
+        kept = [region for scored in found for own in scored.regions.values() for region in own]
+        scores = np.array([region.score for region in kept], np.float64)
+        fdr = iter(region_fdr(scores, searched if self.calibrated else math.nan))
+        for scored in found:
+            for place, regions in scored.regions.items():
+                rated = [region._replace(fdr=next(fdr)) for region in regions]
+                most = self.thresholds.max_fdr
+                scored.regions[place] = [region for region in rated if (region.fdr or 0) <= most]
 
     def _write_records(
         self,

@@ -84,6 +84,7 @@ class Region(NamedTuple):
     at_edge: bool  # whether it reaches an end of the record, and may continue outside
     # Whether the chunks on either side score as a host, or the rest of the record has host markers.
     in_host: bool = False
+    fdr: float | None = None  # its false discovery rate, when all regions of the sample are known
 
 
 class Background(NamedTuple):

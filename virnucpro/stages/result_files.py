@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from array import array
 from collections import Counter
@@ -25,9 +24,7 @@ from virnucpro.stages.calls import HIGH_SCORE, STATUSES, TIERS, Calls, Chunks, e
 from virnucpro.stages.genes import FoundGenes, Genes, gene_columns, region_id, write_genes
 from virnucpro.stages.kinds import virus_kinds, windows
 from virnucpro.stages.regions import (
-    SHORTEST_RECORD,
     Region,
-    region_fdr,
     region_tier,
 )
 from virnucpro.stages.topology import topology
@@ -192,8 +189,6 @@ class ResultFiles:
         self._gene_files: Sequence[OutputWriter] | None = None
         self._open_genes = open_genes
         self._ranks = array("d")
-        self._region_rows: list[dict[str, Any]] = []  # of STEM_regions.tsv, but tier and rate
-        self._searched = 0  # bases of the records that are not viral and long enough for regions
         self._statuses: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
         self._tiers: Counter[str] = Counter()  # of the records classified as viral
@@ -231,12 +226,7 @@ class ResultFiles:
     ) -> None:
         """Write the records of a block with their calls; ``regions`` are by place in the block."""
         lengths, is_virus = block.bases.tolist(), [call == "virus" for call in calls.call]
-        reported: BlockRegions = {}
-        for place, own in regions.items():
-            # A part of a virus that looks more viral than the rest is no region, unless the rest
-            # looks like a host.
-            if kept := [region for region in own if region.in_host or not is_virus[place]]:
-                reported[place] = kept
+        reported = {place: own for place, own in regions.items() if own}
         bases = [length * viral for length, viral in zip(lengths, is_virus, strict=True)]
         for place, own in reported.items():
             bases[place] = sum(region.stop - region.start for region in own)
@@ -252,7 +242,6 @@ class ResultFiles:
         self._calls.update(calls.call)
         for call, length in zip(calls.call, lengths, strict=True):
             self._bases[call] += length
-            self._searched += length * (call != "virus" and length >= SHORTEST_RECORD)
         for place in sorted({*np.flatnonzero(is_virus).tolist(), *reported}):
             record, name = records[place], block.names[place]
             if place in reported:
@@ -274,40 +263,38 @@ class ResultFiles:
         for region, kind, found in zip(regions, kinds, genes, strict=True):
             start, stop = region.start, region.stop
             own_id = region_id(name, start, stop)
+            columns = gene_columns(found)
+            hallmarks = None if found is None else len(found.functions(markers=False))
+            tier = region_tier(region.score, stop - start, region.fdr, hallmarks)
             values = region._asdict() | {"start": start + 1, "end": stop, "length": stop - start}
             values |= {"region": own_id, "record": name, "virus_kind": kind.virus_kind}
-            values |= gene_columns(found)
+            values |= {"tier": tier, **columns}
             del values["stop"], values["in_host"]
-            self._region_rows.append(values)
+            self._add_region(REGIONS.line(**values), name, start, tier)
             if with_sequences:
                 self._add_sequence(record, own_id, start, stop)
             self._counts["region_bases"] += stop - start
+            self._region_tiers[tier] += 1
         if with_sequences:
             self._add_genes(name, len(record.sequence), genes)
         self._counts["regions"] += len(regions)
         self._counts["with_regions"] += with_sequences
 
-    def _write_regions(self, *, calibrated: bool) -> None:
-        """Write the rows of all regions, whose rates depend on each other."""
-        scores = np.array([row["score"] for row in self._region_rows], np.float64)
-        rates = region_fdr(scores, self._searched if calibrated else math.nan)
-        for row, fdr in zip(self._region_rows, rates, strict=True):
-            tier = region_tier(row["score"], row["length"], fdr, row["hallmarks"])
-            self._region_tiers[tier] += 1
-            line = REGIONS.line(**row, tier=tier, fdr=fdr)
-            self._regions.write(line.encode(), 1)
-            # BED counts from 0, and knows no escapes: only a ``#`` at the beginning would make the
-            # line a comment.
-            chromosome = re.sub("^#", "%23", row["record"])
-            bed = chromosome, row["start"] - 1, row["end"], row["region"], BED_SCORES[tier], "."
-            self._bed.write(("\t".join(map(str, bed)) + "\n").encode(), 1)
-            cells = dict(zip(REGIONS.row._fields, line.rstrip("\n").split("\t"), strict=True))
-            known = [name for name in GFF3_ATTRIBUTES if cells[name] != MISSING]
-            texts = (f"{name}={cells[name].lower()}" for name in known)
-            attributes = ";".join((f"ID={gff3_escaped(cells['region'])}", *texts))
-            place = gff3_escaped(cells["record"]), "virnucpro", SEQUENCE_ONTOLOGY_TYPE
-            more = *(cells[name] for name in ("start", "end", "score")), ".", ".", attributes
-            self._gff3.write(("\t".join((*place, *more)) + "\n").encode(), 1)
+    def _add_region(self, line: str, name: str, start: int, tier: str) -> None:
+        """Write a region to the table, and as BED and GFF3."""
+        self._regions.write(line.encode(), 1)
+        cells = dict(zip(REGIONS.row._fields, line.rstrip("\n").split("\t"), strict=True))
+        # BED counts from 0, and knows no escapes: only a ``#`` at the beginning would make the
+        # line a comment.
+        chromosome = re.sub("^#", "%23", name)
+        bed = chromosome, start, cells["end"], cells["region"], BED_SCORES[tier], "."
+        self._bed.write(("\t".join(map(str, bed)) + "\n").encode(), 1)
+        known = [attribute for attribute in GFF3_ATTRIBUTES if cells[attribute] != MISSING]
+        texts = (f"{attribute}={cells[attribute].lower()}" for attribute in known)
+        attributes = ";".join((f"ID={gff3_escaped(cells['region'])}", *texts))
+        place = gff3_escaped(cells["record"]), "virnucpro", SEQUENCE_ONTOLOGY_TYPE
+        more = *(cells[column] for column in ("start", "end", "score")), ".", ".", attributes
+        self._gff3.write(("\t".join((*place, *more)) + "\n").encode(), 1)
 
     def _add_genes(
         self, name: str, length: int, genes: Sequence[Genes | None], *, circular: bool = False
@@ -401,7 +388,6 @@ class ResultFiles:
         """Write the ranked rows, by tier, score, length and place in the input; count all."""
         ranks = np.array(self._ranks).reshape(-1, 3)
         self._add_rows()
-        self._write_regions(calibrated=calibrated)
         for number in np.lexsort(ranks.T[::-1]).tolist():
             self._virus.write(self._ranked[number], 1)
         return OutputFigures(

@@ -168,7 +168,6 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path):
     record = Record("a=;,%", "a=;,% described", sequence)
     chunks = [Chunk("c", 0, 12000, "scored", 1, "0.9", "0.1")]
     region = Region(4, 8004, 20, 20, 0.9, -0.8, False, in_host=True)
-    virus_part = region._replace(start=1004, in_host=False)
     names = ("chunks", "contigs", "virus", "fasta", "regions", "bed", "gff3")
     host = call_record(12000, chunks)
     with ExitStack() as stack:
@@ -179,8 +178,8 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path):
         files.add_chunks(["renamed_2"], chunks_of(chunks), cells)
         add_record(files, record, "renamed_2", host, [region])
         add_record(files, record._replace(sequence="ACGT"), "short", virus._replace(fdr=0.2), [])
-        add_record(files, record, record.id, virus, [region, virus_part])
-        add_record(files, record, "z", virus._replace(fdr=DOUBTFUL), [virus_part])
+        add_record(files, record, record.id, virus, [region])
+        add_record(files, record, "z", virus._replace(fdr=DOUBTFUL), [])
         add_record(files, record, "second", virus._replace(fdr=0.01), [])
         add_record(files, record, "twice", host, [region, region])
         figures = files.finish(DEFAULT_THRESHOLDS, None, calibrated=False)
@@ -261,3 +260,28 @@ def test_a_region_passes_the_cuts_by_its_own_length_and_score(request_of, monkey
     _computed(request)
     found = [(row["start"], row["end"]) for row in table(request.layout.regions_table)]
     assert found == [("101", "300")]
+
+
+def test_regions_of_a_virus_and_regions_with_a_high_rate_are_left_out(
+    request_of, calibrated, monkeypatch
+):
+    """A region in a virus stays where the rest looks like a host."""
+    scores = {0: 0.9, 1000: 0.8, 2000: 0.5}
+    regions = [
+        Region(start, start + 500, 4, 4, score, None, False, in_host=start == 1000)
+        for start, score in scores.items()
+    ]
+    monkeypatch.setattr(output, "SHORTEST_RECORD", 0)
+    monkeypatch.setattr(output, "find_regions", lambda *_: regions)
+    monkeypatch.setattr(output, "region_fdr", lambda found, _: [1 - s for s in found.tolist()])
+    sequence = "".join(random.Random(0).choices("ACGT", k=3000))
+
+    def starts(**thresholds: float) -> list[str]:
+        request = request_of(calibrated, genes=False, **thresholds)
+        Path(request.source).write_text(f">a\n{sequence}\n")
+        _computed(request)
+        return [row["start"] for row in table(request.layout.regions_table)]
+
+    assert starts(min_score=0.4) == ["1", "1001", "2001"]
+    assert starts(min_score=0.4, max_fdr=0.2) == ["1", "1001"]
+    assert starts(min_score=-1) == ["1001"]

@@ -23,8 +23,8 @@ HOSTILE = [
     *("<script>alert(1)</script>", "=;,%&", "%3B", "L" * 5000, "Кириллица", "#comment", ">header"),
     *("track", "`$(x)'\"", "a|b:1-2"),
 ]
-REGION = Region(99, 5099, 11, 9, 0.987654, -0.25, False)
-EDGE = Region(6000, 12000, 13, 13, 0.4, None, True)
+REGION = Region(99, 5099, 11, 9, 0.987654, -0.25, False, fdr=0.01)
+EDGE = Region(6000, 12000, 13, 13, 0.4, None, True, fdr=0.08)
 SCORES = (-1.0, 0.0, 1.0)
 SEQUENCE = "".join(random.Random(0).choices("ACGT", k=12_000))
 KINDS = ("tsv", "bed", "gff3")
