@@ -21,6 +21,7 @@ import gzip
 import io
 import re
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,8 +41,9 @@ MEMBERS = Path(__file__).parent / "members.tsv"
 LEAST = 25.0  # bits; what is less may be chance
 NEAR = 20_000  # bases; hallmarks of another name so near speak for a provirus
 SAMPLE = 1_600_000  # bases of hosts of each group and part
-LONGEST = 1000  # columns of a profile; of a longer alignment, the core is taken
-CORE = 800  # columns
+CORE = 800  # columns of a profile; of a longer alignment, the core is taken
+KEPT_OUT = ("acinetobacter_phages", "gut_phages_misc", "marine_archaeal_viruses", "spo1like_phages")
+EVERY = 8  # one genus of hosts of so many is kept out of the other files of phages_new
 BEFORE_MOTIF = 550  # columns; the palm and fingers of RNA polymerases are before motif C
 MOST_RESIDUES = 100_000  # of a protein that HMMER compares
 AMINO = Alphabet.amino()
@@ -95,16 +97,16 @@ def digital(name: str, text: str) -> DigitalSequence[AA]:
     return TextSequence(name=name, sequence=text[:MOST_RESIDUES]).digitize(AMINO)
 
 
-def core(rows: list[str]) -> list[str]:
-    """Return the part of a long alignment that its profile is made from.
+def core(rows: list[str], most: int) -> list[str]:
+    """Return the part of an alignment that its profile is made from, of ``most`` columns at most.
 
-    Of polyproteins and other long proteins it is the polymerase: the columns around the motif C of
-    RNA polymerases, three residues such as GDD, where most rows have it; elsewhere the columns
-    that are conserved best. Rows with little of that part are left out.
+    It is the part that is conserved best, or, in long parts of polyproteins, the polymerase: the
+    columns around the motif C of RNA polymerases, three residues such as GDD, where most rows have
+    it. Rows with little of that part are left out.
     """
     letters = np.array([list(row) for row in rows])
     columns = np.flatnonzero((letters != "-").mean(axis=0) >= 0.5)
-    if len(columns) <= LONGEST:
+    if len(columns) <= most:
         return rows
     usual = letters[:, columns]
     shares = np.stack([(usual == letter).mean(axis=0) for letter in AMINO.symbols[:20]])
@@ -113,20 +115,20 @@ def core(rows: list[str]) -> list[str]:
     is_motif = np.isin(first, ["G", "S"]) & (second == "D") & np.isin(third, ["D", "N"])
     around = np.convolve(known, np.ones(200), "same")
     places = np.flatnonzero(is_motif.mean(axis=0) >= 0.7)
-    if len(places):
+    if len(places) and most > BEFORE_MOTIF:
         start = int(places[around[places].argmax()]) - BEFORE_MOTIF
     else:
-        start = int(np.convolve(known, np.ones(CORE), "valid").argmax())
-    start = min(max(start, 0), len(columns) - CORE)
-    part = letters[:, columns[start] : columns[start + CORE - 1] + 1]
+        start = int(np.convolve(known, np.ones(most), "valid").argmax())
+    start = min(max(start, 0), len(columns) - most)
+    part = letters[:, columns[start] : columns[start + most - 1] + 1]
     part = part[(part != "-").mean(axis=1) >= 0.5 * (part != "-").mean()]
     return ["".join(row) for row in part]
 
 
-def profile(name: str, product: str, texts: Sequence[str]) -> Profile:
-    """Return the profile of proteins."""
+def profile(name: str, product: str, most: int, texts: Sequence[str]) -> Profile:
+    """Return the profile of proteins, with ``most`` columns at most."""
     given = [pyfamsa.Sequence(str(n).encode(), t.encode()) for n, t in enumerate(texts)]
-    rows = core([row.sequence.decode() for row in pyfamsa.Aligner(threads=1).align(given)])
+    rows = core([row.sequence.decode() for row in pyfamsa.Aligner(threads=1).align(given)], most)
     background, builder = Background(AMINO), Builder(AMINO, seed=1)
     if len(rows) == 1:
         hmm, *_ = builder.build(digital(name, rows[0]), background)
@@ -179,6 +181,19 @@ def cutoffs(profiles: Sequence[Profile], others: Sequence[Protein]) -> list[floa
     return least
 
 
+def kept_out(genomes: Path) -> dict[str, str]:
+    """Return the records of GENOMES/phages_new that are in no profile, and their files."""
+    with gzip.open(genomes / "phages_new/records.tsv.gz", "rt", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    collections = {row["id"]: Path(row["file"]).name.partition(".")[0] for row in rows}
+    hashes = {row["id"]: zlib.crc32(row["host_genus"].encode()) for row in rows}  # 0 of no genus
+    return {
+        record: collection
+        for record, collection in collections.items()
+        if collection in KEPT_OUT or (hashes[record] and hashes[record] % EVERY == 0)
+    }
+
+
 def made(genomes: Path, dataset: Path, *, everything: bool) -> Iterator[Profile]:
     """Yield the profiles."""
     with MEMBERS.open(encoding="utf-8", newline="") as stream:
@@ -199,8 +214,16 @@ def made(genomes: Path, dataset: Path, *, everything: bool) -> Iterator[Profile]
     found = [row for row in rows if known[row["profile"]]]
     with ThreadPoolExecutor() as pool:
         yield from pool.map(
-            lambda row: profile(row["profile"], row["name"], known[row["profile"]]), found
+            lambda row: profile(row["profile"], row["name"], CORE, known[row["profile"]]), found
         )
+
+
+def write(path: Path, profiles: Sequence[Profile], least_scores: Sequence[float]) -> None:
+    """Write profiles with their cutoffs, without name and time: the same bytes each time."""
+    with path.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as out:
+        for each, least in zip(profiles, least_scores, strict=True):
+            cutoff = b"\nGA    %.2f %.2f\nSTATS" % (least, least)
+            out.write(each.text.replace(b"\nSTATS", cutoff, 1))
 
 
 def main() -> None:
@@ -214,11 +237,7 @@ def main() -> None:
     profiles = list(made(arguments.genomes, arguments.dataset, everything=arguments.all))
     records = list(hosts(arguments.genomes, arguments.dataset, held_out=False))
     least_scores = cutoffs(profiles, list(proteins(records)))
-    # Without name and time: the same bytes each time.
-    with arguments.out.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as out:
-        for each, least in zip(profiles, least_scores, strict=True):
-            cutoff = b"\nGA    %.2f %.2f\nSTATS" % (least, least)
-            out.write(each.text.replace(b"\nSTATS", cutoff, 1))
+    write(arguments.out, profiles, least_scores)
     bases = sum(len(sequence) for _, sequence in records)
     minutes, seconds = (time.monotonic() - begun) / 60, time.process_time()
     print(f"{len(profiles)} profiles, with cutoffs of {bases / 1e6:.1f} Mbp of hosts")
