@@ -221,6 +221,14 @@ def made(genomes: Path, dataset: Path) -> Iterator[Profile]:
         )
 
 
+def write(path: Path, profiles: Sequence[Profile], least_scores: Sequence[float]) -> None:
+    """Write profiles with their cutoffs, without name and time: the same bytes each time."""
+    with path.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as out:
+        for each, least in zip(profiles, least_scores, strict=True):
+            cutoff = b"\nGA    %.2f %.2f\nSTATS" % (least, least)
+            out.write(each.text.replace(b"\nSTATS", cutoff, 1))
+
+
 def main() -> None:
     """Write the profiles."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -231,11 +239,7 @@ def main() -> None:
     profiles = list(made(arguments.genomes, arguments.dataset))
     records = list(hosts(arguments.genomes, arguments.dataset, held_out=False))
     least_scores = cutoffs(profiles, list(proteins(records)))
-    # Without name and time: the same bytes each time.
-    with arguments.out.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as out:
-        for each, least in zip(profiles, least_scores, strict=True):
-            cutoff = b"\nGA    %.2f %.2f\nSTATS" % (least, least)
-            out.write(each.text.replace(b"\nSTATS", cutoff, 1))
+    write(arguments.out, profiles, least_scores)
     bases = sum(len(sequence) for _, sequence in records)
     minutes, seconds = (time.monotonic() - begun) / 60, time.process_time()
     print(f"{len(profiles)} profiles, with cutoffs of {bases / 1e6:.1f} Mbp of hosts")
