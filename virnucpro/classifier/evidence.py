@@ -17,10 +17,10 @@ Ints = npt.NDArray[np.int64]
 # most two, and so many times less likely for each of its host markers, at most two. Of held-out
 # pieces of 2,000 to 40,000 bases, hallmarks of one function are 18 to 267 times as frequent in
 # viruses as in hosts, and of two or more 13 to 92 times, where the proviruses of hosts count as
-# hosts. Markers are more than 200 times as frequent in bacteria and archaea as in phages, and 3 to
-# 20 times as in giant viruses (examples/hallmarks/measure.py; docs/hallmarks.md has the tables).
-# Both are less here: hosts with a score near those of viruses may be of a kind that has them more
-# often, or less.
+# hosts. Markers are more than 90 times as frequent in pieces of bacteria and archaea as in those of
+# phages, and 5 to 27 times as in giant viruses and herpesviruses (examples/hallmarks/measure.py and
+# measure_markers.py; docs/hallmarks.md has the tables). Both are less here: hosts with a score near
+# those of viruses may be of a kind that has them more often, or less.
 HALLMARK_ODDS = 8.0
 MARKER_ODDS = 20.0
 MOST = 2
