@@ -2,12 +2,12 @@
 
     python examples/hallmarks/measure.py GENOMES DATASET
 
-The arguments are those of profiles.py. Viruses of the part test are cut into pieces. Hosts are of
-the part test, and every second record of GENOMES/genomes_hosts/nonviral: those that the cutoffs
-do not know. Their genes are found in whole records, and are counted in the piece where they begin.
-A ratio is the share of pieces of viruses with so many functions, divided by that of hosts, with one
-piece of hosts more than was found. Hits within 20 kb of each other are one place; a place with more
-than one name is likely a provirus.
+The arguments are those of profiles.py. Viruses are those of the part test, and the phages of
+GENOMES/phages_new that are kept out. Hosts are of the part test, and every second record of
+GENOMES/genomes_hosts/nonviral: those that the cutoffs do not know. Genes are found in whole
+records, and are counted in the piece where they begin. A ratio is the share of pieces of viruses
+with so many functions, divided by that of hosts, with one piece of hosts more than was found. Hits
+within 20 kb of each other are one place; a place with more than one name is likely a provirus.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ import argparse
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from profiles import NEAR, hosts
+from profiles import NEAR, hosts, kept_out
 
-from virnucpro.stages.genes import HALLMARKS, GeneFinder, Predicted, count_functions
+from virnucpro.io.records import Records
+from virnucpro.stages.genes import HALLMARKS, GeneFinder, Predicted
 from virnucpro.training.data.dataset import Dataset
 
 LENGTHS = (2000, 5000, 10_000, 20_000, 40_000)
 AT_A_TIME = 200  # sequences
-HOSTS = "hosts"
+HOSTS, NEW = "hosts", "new: "  # NEW is before collections of phages_new
 MOST = 40  # pieces of a record, evenly spread
 PROKARYOTIC = re.compile("(?<!viro)phage|Microviridae|archaeal|virome")
+Counts = defaultdict[tuple[str, int], Counter[int]]  # by collection and length; 2 is 2 or more
 
 
 def together(items: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
@@ -39,14 +41,16 @@ def together(items: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]
         yield some
 
 
-def pieces(dataset: Path, length: int) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the bases of pieces of held-out viruses."""
+def viruses(genomes: Path, dataset: Path) -> Iterator[tuple[str, str]]:
+    """Yield the collections and the bases of viruses that no profile knows."""
     for record in Dataset(dataset).records("test"):
         if record.label == "virus":
-            kind = "phages" if PROKARYOTIC.search(record.group) else "other viruses"
-            starts = range(0, len(record.sequence) - length + 1, length)
-            for start in starts[:: -(-len(starts) // MOST) or 1]:
-                yield kind, record.sequence[start : start + length]
+            yield record.group, record.sequence
+    measured = kept_out(genomes)
+    for path in sorted(genomes.glob("phages_new/viral/*")):
+        for new in Records(path):
+            if new.id in measured:
+                yield NEW + measured[new.id], new.sequence
 
 
 def hits(genes: Predicted) -> list[tuple[int, str]]:
@@ -74,18 +78,36 @@ def functions_by_piece(genes: Predicted, bases: int, length: int) -> list[int]:
     return [len(own) for own in names[:-1]]  # the last piece is shorter
 
 
-def print_shares(counts: Mapping[tuple[str, int], Counter[int]]) -> None:
-    """Print shares and ratios; a counter has the pieces with no function, with one, with more."""
+def print_shares(counts: Counts) -> None:
+    """Print shares and ratios of each kind."""
+    by_kind = Counts(Counter)
+    for (collection, length), own in counts.items():
+        is_phage = PROKARYOTIC.search(collection) or collection.startswith(NEW)
+        kind = "phages" if is_phage else "other viruses"
+        by_kind[HOSTS if collection == HOSTS else kind, length] += own
     print("| pieces | length | number | one function | two or more | ratio of one | of two |")
     print("|---|---|---|---|---|---|---|")
-    for (kind, length), own in sorted(counts.items()):
+    for (kind, length), own in sorted(by_kind.items()):
         row = f"| {kind} | {length:,} | {own.total():,} |"
         shares = [own[number] / own.total() for number in (1, 2)]
         row += "".join(f" {share:.2%} |" for share in shares)
         for number, share in enumerate(shares, 1):
-            others = counts[HOSTS, length]
+            others = by_kind[HOSTS, length]
             ratio = share / ((others[number] + 1) / others.total())
             row += " |" if kind == HOSTS else f" {ratio:.0f} |"
+        print(row)
+
+
+def print_collections(counts: Counts) -> None:
+    """Print the share of pieces with any function, and with two or more, of each collection."""
+    print("\n| collection |", *(f"{length:,} |" for length in LENGTHS))
+    print("|---" * (len(LENGTHS) + 1) + "|")
+    for collection in sorted({collection for collection, _ in counts}):
+        row = f"| {collection} |"
+        for length in LENGTHS:
+            own = counts[collection, length]
+            one, two = (100 * number / (own.total() or 1) for number in (own[1] + own[2], own[2]))
+            row += f" {one:.0f}/{two:.0f} of {own.total():,} |"
         print(row)
 
 
@@ -95,7 +117,7 @@ def main() -> None:
     parser.add_argument("genomes", type=Path)
     parser.add_argument("dataset", type=Path)
     arguments = parser.parse_args()
-    finder, counts = GeneFinder(), defaultdict[tuple[str, int], Counter[int]](Counter)
+    finder, counts = GeneFinder(), Counts(Counter)
     print(f"{HALLMARKS.name}: {HALLMARKS.stat().st_size:,} bytes\n")
     bases, alone, proviruses, begun = 0, Counter[str](), 0, time.process_time()
     for some in together(hosts(arguments.genomes, arguments.dataset, held_out=True)):
@@ -109,12 +131,15 @@ def main() -> None:
                 numbers = functions_by_piece(genes, len(text), length)
                 counts[HOSTS, length].update(min(number, 2) for number in numbers)
     seconds = time.process_time() - begun
-    for length in LENGTHS:
-        for some in together(pieces(arguments.dataset, length)):
-            found = finder.find([text for _, text in some])
-            for (kind, _), genes in zip(some, found, strict=True):
-                counts[kind, length][min(count_functions(genes.hits)[0], 2)] += 1
+    for some in together(viruses(arguments.genomes, arguments.dataset)):
+        found = finder.find([text for _, text in some])
+        for (collection, text), genes in zip(some, found, strict=True):
+            for length in LENGTHS:
+                numbers = functions_by_piece(genes, len(text), length)
+                spread = numbers[:: -(-len(numbers) // MOST) or 1]
+                counts[collection, length].update(min(number, 2) for number in spread)
     print_shares(counts)
+    print_collections(counts)
     million = bases / 1e6
     print(f"\n{million:.1f} Mbp of hosts, {seconds / million:.2f} s of a processor core per Mbp")
     print(f"{alone.total()} places with one name, {alone.total() / million:.2f} per Mbp")

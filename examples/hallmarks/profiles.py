@@ -1,11 +1,12 @@
 """Make the profiles of hallmark genes from proteins of viral genomes.
 
-    python examples/hallmarks/profiles.py GENOMES DATASET PROFILES [--all]
+    python examples/hallmarks/profiles.py GENOMES DATASET PROFILES
 
-members.tsv, beside this script, names the proteins of each profile, and says what they are called:
-RECORD|N is the N-th gene that pyrodigal-gv finds in a record of GENOMES/*/viral/*.fa.gz. Of these,
-the proteins of genomes in the part train of DATASET are used (`virnucpro train prepare` of
-examples/lite/train.sh has made it), or with --all those of held-out genomes, too.
+members.tsv, beside this script, names the proteins of each profile, and says what they are called,
+and how many columns the profile has at most: RECORD|N is the N-th gene that pyrodigal-gv finds in a
+record of GENOMES/*/viral. Of these, the proteins of genomes in the part train of DATASET are used
+(`virnucpro train prepare` of examples/lite/train.sh has made it), and of the phages of
+GENOMES/phages_new those that are not kept out.
 
 Each profile gets the least score that a protein needs (its gathering cutoff): the highest score of
 proteins of hosts. Those near another hallmark do not count, because they may be of a provirus, nor
@@ -21,6 +22,7 @@ import gzip
 import io
 import re
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,10 +40,11 @@ from virnucpro.training.data.dataset import Dataset, Part
 
 MEMBERS = Path(__file__).parent / "members.tsv"
 LEAST = 25.0  # bits; what is less may be chance
+LONG, LEAST_OF_LONG = 700, 40.0  # columns, bits: coiled coils of tape measures have 37 by chance
 NEAR = 20_000  # bases; hallmarks of another name so near speak for a provirus
 SAMPLE = 1_600_000  # bases of hosts of each group and part
-LONGEST = 1000  # columns of a profile; of a longer alignment, the core is taken
-CORE = 800  # columns
+KEPT_OUT = ("acinetobacter_phages", "gut_phages_misc", "marine_archaeal_viruses", "spo1like_phages")
+EVERY = 8  # one genus of hosts of so many is kept out of the other files of phages_new
 BEFORE_MOTIF = 550  # columns; the palm and fingers of RNA polymerases are before motif C
 MOST_RESIDUES = 100_000  # of a protein that HMMER compares
 AMINO = Alphabet.amino()
@@ -95,16 +98,16 @@ def digital(name: str, text: str) -> DigitalSequence[AA]:
     return TextSequence(name=name, sequence=text[:MOST_RESIDUES]).digitize(AMINO)
 
 
-def core(rows: list[str]) -> list[str]:
-    """Return the part of a long alignment that its profile is made from.
+def core(rows: list[str], most: int) -> list[str]:
+    """Return the part of an alignment that its profile is made from, of ``most`` columns at most.
 
-    Of polyproteins and other long proteins it is the polymerase: the columns around the motif C of
-    RNA polymerases, three residues such as GDD, where most rows have it; elsewhere the columns
-    that are conserved best. Rows with little of that part are left out.
+    It is the part that is conserved best, or, in long parts of polyproteins, the polymerase: the
+    columns around the motif C of RNA polymerases, three residues such as GDD, where most rows have
+    it. Rows with little of that part are left out.
     """
     letters = np.array([list(row) for row in rows])
     columns = np.flatnonzero((letters != "-").mean(axis=0) >= 0.5)
-    if len(columns) <= LONGEST:
+    if len(columns) <= most:
         return rows
     usual = letters[:, columns]
     shares = np.stack([(usual == letter).mean(axis=0) for letter in AMINO.symbols[:20]])
@@ -113,20 +116,20 @@ def core(rows: list[str]) -> list[str]:
     is_motif = np.isin(first, ["G", "S"]) & (second == "D") & np.isin(third, ["D", "N"])
     around = np.convolve(known, np.ones(200), "same")
     places = np.flatnonzero(is_motif.mean(axis=0) >= 0.7)
-    if len(places):
+    if len(places) and most > BEFORE_MOTIF:
         start = int(places[around[places].argmax()]) - BEFORE_MOTIF
     else:
-        start = int(np.convolve(known, np.ones(CORE), "valid").argmax())
-    start = min(max(start, 0), len(columns) - CORE)
-    part = letters[:, columns[start] : columns[start + CORE - 1] + 1]
+        start = int(np.convolve(known, np.ones(most), "valid").argmax())
+    start = min(max(start, 0), len(columns) - most)
+    part = letters[:, columns[start] : columns[start + most - 1] + 1]
     part = part[(part != "-").mean(axis=1) >= 0.5 * (part != "-").mean()]
     return ["".join(row) for row in part]
 
 
-def profile(name: str, product: str, texts: Sequence[str]) -> Profile:
-    """Return the profile of proteins."""
+def profile(name: str, product: str, most: int, texts: Sequence[str]) -> Profile:
+    """Return the profile of proteins, with ``most`` columns at most."""
     given = [pyfamsa.Sequence(str(n).encode(), t.encode()) for n, t in enumerate(texts)]
-    rows = core([row.sequence.decode() for row in pyfamsa.Aligner(threads=1).align(given)])
+    rows = core([row.sequence.decode() for row in pyfamsa.Aligner(threads=1).align(given)], most)
     background, builder = Background(AMINO), Builder(AMINO, seed=1)
     if len(rows) == 1:
         hmm, *_ = builder.build(digital(name, rows[0]), background)
@@ -175,11 +178,25 @@ def cutoffs(profiles: Sequence[Profile], others: Sequence[Protein]) -> list[floa
     least = []
     for each, hits in zip(profiles, found, strict=True):
         alone = [score for score, number in hits if not is_near_another(number, each.product)]
-        least.append(max([LEAST, *alone[1:2]]))
+        columns = int(re.findall(rb"\nLENG +(\d+)", each.text)[0])
+        least.append(max([LEAST_OF_LONG if columns >= LONG else LEAST, *alone[1:2]]))
     return least
 
 
-def made(genomes: Path, dataset: Path, *, everything: bool) -> Iterator[Profile]:
+def kept_out(genomes: Path) -> dict[str, str]:
+    """Return the records of GENOMES/phages_new that are in no profile, and their files."""
+    with gzip.open(genomes / "phages_new/records.tsv.gz", "rt", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    collections = {row["id"]: Path(row["file"]).name.partition(".")[0] for row in rows}
+    hashes = {row["id"]: zlib.crc32(row["host_genus"].encode()) for row in rows}  # 0 of no genus
+    return {
+        record: collection
+        for record, collection in collections.items()
+        if collection in KEPT_OUT or (hashes[record] and hashes[record] % EVERY == 0)
+    }
+
+
+def made(genomes: Path, dataset: Path) -> Iterator[Profile]:
     """Yield the profiles."""
     with MEMBERS.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
@@ -187,19 +204,20 @@ def made(genomes: Path, dataset: Path, *, everything: bool) -> Iterator[Profile]
     wanted = {protein.rpartition("|")[0] for own in members.values() for protein in own}
     with (dataset / "genomes.tsv").open(encoding="utf-8", newline="") as stream:
         parts = {row["record"]: row["part"] for row in csv.DictReader(stream, delimiter="\t")}
-    if not everything:
-        wanted = {record for record in wanted if parts.get(record) == "train"}
+    measured = kept_out(genomes)
     records: dict[str, str] = {}
-    for path in sorted(genomes.glob("*/viral/*.fa.gz")):
+    for path in sorted(genomes.glob("*/viral/*.fa.?z")):
         for record in Records(path):
-            if record.id in wanted:
+            is_new = path.parts[-3] == "phages_new" and record.id not in measured
+            if record.id in wanted and parts.get(record.id, "train" if is_new else "") == "train":
                 records.setdefault(record.id, record.sequence)
     texts = {f"{p.record}|{p.number}": p.text for p in proteins(records.items())}
     known = {name: [texts[each] for each in own if each in texts] for name, own in members.items()}
     found = [row for row in rows if known[row["profile"]]]
     with ThreadPoolExecutor() as pool:
         yield from pool.map(
-            lambda row: profile(row["profile"], row["name"], known[row["profile"]]), found
+            lambda r: profile(r["profile"], r["name"], int(r["columns"]), known[r["profile"]]),
+            found,
         )
 
 
@@ -209,9 +227,8 @@ def main() -> None:
     parser.add_argument("genomes", type=Path)
     parser.add_argument("dataset", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--all", action="store_true", help="proteins of held-out genomes, too")
     arguments, begun = parser.parse_args(), time.monotonic()
-    profiles = list(made(arguments.genomes, arguments.dataset, everything=arguments.all))
+    profiles = list(made(arguments.genomes, arguments.dataset))
     records = list(hosts(arguments.genomes, arguments.dataset, held_out=False))
     least_scores = cutoffs(profiles, list(proteins(records)))
     # Without name and time: the same bytes each time.
