@@ -15,8 +15,8 @@ Ints = npt.NDArray[np.int64]
 
 # A record is so many times as likely a virus for each function that its hallmark genes have, at
 # most two, and so many times less likely for each of its host markers, at most two. Of held-out
-# pieces of 2,000 to 40,000 bases, hallmarks of one function are 18 to 267 times as frequent in
-# viruses as in hosts, and of two or more 13 to 92 times, where the proviruses of hosts count as
+# pieces of 2,000 to 40,000 bases, hallmarks of one function are 6 to 79 times as frequent in
+# viruses as in hosts, and of two or more 9 to 69 times, where the proviruses of hosts count as
 # hosts. Markers are more than 90 times as frequent in pieces of bacteria and archaea as in those of
 # phages, and 5 to 27 times as in giant viruses and herpesviruses (examples/hallmarks/measure.py and
 # measure_markers.py; docs/hallmarks.md has the tables). Both are less here: hosts with a score near
