@@ -23,7 +23,7 @@ from virnucpro.cli.predict import predict
 from virnucpro.settings import SETTINGS, TOY_CLASSIFIER
 
 LOGS = ("run.log", "written")
-VOLATILE = ("run.json", "in_report.html", ".done", "receipts.json", "receipts.copy.json")
+VOLATILE = ("run.json", "in_report.html", ".done", "progress.json")
 
 
 class Change(NamedTuple):
