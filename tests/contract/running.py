@@ -47,7 +47,7 @@ def run_stage(
     ledger = Ledger(Layout(folder, "x", 500), Disk())
     todo = [task for task in stage.tasks() if not ledger.is_proved(task)]
     for task in todo:
-        ledger.reopen(task)
+        ledger.fingerprint(task)
     events: list[Event] = []
     results = []
     for result in executor.run(stage, todo, events.append):

@@ -211,7 +211,7 @@ def on_workers(
     """
     started, tasks, weights = time.perf_counter(), [task for task, _ in todo], Counter[int]()
     for task in tasks:
-        runs[task.run].ledger.reopen(task)
+        runs[task.run].ledger.fingerprint(task)
         weights[task.run] += task.weight
     show(runs[0].started(stage, tasks, [reason for _, reason in todo]))
     for result in executor.run(stage, tasks, show):
@@ -264,7 +264,7 @@ class MergingThread:
             run.note(task)
             del run.missing[number]
         else:
-            run.ledger.reopen(task)
+            run.ledger.fingerprint(task)
             future = self._thread.submit(timed, stage, task, lambda *_: None)
             self._begun.append((run, number, future))
 

@@ -33,7 +33,13 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, stamped
 from virnucpro.store.hashed import HashedFile
 from virnucpro.store.ledger import UNFINISHED, FileFailure, Ledger
-from virnucpro.store.work import RunState, write_state
+from virnucpro.store.work import (
+    RunProgress,
+    RunState,
+    StageProgress,
+    read_progress,
+    write_state,
+)
 
 FINISHED = "finished"
 """Name of the task that a run is as a whole: its receipt proves the files that stay."""
@@ -46,20 +52,6 @@ class FinishedFigures(TaskFigures):
     frames: int = 0
     identical_frames: int | None = None  # None where copies were embedded, too
     feature_files_of_version_1: int = 0
-
-
-@dataclass
-class StageProgress:
-    """How far a stage is; ``files`` and ``sequences`` are None until they are counted."""
-
-    stage: str
-    title: str
-    embeds: bool
-    files_done: int = 0
-    files: int | None = None
-    sequences_done: int = 0
-    sequences: int | None = None
-    seconds: float = 0.0  # that workers have spent on what this and earlier starts embedded
 
 
 @dataclass(eq=False)
@@ -101,6 +93,7 @@ class Run:
     )
     workers: list[dict[str, Json]] = field(init=False, default_factory=list)
     _failed: list[Json] = field(init=False, default_factory=list)
+    _earlier: RunProgress | None = field(init=False, default=None)  # of the last start
     _noted: set[Path] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
@@ -115,6 +108,7 @@ class Run:
         """Remove what killed processes left, and record what the run depends on."""
         sweep(self.layout, self.disk)
         write_state(self.layout, self.disk, self.state)
+        self._earlier = read_progress(self.layout)
         self.save_progress()
 
     # --- what is done once
@@ -126,10 +120,12 @@ class Run:
         """
         started = time.perf_counter()
         tasks = [stage.task(self.ledger)] if tasks is None else tasks
+        if self.is_finished:  # its rows are those of the start that finished it
+            self.progress[stage.name] = StageProgress(stage.name, stage.title, embeds=False)
         found = [(task, self.ledger.reason(task)) for task in tasks]
         todo = [task for task, reason in found if reason]
         for task in todo:
-            self.ledger.reopen(task)
+            self.ledger.fingerprint(task)
         self.show(self.started(stage, todo, [reason for _, reason in found]))
         for task, reason in found:
             if reason:
@@ -184,8 +180,8 @@ class Run:
         """Write how far the run is, for ``virnucpro status``; nothing else reads it."""
         if not self.is_whole:
             return
-        stages = [asdict(row) for row in self.progress.values()]
-        document = stamped("progress", finished=is_finished, stages=stages, failed=self._failed)
+        progress = RunProgress(list(self.progress.values()), self._failed, is_finished)
+        document = stamped("progress", **asdict(progress))
         self.disk.save(self.layout.progress, sealed(document), durable=False)
 
     # --- a run as a whole
@@ -201,6 +197,8 @@ class Run:
         task = self.finished_task(kept)
         reason = self.ledger.reason(task)
         self.is_finished = not reason
+        if self.is_finished and self._earlier:
+            self.progress = {row.stage: row for row in self._earlier.stages}
         if reason and reason != UNFINISHED:
             text = "the intermediate files of the finished run, since removed, are needed again"
             self.show(Notice("warning", f"{text}: {reason}"))

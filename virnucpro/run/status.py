@@ -15,9 +15,8 @@ from virnucpro.contracts import Json
 from virnucpro.formatting import clock_time, counted
 from virnucpro.layout import Layout, OutputFolder
 from virnucpro.store import legacy
-from virnucpro.store.documents import read_kept
 from virnucpro.store.lock import A_RUN, holder
-from virnucpro.store.work import has_begun, read_state
+from virnucpro.store.work import RunProgress, has_begun, read_progress, read_state
 
 
 def statuses(root: Path) -> list[dict[str, Json]]:
@@ -50,14 +49,14 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
             return status | _legacy_status(layout, is_running=owner is not None)
         return status if owner is not None and owner.work == A_RUN else None
     earlier = read_state(layout)
-    progress = read_kept("progress", layout.progress, dict[str, Json]) or {}
-    stages, failed = progress.get("stages", []), progress.get("failed", [])
+    progress = read_progress(layout) or RunProgress([], [], is_finished=False)
+    stages, failed = [asdict(row) for row in progress.stages], progress.failed
     todo = [row for row in stages if row["files"] is None or row["files_done"] < row["files"]]
     seconds = _seconds_left([row for row in stages if row["embeds"]])
     status |= {"input": earlier and earlier.source, "stages": stages, "failed": failed}
     status["seconds_left"] = None if seconds is None else round(seconds, 1)
     if owner is None:
-        is_finished = progress.get("finished") and not failed
+        is_finished = progress.is_finished
         is_partial = failed and not todo
         status["state"] = "finished" if is_finished else "partial" if is_partial else "interrupted"
         with suppress(OSError):  # the last line of the log says what ended the last start

@@ -163,13 +163,11 @@ class Ledger:
         self._digests.update({output.path: output.sha256 for output in receipt.outputs})
         self._outputs.update({output.path: output for output in receipt.outputs})
 
-    def reopen(self, task: Task) -> None:
-        """Remove the receipt of a stale task, and hash its inputs before they are used."""
-        self._disk.remove(task.receipt)
-        self.fingerprint(task)
-
     def fingerprint(self, task: Task) -> str:
-        """Return the :func:`fingerprint` of a task, whose inputs must exist."""
+        """Return the :func:`fingerprint` of a task, whose inputs must exist.
+
+        Called before they are used, so that :meth:`accept` notices where one was changed since.
+        """
         for path in task.inputs:
             if path not in self._digests:
                 self._files[path] = hashed(path)

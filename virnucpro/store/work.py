@@ -155,6 +155,34 @@ class RunState:
         return msgspec.convert(self.analysis, RunIdentity)
 
 
+@dataclass
+class StageProgress:
+    """How far a stage is; ``files`` and ``sequences`` are None until they are counted."""
+
+    stage: str
+    title: str
+    embeds: bool
+    files_done: int = 0
+    files: int | None = None
+    sequences_done: int = 0
+    sequences: int | None = None
+    seconds: float = 0.0  # that workers have spent on what this and earlier starts embedded
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How far a run is, for ``virnucpro status``: its stages, what failed, and whether it ended."""
+
+    stages: list[StageProgress]
+    failed: list[dict[str, Json]]
+    is_finished: bool
+
+
+def read_progress(layout: Layout) -> RunProgress | None:
+    """Return how far a run is, as it has written it down; a damaged file counts as none."""
+    return read_kept("progress", layout.progress, RunProgress)
+
+
 def read_state(layout: Layout) -> RunState | None:
     """Return the state of an earlier run of the same STEM; a damaged one counts as none."""
     return read_kept("run state", layout.run_state, RunState)
