@@ -39,11 +39,10 @@ class ViralListStage(HostStage):
     """Writes the ids of the records classified as viral, one per line."""
 
     name, title = "viral_list", "Viral list"
-    reads_intermediate = False
 
-    def plan(self, receipts):
+    def task(self, ledger):
         inputs, outputs = (self.layout.contigs_table,), (self.layout.result("virus.txt"),)
-        return [self.whole(inputs, outputs, {})]
+        return self.whole(inputs, outputs, {})
 
     def run(self, task, report):
         rows = CONTIGS.read(task.inputs[0], "record", "call")
@@ -96,7 +95,7 @@ def test_a_stage_is_a_class_a_line_of_the_list_and_the_name_of_its_file(
     insert(
         "run/prepare.py",
         "OutputStage(layout, disk, source, seen, calibrated, contig_model, settings.thresholds),",
-        "\n        ViralListStage(layout, disk),",
+        "\n            ViralListStage(layout, disk),",
     )
     insert(
         "run/prepare.py",

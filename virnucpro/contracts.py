@@ -1,9 +1,10 @@
 """The nouns of the program. Read this page first.
 
-A run takes one input through a list of stages. Each :class:`Stage` *plans* :class:`Task` s. The
-engine (:mod:`virnucpro.run.engine`) asks the ledger which tasks are stale, hands those to an
-executor, and commits what comes back. The executor opens a :class:`Session` of the stage on a
-:class:`Device` (a worker loads a model there, once) and calls it on one task after the other.
+A run takes one input through a list of stages (:mod:`virnucpro.run.recipe`). What a stage makes of
+which files is a :class:`Task`: it is carried out unless its receipt proves that it was. A stage of
+this process writes whole files. A :class:`WorkerStage` has a task for each split file; workers open
+a :class:`Session` of it on a :class:`Device` (a model is loaded there, once) and call it on one
+task after the other.
 
 Everything that crosses a process boundary is a frozen, picklable dataclass.
 """
@@ -113,6 +114,8 @@ class Task:
         trial: half-open range of records to compute without writing anything, to find out whether
             they can be computed; None for the task itself.
         excluded: records that are known to fail. They are left out, and named in the figures.
+        run: the place of its run among those that share the workers.
+        number: the number of the split file, from 1.
         reads: files it reads that follow from its inputs; they may be gone when it is finished.
         optional: files it writes only where it finds something for them, and removes otherwise.
     """
@@ -128,6 +131,8 @@ class Task:
     figures: type[TaskFigures] = TaskFigures
     trial: tuple[int, int] | None = None
     excluded: tuple[FailedRow, ...] = ()
+    run: int = 0
+    number: int = 0
     reads: tuple[Path, ...] = ()
     optional: tuple[Path, ...] = ()
 
@@ -205,68 +210,28 @@ class Session:
         return Measurements()
 
 
-class Receipts(Protocol):
-    """What a stage may ask of the ledger when it plans."""
+class WorkerStage(ABC):
+    """A stage that is carried out by workers, a split file at a time.
 
-    def outputs(self, stage: str) -> tuple[OutputFile, ...]:
-        """Return the outputs of a finished whole-run stage, in the order it wrote them."""
-
-    def rows(self, stage: str, path: Path) -> int:
-        """Return the number of records in a file of a finished whole-run stage."""
-
-    def figures(self, receipt: Path) -> TaskFigures:
-        """Return the figures that a finished task left in its receipt."""
-
-
-SPLITTING = "splitting"
-"""Name of the stage whose outputs are the split files. Stages with a task per file follow it."""
-
-
-class Stage(ABC):
-    """One step of the pipeline: all that the program knows about it stands in its class.
-
-    ``docs/developing.md`` says how to add one. The defaults fit a stage of the host with one task.
+    Attributes:
+        name: unique in a run; part of every fingerprint and of the names of receipts.
+        title: the name for people.
+        version: part of every fingerprint. Raise it when the same inputs give another output, so
+            that finished runs are brought up to date.
+        divisible: whether its sessions understand ``trial`` and ``excluded`` of a task. Where they
+            do not, a task that cannot be computed ends the run.
     """
 
-    # Part of every fingerprint. Raise it when the same inputs give another output, so that finished
-    # runs are brought up to date.
+    name: str
+    title: str
     version: ClassVar[int] = 1
-    # The parent process carries out the tasks of the host.
-    runs_on: ClassVar[Literal["host", "worker"]] = "host"
-    # Whether its files are flushed to the disk. Where a power cut has torn others, which their
-    # digests tell, a stage that takes seconds is done again.
-    durable: ClassVar[bool] = True
-    # Whether the outputs are removed after a run without failures, and whether it reads such files.
-    intermediate: ClassVar[bool] = False
-    reads_intermediate: ClassVar[bool] = True
-    # Whether its sessions understand ``trial`` and ``excluded`` of a task. Where they do not, a
-    # task that cannot be computed ends the run.
     divisible: ClassVar[bool] = False
-
-    name: str  # unique in a run; part of every fingerprint and of the names of receipts
-    title: str  # the name for people
-    # What its receipts stand beside, with ``{number}``, where it has a task per file or block.
-    pattern: Path | None = None
+    # Whether its files are flushed to the disk; else a power cut costs those of the last seconds.
+    durable: ClassVar[bool] = True
 
     @abstractmethod
-    def plan(self, receipts: Receipts) -> list[Task]:
-        """Return all tasks of the stage, finished or not, the same whatever the hardware."""
-
-    def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Carry out one task of a stage of the host. What is raised ends the run."""
-        raise NotImplementedError
-
     def open(self, device: Device) -> Session:
-        """Load what the tasks of a stage of the workers need. Called once per worker, in it."""
-        raise NotImplementedError
-
-    def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> Stage:
-        """Return the stage for so many sequences in all and the batch budgets that are known."""
-        return self
-
-    def take_over(self) -> Sequence[str]:
-        """Write receipts of what version 1 of the program left; returns sentences for the user."""
-        return ()
+        """Load what the tasks need. Called once per worker, in it."""
 
 
 class Encoder(Protocol):

@@ -179,8 +179,7 @@ class Layout(OutputFolder):
         self.records_table = root / tables.RECORDS.path.format(stem=stem)
         self.frames_table = root / tables.FRAMES.path.format(stem=stem)
         self.copies_table = root / tables.COPIES.path.format(stem=stem)
-        # Receipts of stages with one task and of removed files: two files with the same content.
-        self.receipt_files = self.state / "receipts.json", self.state / "receipts.copy.json"
+        self.progress = self.state / "progress.json"  # how far the run is, for ``status``
 
     @property
     def sample(self) -> str:
@@ -212,7 +211,7 @@ class Layout(OutputFolder):
         return self._results[suffix]
 
     def receipt(self, stage: str) -> Path:
-        """Name of the receipt of a stage with one task, which stands in ``receipt_files``."""
+        """The receipt of a stage that writes whole files, or of a run that is ``finished``."""
         return self.state / f"{stage}.done"
 
     def top_files(self) -> list[Path]:
@@ -236,6 +235,15 @@ class Layout(OutputFolder):
         """All files of this run that exist, those of its state last: what a new run replaces."""
         folders = [*self.folders.values(), self.merged_folder]
         return existing_paths(*self.top_files(), *files_inside(folders), *self.state_files())
+
+    def intermediate_files(self) -> list[Path]:
+        """What a finished run does not need, as far as it is there; nothing behind links."""
+        inside = files_inside([*self.folders.values(), self.merged_folder])
+        files = [*self.frames.values(), self.chunked, self.copies_table, *inside]
+        files += self.state.glob("*.done")
+        kept = {self.predictions, self.consensus}
+        kept |= {self.receipt(name) for name in ("consensus", "output", "finished")}
+        return [path for path in existing_paths(*files) if path not in kept and path.is_file()]
 
     def state_files(self) -> list[Path]:
         """All files in the state of the run, which is the program's own."""

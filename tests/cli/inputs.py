@@ -37,8 +37,7 @@ class Stopped(BaseException):
 class Stopping(Disk):
     """Stops the run when a file of the given name is about to count, or at its ``after``-th change."""
 
-    def __init__(self, root: Path, name: str = "", after: int = 0) -> None:
-        super().__init__(root)
+    def __init__(self, name: str = "", after: int = 0) -> None:
         self.name, self.after = name, after
 
     def _change(self, name: str = "") -> None:

@@ -23,7 +23,7 @@ from virnucpro.cli.predict import predict
 from virnucpro.settings import SETTINGS, TOY_CLASSIFIER
 
 LOGS = ("run.log", "written")
-VOLATILE = ("run.json", "in_report.html", ".done", "receipts.json", "receipts.copy.json")
+VOLATILE = ("run.json", "in_report.html", ".done", "progress.json")
 
 
 class Change(NamedTuple):
@@ -52,7 +52,7 @@ CHANGES = (
     Change("--input", "--input HOME/moved/in.fa"),
     Change("--input", "--input HOME/other/in2.fa", elsewhere=True),
     Change("--input2", "--input2 HOME/other/in.fa", ("second input: was not set, ",)),
-    Change("--interleaved", "--interleaved", ("mates: was ",)),
+    Change("--interleaved", "--interleaved", ("interleaved: was ",)),
     Change("--input-list", "--input-list HOME/in.fa", code=65),  # which is no list
     Change("--output-dir", "-o OUT/../elsewhere", elsewhere=True),
     Change("--model-type", f"-m custom -c HOME/toy.yaml -p {TOY_CLASSIFIER}"),
@@ -79,7 +79,7 @@ CHANGES = (
     Change("--batch-size", "--batch-size 7"),
     Change("--duplicate-ids", "--duplicate-ids rename", ("duplicate ids: was error, is rename",)),
     Change("--dedup", "--dedup"),
-    Change("--dedup", "--no-dedup", ("identical sequences: was embedded once, is not set",)),
+    Change("--dedup", "--no-dedup", ("dedup: was on, is off",)),
     Change("--min-score", "--min-score 0.1"),
     Change("--max-fdr", "--max-fdr 0.1", code=64),  # the toy classifier is not calibrated
     Change("--min-length", "--min-length 100"),
@@ -101,7 +101,7 @@ CHANGES = (
     Change(
         "prediction.sequences_per_file",
         "50",
-        ("frames per file: was by their number, is by their number, at most 50",),
+        ("most frames per file: was not set, is 50",),
     ),
     Change("features.dnabert.model_name", "lite"),  # of other model types
     Change("features.esm.model_name", "lite"),

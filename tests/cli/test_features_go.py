@@ -106,7 +106,7 @@ def test_stopped_at_random_moments_it_goes_on(source, kept, tmp_path, seed):
     while True:
         try:
             request = _request(source, out, keep=chance.random() < 0.3)
-            disk = Stopping(out, after=chance.randrange(10, 60))
+            disk = Stopping(after=chance.randrange(10, 60))
             run_prediction(request, lambda _: None, disk)
             break
         except Stopped:
@@ -124,7 +124,7 @@ def test_stopped_at_random_moments_it_goes_on(source, kept, tmp_path, seed):
     [
         (lambda layout: [layout.scores(2)], 1),
         (lambda layout: [layout.scores(2).with_suffix(".tsv.done")], 1),
-        (lambda layout: layout.receipt_files, 0),
+        (lambda layout: [layout.receipt("chunking"), layout.receipt("splitting")], 0),
         (lambda layout: [layout.split("protein", 2)], 0),
     ],
     ids=["scores", "receipt", "receipts", "split file"],
@@ -133,9 +133,9 @@ def test_of_a_damaged_file_only_that_is_done_again(source, kept, tmp_path, damag
     request = _request(source, tmp_path / "out")
     layout = request.layout
     with pytest.raises(Stopped):
-        run_prediction(request, lambda _: None, Stopping(layout.root, "prediction_results.txt"))
+        run_prediction(request, lambda _: None, Stopping("prediction_results.txt"))
     assert not layout.features("nucleotide", 2).exists()
-    assert statuses(layout.root)[0]["resume"]["stages"][0] == "prediction"
+    assert [r["files_done"] for r in statuses(layout.root)[0]["stages"]][-3:] == [0, 0, 0]
     for path in damaged(layout):
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1

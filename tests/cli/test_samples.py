@@ -288,14 +288,6 @@ def test_names_in_a_table_that_cannot_be_folders_do_not_count(tmp_path):
     assert list(samples_of(tmp_path)) == ["a"]
 
 
-def test_rows_of_an_earlier_version_are_kept(tmp_path):
-    names = SAMPLES.row._fields[: SAMPLES.row._fields.index("message") + 1]
-    cells = ["a", "x", "failed"] + ["NA"] * (len(names) - 4) + ["no such file"]
-    table = "\t".join(names) + "\n" + "\t".join(cells) + "\n"
-    SamplesFolder(tmp_path).summary_table.write_text(table)
-    assert samples_of(tmp_path) == {"a": Sample("a", "x", None, "failed", "no such file")}
-
-
 def _contents(root: Path) -> dict[Path, bytes]:
     """Return all files but locks and logs, which every command writes."""
     files = (path for path in root.rglob("*") if path.is_file())

@@ -15,14 +15,12 @@ from tests.cli.inputs import Stopped, Stopping
 from tests.legacy_run import make_input, make_legacy, predict
 from virnucpro.layout import Layout
 from virnucpro.store.disk import HOST_NAME
-from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.lock import LockOwner, locked
 
 STAGES = (
     *("chunking", "translation", "splitting", "nucleotide_embeddings", "protein_embeddings"),
     *("merging", "prediction", "consensus", "output"),
 )
-ESM = "in_protein/output_2_ESM.pt"
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +30,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_input(folder / "in.fa")
     predict(folder / "in.fa", folder / "done")
     with pytest.raises(Stopped):
-        predict(folder / "in.fa", folder / "cut", Stopping(folder / "cut", "output_1_ESM.pt.done"))
+        predict(folder / "in.fa", folder / "cut", Stopping("output_1_ESM.pt.done"))
     return folder
 
 
@@ -44,23 +42,15 @@ def folder(made: Path, tmp_path: Path) -> Path:
 def _run(call: Callable, out: Path) -> dict:
     done = call("status", out, "--json")
     assert done.code == 0, done.err
-    document = json.loads(done.out)
-    assert (document["checked"], len(document["runs"])) == ("size", 1)
-    return document["runs"][0]
+    (run,) = json.loads(done.out)["runs"]
+    return run
 
 
 def _stage(run: dict, name: str) -> dict:
     return next(stage for stage in run["stages"] if stage["stage"] == name)
 
 
-def _slow(out: Path, seconds: float) -> None:
-    """Let every ESM-2 receipt say that its file took so long."""
-    for path in out.rglob("*_ESM.pt.done"):
-        path.write_bytes(sealed({**unsealed(path.read_bytes()), "seconds": seconds}))
-
-
 def test_an_interrupted_run(call, folder):
-    _slow(folder / "cut", 50)
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     run = _run(call, folder / "cut")
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
@@ -70,21 +60,18 @@ def test_an_interrupted_run(call, folder):
     # The second file, which is the heaviest, is done; the first one has features and is not finished.
     done = 25
     assert (esm["files_done"], esm["files"], esm["sequences_done"]) == (1, 3, done)
-    assert [line.split(":")[0] for line in esm["missing"]] == ["output_1_ESM.pt", "output_3_ESM.pt"]
-    assert run["resume"]["stages"] == list(STAGES[4:])
     left = esm["sequences"] - done
-    assert run["resume"]["seconds"] == pytest.approx(left * 50 / done, rel=0.02)
+    assert run["seconds_left"] == pytest.approx(left * esm["seconds"] / done, abs=0.1)
     embedded, total = nucleotide["sequences"] + done, nucleotide["sequences"] + esm["sequences"]
     share = f"in: interrupted, {100 * embedded // total} % of the embedding is kept"
     assert share in call("status", folder / "cut").out
-    _slow(folder / "cut", 0)  # as of features that an earlier version left
-    assert _run(call, folder / "cut")["resume"]["seconds"] is None
+    assert "predict would do: Protein embeddings" in run["text"]
 
 
 def test_before_the_split_nobody_knows_how_much_there_is(call, tmp_path):
     make_input(tmp_path / "in.fa")
     with pytest.raises(Stopped):
-        predict(tmp_path / "in.fa", tmp_path / "out", Stopping(tmp_path / "out", "in_protein.faa"))
+        predict(tmp_path / "in.fa", tmp_path / "out", Stopping("in_protein.faa"))
     run = _run(call, tmp_path / "out")
     assert (run["state"], _stage(run, "chunking")["files_done"]) == ("interrupted", 1)
     assert _stage(run, "protein_embeddings")["files"] is None
@@ -98,26 +85,18 @@ def test_what_ended_the_last_start_may_be_corrected(call, tmp_path):
     assert _run(call, out)["ended"].startswith("InputError: ")
     assert "in.fa: line 4, record 'b'" in call("status", out).out
     source.write_text(">a\nACGT\n")
-    assert _run(call, out)["resume"]["refused"] is None
     assert call(*predict).code == 0
 
 
-def test_a_finished_run_and_a_removed_file_that_is_needed_again(call, folder):
+def test_a_finished_run(call, folder):
     out = folder / "done"
     for options in ((), ("-c", _config(folder), "--resume")):
         assert not options or call("predict", folder / "in.fa", "-o", out, *options).code == 0
         run = _run(call, out)
         assert run["state"] == "finished"
         assert [stage["stage"] for stage in run["stages"]] == list(STAGES)
-        assert not any(stage["missing"] for stage in run["stages"])
-        resume = {name: run["resume"][name] for name in ("stages", "seconds", "refused")}
-        assert resume == {"stages": [], "seconds": 0.0, "refused": None}
+        assert run["text"] == "predict would do: nothing"
     assert not list(out.rglob("*.pt"))
-    (out / "in_contigs.tsv").unlink()
-    assert _run(call, out)["resume"]["stages"] == ["output"]
-    (out / "in_merged/prediction_results.txt").unlink()
-    needed = {"chunking", "nucleotide_embeddings", "protein_embeddings", "prediction"}
-    assert needed <= set(_run(call, out)["resume"]["stages"])
 
 
 def _config(folder: Path) -> Path:
@@ -129,42 +108,6 @@ def _config(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("hashed", [True, False])
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        (Path.touch, None),
-        (Path.unlink, 64),
-        (lambda path: path.unlink() or path.mkdir(), 64),
-        (lambda path: path.write_text(""), 65),
-        (lambda path: path.write_text("no record"), 65),
-        (lambda path: path.write_text(">a\nACGT\n"), 3),
-        (lambda path: path.write_text(path.read_text().replace("A", "C", 1)), 3),
-    ],
-)
-def test_an_input_that_the_same_command_would_refuse(
-    call, folder, monkeypatch, change, code, hashed
-):
-    out, source = folder / "cut", folder / "in.fa"
-    document = out / ".checkpoints/runs/in/state/run.json"
-    kept = {**unsealed(document.read_bytes()), "source": str(source)}
-    before = source.stat().st_size
-    assert kept["sizes"] == [before]
-    if hashed:  # as of a run that an older version began
-        del kept["sizes"]
-    document.write_bytes(sealed(kept))
-    change(source)
-    if not hashed:
-        monkeypatch.setattr("virnucpro.run.status.HASHED_BYTES", 0)
-        if source.is_file() and source.stat().st_size == before:
-            code = None  # of a large input, only the size is compared
-    run = _run(call, out)
-    assert (run["resume"]["refused"], run["state"]) == (code, "interrupted")
-    assert run["resume"]["text"] in call("status", out).out
-    if hashed and code:
-        assert call("predict", source, "-o", out, "-k", "-c", _config(folder)).code == code
-
-
 def test_a_process_that_is_lost_is_not_at_work(call, folder):
     """Its host does not answer, or its number is that of another process by now."""
     for host in ("lost-node", HOST_NAME):
@@ -173,25 +116,11 @@ def test_a_process_that_is_lost_is_not_at_work(call, folder):
         assert _run(call, folder / "cut")["state"] == "interrupted"
 
 
-def test_what_failed_and_why(call, folder):
-    receipt = folder / "done" / f"{ESM}.done"
-    document = unsealed(receipt.read_bytes())
-    document["outputs"][0]["rows"] -= 2
-    document["figures"]["failures"] = [{"error": "ValueError", "message": "no", "ids": ["a", "b"]}]
-    receipt.write_bytes(sealed(document))
-    run = _run(call, folder / "done")
-    assert run["state"] == "partial"
-    facts = {"error": "ValueError", "message": "no", "sequences": 2}
-    assert run["failed"] == [{"stage": "protein_embeddings", "file": "output_2_ESM.pt", **facts}]
-    esm = _stage(run, "protein_embeddings")
-    assert esm["sequences"] - esm["sequences_done"] == 2
-
-
 def test_a_run_at_work_is_named_with_its_process(call, folder):
     with locked(Layout(folder / "cut", "in").lock):
         run = _run(call, folder / "cut")
         assert (run["state"], run["owner"]["pid"]) == ("running", os.getpid())
-        assert run["resume"]["text"].startswith("left to do: Protein embeddings")
+        assert run["text"].startswith("left to do: Protein embeddings")
         assert f"in: process {os.getpid()} on " in call("status", folder / "cut").out
     assert _run(call, folder / "cut")["state"] == "interrupted"
 

@@ -19,19 +19,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from virnucpro.contracts import (
     Device,
     FailedSequences,
     Measurements,
-    Receipts,
     ReportProgress,
     Session,
-    Stage,
     Task,
     TaskFigures,
     TaskResult,
+    WorkerStage,
 )
 from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
@@ -41,7 +40,7 @@ Opening = Literal["well", "segfault", "dies on 1", "hangs on 1"]
 
 
 @dataclass(frozen=True)
-class Counting(Stage):
+class Counting(WorkerStage):
     """Writes ``id length`` lines for the records of FASTA files."""
 
     files: tuple[Path, ...]
@@ -50,10 +49,9 @@ class Counting(Stage):
     opening: Opening = "well"
 
     name, title = "counting", "Counting"
-    runs_on: ClassVar[Literal["host", "worker"]] = "worker"
     divisible = True
 
-    def plan(self, receipts: Receipts | None = None) -> list[Task]:
+    def tasks(self) -> list[Task]:
         tasks = []
         for path in self.files:
             lengths = [len(sequence) for _, sequence in read_fasta(path)]

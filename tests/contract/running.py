@@ -1,14 +1,16 @@
-"""Run the counting stage as the engine would, with ledger and receipts."""
+"""Run the counting stage as a run would, with ledger and receipts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from virnucpro.contracts import Stage, TaskResult
+from tests.contract.counting import Counting
+from virnucpro.contracts import TaskResult
 from virnucpro.events import Event
 from virnucpro.executors.executor import Executor
 from virnucpro.layout import Layout
+from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
 
 
@@ -37,15 +39,15 @@ def failed_ids(results: Sequence[TaskResult]) -> list[str]:
 
 
 def run_stage(
-    stage: Stage,
+    stage: Counting,
     executor: Executor,
     folder: Path,
 ) -> tuple[list[TaskResult], list[Event]]:
     """Do what is stale, and accept what comes back."""
-    ledger = Ledger(Layout(folder, "x", 500))
-    todo = [task for task in stage.plan(ledger) if ledger.check(task)]
+    ledger = Ledger(Layout(folder, "x", 500), Disk())
+    todo = [task for task in stage.tasks() if not ledger.is_proved(task)]
     for task in todo:
-        ledger.reopen(task)
+        ledger.fingerprint(task)
     events: list[Event] = []
     results = []
     for result in executor.run(stage, todo, events.append):

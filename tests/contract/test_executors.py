@@ -55,7 +55,7 @@ def test_only_the_wrong_sequence_is_lost(executor, tmp_path, word, error):
 def test_a_stage_follows_one_that_was_left_half_way(executor, tmp_path):
     ids = [f"a{n}" for n in range(20)]
     stage = Counting(fastas(tmp_path, ids, 4), tmp_path, seconds_per_base=0.001)
-    half = executor.run(stage, stage.plan(), lambda event: None)
+    half = executor.run(stage, stage.tasks(), lambda event: None)
     next(half)
     half.close()
     outcomes, events = run_stage(stage, executor, tmp_path)

@@ -31,7 +31,7 @@ def pool(request: pytest.FixtureRequest) -> Iterator[WorkerPool]:
 
 def _stage(folder: Path, ids: list[str], **options: float) -> tuple[Counting, list[Task]]:
     stage = Counting(fastas(folder, ids, 2), folder, **options)
-    return stage, stage.plan()
+    return stage, stage.tasks()
 
 
 def _until(pool: WorkerPool, enough: Callable[[PoolEvent], bool]) -> list[PoolEvent]:

@@ -49,7 +49,7 @@ def test_a_flipped_bit_anywhere_in_the_state_changes_no_result(tmp_path, most):
     expected, state = results(out), out / STATE
     files = {path: path.read_bytes() for path in state.rglob("*") if path.is_file()}
     names = {path.name for path in files}
-    assert names >= {"run.json", "receipts.json", "receipts.copy.json"}
+    assert names >= {"run.json", "finished.done", "output.done", "consensus.done"}
     found = []
     for path, content in files.items():
         size = len(content)

@@ -14,7 +14,6 @@ from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.formatting import counted, part_of
 from virnucpro.run.sample_list import Sample, samples_of
 from virnucpro.run.status import statuses
-from virnucpro.store.ledger import UNFINISHED
 from virnucpro.store.lock import LockOwner
 
 SHOWN = 3  # failures that are named
@@ -24,9 +23,8 @@ SHOWN = 3  # failures that are named
 def status(output_dir: Path, as_json: bool) -> None:
     """Show how far the runs in an output directory are.
 
-    It says what is done, what is missing, what failed, and what is left to do. Of a command with
-    several inputs, it shows a line per sample. Files are checked only by their sizes, but for a
-    small input, and no file is written. Times are for one device.
+    It says what is done, what failed, and what is left to do, as far as the run has written it
+    down. Of a command with several inputs, it shows a line per sample. Times are for one device.
 
     Examples:
       virnucpro status results --json
@@ -37,21 +35,19 @@ def status(output_dir: Path, as_json: bool) -> None:
     if not runs and not samples:
         raise UsageError(f"{root} holds no run of virnucpro predict or train embed")
     if as_json:
-        document = {"directory": str(output_dir), "checked": "size", "samples": samples}
+        document = {"directory": str(output_dir), "samples": samples}
         return tell(json.dumps({**document, "runs": runs}, indent=1), always=True)
     finished, lines = 0, []
     for sample in samples:
         words = ", ".join(map(_word, sample["runs"])) or "not begun"
         if sample["failed"]:
             words = f"failed: {sample['failed']}"
-        refusals = [run["resume"]["text"] for run in sample["runs"] if run["resume"]["refused"]]
-        words = "; ".join([words, *refusals])
         finished += {run["state"] for run in sample["runs"]} == {"finished"}
         lines.append(f"{sample['sample']}: {words}")
     for run in runs:
         lines.append("\n  ".join([f"{run['stem']}: {_word(run)}", *_lines(run)]))
-    count = f"{part_of(finished, len(samples), 'sample')} finished "
-    lines.append(f"{count if samples else ''}(checked by size; the same command checks contents)")
+    if samples:
+        lines.append(f"{part_of(finished, len(samples), 'sample')} finished")
     return tell(*lines, always=True)
 
 
@@ -76,9 +72,6 @@ def _lines(run: Json) -> Iterator[str]:
             text = "not begun"
         elif stage["sequences"] is not None:
             text += f", {stage['sequences_done']:,} of {counted(stage['sequences'], 'sequence')}"
-        # Names of feature files are those of the released encoders: they stand in the JSON only.
-        if damaged := sum(not why.endswith(UNFINISHED) for why in stage["missing"]):
-            text += f"  ({damaged:,} missing, damaged or incomplete)"
         yield f"{stage['title']:{width}} {text}"
         waits = waits or stage["files_done"] != stage["files"]
     titles = {stage["stage"]: stage["title"] for stage in run["stages"]}
@@ -89,7 +82,7 @@ def _lines(run: Json) -> Iterator[str]:
         yield "all that failed: failed_files.txt"
     if run["ended"]:
         yield f"what ended the last start: {run['ended'].strip(': ').split(': ', 1)[-1]}"
-    yield run["resume"]["text"]
+    yield run["text"]
 
 
 def _word(run: Json) -> str:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from virnucpro.contracts import Device, Stage, Task, TaskResult
+from virnucpro.contracts import Device, Task, TaskResult, WorkerStage
 from virnucpro.events import Emit
 from virnucpro.executors.pool import HandleEvent, Work, WorkerPool
 from virnucpro.executors.processes import ProcessPool
@@ -75,7 +75,7 @@ class Executor:
     host_threads: int
     interruption: Interruption = field(default_factory=Interruption)
 
-    def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
+    def run(self, stage: WorkerStage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
         """Carry out ``tasks``; results come in the order of completion.
 
         Before an error is raised, the results of all finished tasks are yielded.

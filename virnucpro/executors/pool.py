@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from virnucpro.contracts import Device, Measurements, Stage, Task, TaskResult
+from virnucpro.contracts import Device, Measurements, Task, TaskResult, WorkerStage
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
 
 WarmUp = Callable[[Device], None]
 """What can be done on a device before the stage is known: imports, for example."""
-Work = Stage | Task | WarmUp
+Work = WorkerStage | Task | WarmUp
 """What a worker is given: a stage to open, a task of that stage to carry out, or a warm-up."""
 FailureKind = Literal["data", "memory", "device", "broken", "run"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import virnucpro.errors as errors
-from virnucpro.contracts import Device, FailedRow, Measurements, Stage, Task, TaskResult
+from virnucpro.contracts import Device, FailedRow, Measurements, Task, TaskResult, WorkerStage
 from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
     Emit,
@@ -86,7 +86,7 @@ class Scheduler:
     handed out, and those in flight may still finish within ``GRACE`` seconds.
     """
 
-    _stage: Stage
+    _stage: WorkerStage
     _queue: list[Task]  # the next task is the last one, once workers are there
     _pool: WorkerPool
     _emit: Emit

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from virnucpro.contracts import Device, ReportProgress, Session, Stage, Task
+from virnucpro.contracts import Device, ReportProgress, Session, Task, WorkerStage
 from virnucpro.errors import VirNucProError
 from virnucpro.events import Progressed, WorkerReady
 from virnucpro.executors.pool import FailureKind, PoolEvent, Work, WorkEnded, WorkFailure
@@ -114,7 +114,7 @@ class TaskRunner:
         if isinstance(work, Task):
             self._run(work)
             return
-        if not isinstance(work, Stage):
+        if not isinstance(work, WorkerStage):
             work(self.device)
             return
         self._await_writing()

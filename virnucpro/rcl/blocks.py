@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-from virnucpro.contracts import Json, Receipts, ReportProgress, Stage, Task, TaskResult
+from virnucpro.contracts import Json, ReportProgress, Task, TaskResult, WorkerStage
 from virnucpro.errors import ResumeRefusedError
 from virnucpro.io.fasta import fasta_bytes
-from virnucpro.layout import Layout, existing_paths, receipt_beside
+from virnucpro.layout import Layout, existing_paths
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import Disk
+from virnucpro.store.ledger import Ledger
 from virnucpro.store.work import read_state
 
 ProteinBlock = Sequence[tuple[str, str]]
@@ -49,6 +50,11 @@ class BlockLayout(Layout):
         outputs = sorted(self.root.glob(f"{self.stem}_[0-9][0-9][0-9][0-9]*.safetensors"))
         return [*self.results.values(), self.run_json, *files, *outputs]
 
+    def intermediate_files(self) -> list[Path]:
+        """What a finished run does not need: its blocks, what is made of them, and receipts."""
+        files = [path for path in self.state_files() if path.suffix in (".fa", ".msgpack", ".done")]
+        return [path for path in files if path != self.receipt("finished")]
+
     def owned(self) -> list[Path]:
         """All files of this run that exist, those of its state last."""
         return existing_paths(*self.top_files(), *self.state_files())
@@ -59,16 +65,15 @@ class ReadingStage(HostStage):
     """Writes the proteins as FASTA files, in blocks; ``params`` and ``source`` decide them."""
 
     name, title = "reading_proteins", "Reading proteins"
-    intermediate: ClassVar[bool] = True
 
     layout: BlockLayout
     source: tuple[Path, ...]
     params: Mapping[str, Json]
     read: Callable[[], Iterable[ProteinBlock]]
 
-    def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task; how many files it writes is known afterwards."""
-        return [self.whole(self.source, (), self.params)]
+    def task(self, ledger: Ledger) -> Task:
+        """Return the task; how many files it writes is known afterwards."""
+        return self.whole(self.source, (), self.params)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write all blocks."""
@@ -81,27 +86,21 @@ class ReadingStage(HostStage):
 
 
 @dataclass(frozen=True)
-class BlockStage(Stage):
+class BlockStage(WorkerStage):
     """Has a model compute something of each block of proteins; ``params`` decide what."""
 
     layout: BlockLayout
     disk: Disk
     params: Mapping[str, Json]
 
-    runs_on: ClassVar[Literal["host", "worker"]] = "worker"
     suffix: ClassVar[str]  # of the file that is made of a block
 
-    @property
-    def pattern(self) -> Path:  # type: ignore[override]
-        """What the receipts stand beside; results of a block may be in another folder."""
-        return self.layout.state / f"{self.layout.stem}_{{number}}.{self.suffix}"
-
-    def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task per block."""
+    def tasks(self, ledger: Ledger) -> list[Task]:
+        """Return one task per block; the receipts stand with the state of the run."""
         tasks = []
-        for number, block in enumerate(receipts.outputs(ReadingStage.name), 1):
+        for number, block in enumerate(ledger.outputs(ReadingStage.name), 1):
             output = self.layout.output(number, self.suffix)
-            proof = receipt_beside(Path(str(self.pattern).replace("{number}", str(number))))
-            task = (self.name, self.version, (block.path,), (output,), proof, self.params)
-            tasks.append(Task(*task, weight=block.bytes, count=block.rows))
+            receipt = self.layout.receipt(f"{self.name}_{number:04d}")
+            task = (self.name, self.version, (block.path,), (output,), receipt, self.params)
+            tasks.append(Task(*task, weight=block.bytes, count=block.rows, number=number))
         return tasks

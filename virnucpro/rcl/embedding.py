@@ -27,7 +27,7 @@ from virnucpro.precision import choose_precision
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, ReadingStage
 from virnucpro.rcl.features import KEY, locate_esm2, sequence_key
 from virnucpro.rcl.proteins import AnnotatedProtein
-from virnucpro.run.engine import execute
+from virnucpro.run.recipe import carry_out_tasks
 from virnucpro.run.request import check_writable
 from virnucpro.run.run import Run
 from virnucpro.settings import MachineSettings
@@ -133,7 +133,10 @@ def embed_residues(
         reading = ReadingStage(layout, disk, (), analysis, lambda: blocks)
         budgets = (machine.protein_batch, state.budgets)
         stage = ResidueStage(layout, disk, analysis, source, precision, len(order[-1]), *budgets)
-        run = Run(layout, disk, [reading, stage], state)
+        run = Run(layout, disk, [reading, stage], state, emit)
         with closing(open_executor(devices, machine, interruption)) as executor:
-            execute([run], executor, emit)
+            run.begin()
+            run.once(reading)
+            carry_out_tasks(run, stage, stage.tasks(run.ledger), executor)
+        run.save_progress(is_finished=True)
     return run.computed[stage.name]

@@ -18,7 +18,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -27,10 +26,8 @@ from virnucpro.columns import GFF3_HEADER, gff3_escaped
 from virnucpro.contracts import (
     Device,
     Json,
-    Receipts,
     ReportProgress,
     Session,
-    Stage,
     Task,
     TaskResult,
 )
@@ -47,15 +44,16 @@ from virnucpro.precision import choose_precision
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, ProteinBlock, ReadingStage
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.rule import RclResult
-from virnucpro.run.engine import execute
+from virnucpro.run.recipe import carry_out_tasks
 from virnucpro.run.request import check_readable, check_writable, refuse_own_files
-from virnucpro.run.run import Run, tidy_up
+from virnucpro.run.run import FinishedFigures, Run
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.chunking import duplicate_ids_error
 from virnucpro.store.disk import GZIP_LEVEL, Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import hashed_input
+from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
@@ -126,7 +124,6 @@ class FindingStage(BlockStage):
 
     name, title = "finding_RCLs", "Finding RCLs"
     suffix = "msgpack"
-    intermediate: ClassVar[bool] = True
 
     def open(self, device: Device) -> Session:
         """Put the model on a device."""
@@ -207,12 +204,12 @@ class RclResultsStage(HostStage):
     devices: Sequence[str]
     began: float = field(default_factory=time.monotonic)
 
-    def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task."""
-        blocks = range(1, len(receipts.outputs(ReadingStage.name)) + 1)
+    def task(self, ledger: Ledger) -> Task:
+        """Return the task of all blocks."""
+        blocks = range(1, len(ledger.outputs(ReadingStage.name)) + 1)
         made = (self.layout.output(number, FindingStage.suffix) for number in blocks)
         outputs = (*self.layout.results.values(), self.layout.run_json)
-        return [self.whole(tuple(made), outputs, {})]
+        return self.whole(tuple(made), outputs, {})
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write all results."""
@@ -282,7 +279,7 @@ def run_rcl_prediction(
         if finder.esm2 is not None:
             settings["precision"] = finder.precision = choose_precision("auto", devices)
         label = STDIN if request.source == STDIN else str(source.absolute())
-        state = RunState(label, settings, sizes=[seen.stamp[2]], command="rcl predict")
+        state = RunState(label, settings, command="rcl predict")
         state = check_run(layout, disk, state, emit, resume=False, force=request.force)
         size = {"proteins per block": request.proteins_at_a_time}
         params = {**settings, "label": finder.label}
@@ -292,17 +289,22 @@ def run_rcl_prediction(
             "input": request.source,
             "model": {"name": finder.label, "sha256": finder.sha256},
         }
-        stages: list[Stage] = [
-            ReadingStage(layout, disk, (source,), size, partial(_blocks, request, source)),
-            FindingStage(layout, disk, params, finder),
-            RclResultsStage(layout, disk, facts, [device.name for device in devices]),
-        ]
-        run = Run(layout, disk, stages, state, [seen])
-        with closing(open_executor(devices, request.machine, interruption)) as executor:
-            execute([run], executor, emit)
+        reading = ReadingStage(layout, disk, (source,), size, partial(_blocks, request, source))
+        finding = FindingStage(layout, disk, params, finder)
+        results = RclResultsStage(layout, disk, facts, [device.name for device in devices])
+        run = Run(layout, disk, [reading, finding, results], state, emit, [seen])
+        kept = (*layout.results.values(), layout.run_json)
+        run.begin()
+        run.look_if_finished(kept)
+        if not run.is_finished:
+            run.once(reading)
+            with closing(open_executor(devices, request.machine, interruption)) as executor:
+                carry_out_tasks(run, finding, finding.tasks(run.ledger), executor)
+            run.once(results)
         if not run.computed:
             emit(Notice("info", "nothing to compute: all files are intact"))
-        tidy_up(run)
+        run.finish(kept, FinishedFigures())
+        run.save_progress(is_finished=True)
     record: Record = parse_json(layout.run_json.read_bytes())
     return record
 

@@ -12,15 +12,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from virnucpro.classifier.contigs import ContigModel
-from virnucpro.contracts import Device
 from virnucpro.errors import InputError, LockedError, UsageError
 from virnucpro.events import Emit, Notice, StepProgress
-from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout
 from virnucpro.report.writing import report_problem
 from virnucpro.results import INCOMPLETE, open_run
-from virnucpro.run.engine import carry_out_stage
 from virnucpro.run.record import save_record
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import finished_runs, renew_samples
@@ -32,7 +29,7 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import HashedFile, hashed, hashed_input
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
-from virnucpro.store.work import INPUT_NAMES, INTERLEAVED, MATES, read_state
+from virnucpro.store.work import read_state
 from virnucpro.version import __version__
 
 CalledRun = tuple[Layout, OutputFigures, bool, str]
@@ -101,27 +98,25 @@ def _called(
         state = read_state(place)
         if state is None:
             raise ValueError("its state is missing or damaged")
-        layout = Layout(place.root, place.stem, int(state.analysis["chunk length"]))
+        own = state.identity
+        layout = Layout(place.root, place.stem, own.chunk_length)
         record = dict(open_run(layout.root, layout.stem).record)
         before, counts = dict(record["settings"]), dict(record["counts"])
-        receipt = Ledger(layout).read(layout.receipt("output"), OutputFigures)
+        ledger = Ledger(layout, disk)
+        receipt = ledger.read(layout.receipt("output"), OutputFigures)
         figures = receipt.figures
         assert isinstance(figures, OutputFigures)
         thresholds.check(calibrated=figures.calibrated)
         found = [
-            _input_file(layout, path, str(state.analysis[name]), given)
-            for name, path in zip(INPUT_NAMES, (state.source, state.mates), strict=True)
-            if name in state.analysis
+            _input_file(layout, path, digest, given)
+            for path, digest in zip((state.source, state.mates), own.inputs, strict=False)
         ]
-        interleaved = state.analysis.get(MATES) == INTERLEAVED
-        source = InputFiles(*(file.path for file in found), interleaved=interleaved)
+        source = InputFiles(*(file.path for file in found), interleaved=own.interleaved)
         known = figures.contig_model
         model = ContigModel(*known) if known else None
         stage = OutputStage(layout, disk, source, found, figures.calibrated, model, thresholds)
-        run = Run(layout, disk, [stage], state, found)
-        chunking = layout.receipt("chunking")
-        run.ledger.receipts[chunking] = run.ledger.read(chunking)
-        (task,) = replace(stage, thresholds=figures.thresholds).plan(run.ledger)
+        run = Run(layout, disk, [stage], state, emit, found, is_whole=False)
+        task = replace(stage, thresholds=figures.thresholds).task(run.ledger)
         if receipt.fingerprint != run.ledger.fingerprint(task):
             raise ValueError("its scores were changed since")
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -129,9 +124,9 @@ def _called(
             f"the run {place.stem} in {place.root} is not finished by this version ({error}): do "
             f"so with virnucpro predict --resume, or choose other runs with --stem"
         ) from error
-    sweep(run)
+    sweep(layout, disk)
     progress.begin(f"calling {layout.stem}", figures.records)
-    carry_out_stage([run], 0, Executor(LocalPool([Device("cpu")]), 1), emit)
+    run.once(stage)
     figures = run.ledger.figures(layout.receipt("output"))
     assert isinstance(figures, OutputFigures)
     if before["thresholds"] != asdict(thresholds) or INCOMPLETE in record or run.computed:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
-from virnucpro.contracts import SPLITTING, Device, Json
+from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, RunInterruptedError, UsageError, VirNucProError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import Executor
@@ -15,11 +15,11 @@ from virnucpro.executors.signals import Interruption
 from virnucpro.layout import STDIN
 from virnucpro.report.writing import report_problem
 from virnucpro.results import open_run
-from virnucpro.run.engine import execute
-from virnucpro.run.prepare import DEDUP, Models, find_models, identity, prediction_stages, settled
+from virnucpro.run.prepare import Models, find_models, identity, prediction_steps, settled
+from virnucpro.run.recipe import EmbeddingRun, predict
 from virnucpro.run.record import update_failure_table, write_failed_records, write_record
 from virnucpro.run.request import PredictionRequest, refuse_own_files
-from virnucpro.run.run import Run, tidy_up
+from virnucpro.run.run import FINISHED, FinishedFigures
 from virnucpro.run.workers import opened_executor
 from virnucpro.settings import SHIPPED_MODELS, recorded_thresholds
 from virnucpro.stages.genes import HALLMARKS
@@ -27,7 +27,7 @@ from virnucpro.stages.result_files import OutputFigures, result_counts
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed, hashed_input
 from virnucpro.store.lock import locked, refuse_held
-from virnucpro.store.work import INPUT_NAMES, RunState, check_run
+from virnucpro.store.work import RunState, check_run
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,15 @@ def run_prediction(
             executor = stack.enter_context(opened)
         models = find_models([request], executor, emit)
         with opened_run(request, models, disk, emit) as run:
-            execute([run], executor, emit)
-            return finish(request, models, run, executor.pool.devices, emit)
+            run.threads = executor.host_threads
+            predict([run], executor, emit)
+            return finish(request, models, run, executor.pool.devices)
 
 
 @contextmanager
-def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emit) -> Iterator[Run]:
+def opened_run(
+    request: PredictionRequest, models: Models, disk: Disk, emit: Emit
+) -> Iterator[EmbeddingRun]:
     """Hold the lock of a run in the block, and check that it may start or continue."""
     layout, source = request.layout, request.input_files
     encoders = models.encoders.sources.values()
@@ -88,12 +91,11 @@ def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emi
             seen = [hashed_input(layout.incoming if piped else path) for path in source.paths]
             request = settled(request, replace(source, first=seen[0].path), emit)
             layout = request.layout
-            digests = dict(zip(INPUT_NAMES, (file.sha256 for file in seen), strict=False))
+            own = identity(request, models, seen)
             state = RunState(
                 STDIN if piped else str(source.first),
-                {**digests, **identity(request, models)},
+                asdict(own),
                 mates="" if source.second is None else str(source.second),
-                sizes=[file.stamp[2] for file in seen],
             )
             force, resume = request.force, request.resume
             state = check_run(layout, disk, state, emit, resume=resume, force=force)
@@ -103,10 +105,19 @@ def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emi
         if piped:
             disk.move(layout.incoming, layout.spooled)
             seen = [replace(seen[0], path=source.first)]
-        stages = prediction_stages(request, models, disk, seen, state)
+        steps = prediction_steps(request, models, disk, seen, own)
         keeps = not request.settings.machine.remove_intermediate
-        run = Run(layout, disk, stages, state, seen, keeps_features=keeps)
-        run.bytes_per_frame = models.encoders.bytes_per_frame(keeps_features=keeps)
+        run = EmbeddingRun(
+            layout,
+            disk,
+            steps.all,
+            state,
+            emit,
+            seen,
+            steps=steps,
+            keeps_features=keeps,
+            bytes_per_frame=models.encoders.bytes_per_frame(keeps_features=keeps),
+        )
         try:
             yield run
         except (InputError, UsageError) as error:
@@ -116,7 +127,7 @@ def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emi
 
 
 def finish(
-    request: PredictionRequest, models: Models, run: Run, devices: Sequence[Device], emit: Emit
+    request: PredictionRequest, models: Models, run: EmbeddingRun, devices: Sequence[Device]
 ) -> Outcome:
     """Account for what was carried out, write the record and the report of the run, and tidy up."""
     layout, disk, ledger = run.layout, run.disk, run.ledger
@@ -127,7 +138,7 @@ def finish(
         failed = write_failed_records(run, request.input_files, failures)
     results = ledger.figures(layout.receipt("output"))
     assert isinstance(results, OutputFigures)
-    records = ledger.rows("chunking", layout.records_table)
+    records, kept = ledger.rows(layout.records_table), facts_of_frames(run)
     if records != results.records:
         raise AssertionError(f"{records} records went in, {results.records} are accounted for")
     digests = [file.sha256 for file in run.inputs]
@@ -136,7 +147,7 @@ def finish(
         source["mates"] = {"path": request.mates, "sha256": digests[1]}
     if request.interleaved:
         source["interleaved"] = True
-    dedup, length = DEDUP in run.state.analysis, layout.chunk_length
+    dedup, length = run.state.identity.dedup, layout.chunk_length
     settings = request.settings
     analysis = replace(settings.analysis.resolved(), dedup=dedup, chunk_length=length)
     classifier = models.classifier.file
@@ -159,28 +170,43 @@ def finish(
         "counts": {
             "records": records,
             **result_counts(results),
-            "frames": ledger.rows("translation", layout.frames["nucleotide"]),
+            "frames": kept.frames,
             "records_with_failures": failed,
-            "feature_files_of_an_earlier_version": sum(
-                receipt.origin == "legacy" for receipt in ledger.receipts.values()
-            ),
+            "feature_files_of_an_earlier_version": kept.feature_files_of_version_1,
         },
     }
     if shipped := SHIPPED_MODELS.get(analysis.model_type):
         details["notice"] = shipped.notice
-    for file in ledger.outputs(SPLITTING):
-        if file.path == layout.copies_table:
-            details["counts"]["identical_frames"] = file.rows
+    if kept.identical_frames is not None:
+        details["counts"]["identical_frames"] = kept.identical_frames
     with suppress(UsageError, TypeError, LookupError):  # there is none yet, or it is damaged
         earlier = recorded_thresholds(open_run(layout.root, layout.stem).record["settings"])
         if earlier != settings.thresholds:
             both = (settings.thresholds, earlier)
             options = [thresholds.options() or "the defaults" for thresholds in both]
-            emit(Notice("info", f"thresholds: {options[0]}; before: {options[1]}"))
+            run.show(Notice("info", f"thresholds: {options[0]}; before: {options[1]}"))
     record = write_record(run, models.encoders, devices, request.command, details)
     if problem := report_problem(layout, disk):
-        emit(Notice("warning", problem))
+        run.show(Notice("warning", problem))
     if not failed and settings.machine.remove_intermediate:
-        tidy_up(run)
+        run.finish(run.files_kept, kept)
         disk.remove(layout.spooled)
+    run.save_progress(is_finished=not failed)
     return Outcome(results, record, failed, run.computed.total())
+
+
+def facts_of_frames(run: EmbeddingRun) -> FinishedFigures:
+    """Return what is known of the frames of a run, now or by the receipt of a finished one."""
+    layout, ledger = run.layout, run.ledger
+    if run.is_finished:
+        known = ledger.figures(layout.receipt(FINISHED))
+        assert isinstance(known, FinishedFigures)
+        return known
+    copies = ledger.rows(layout.copies_table) if run.state.identity.dedup else None
+    return FinishedFigures(
+        frames=ledger.rows(layout.frames["nucleotide"]),
+        identical_frames=copies,
+        feature_files_of_version_1=sum(
+            receipt.origin == "legacy" for receipt in ledger.receipts.values()
+        ),
+    )

@@ -11,7 +11,7 @@ import numpy as np
 
 from virnucpro.classifier.files import ClassifierInfo, inspect_classifier
 from virnucpro.classifier.fit import check_fit
-from virnucpro.contracts import Device, Json, Molecule, Stage
+from virnucpro.contracts import Device, Molecule
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import family_named, locate
 from virnucpro.errors import UsageError, VirNucProError
@@ -21,6 +21,7 @@ from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import Layout
 from virnucpro.models.store import check_digest
 from virnucpro.precision import choose_precision
+from virnucpro.run.recipe import Steps
 from virnucpro.run.request import PredictionRequest, classifier_path
 from virnucpro.run.workers import warm_up_workers
 from virnucpro.settings import AnalysisSettings, trained
@@ -34,11 +35,8 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import HashedFile
 from virnucpro.store.ledger import has_receipts
 from virnucpro.store.legacy import is_legacy_run, legacy_frames_per_file
-from virnucpro.store.work import CHUNK_LENGTH, INTERLEAVED, MATES, RunState, read_state
+from virnucpro.store.work import RunIdentity, read_identity, read_state
 
-# What the state of a run says where it has split files of a fixed size, or no frame twice.
-FRAMES_PER_FILE = "frames per file"
-DEDUP = "identical sequences"
 # The chunk length of sequences that usually have at most so many bases. Above 330, one chunk of 500
 # tells viruses apart better than two of 300: AUROC 0.856 and 0.847 for the pieces outside of 350
 # bases (examples/lite/heldout.py with LENGTHS = (350,)).
@@ -113,8 +111,8 @@ def settled(request: PredictionRequest, source: InputFiles, emit: Emit) -> Predi
     layout, lengths = request.layout, request.settings.analysis.lengths_to_choose
     if not lengths:
         return request
-    begun = None if request.force or not has_receipts(layout) else read_state(layout)
-    length = int(begun.analysis.get(CHUNK_LENGTH, 0)) if begun else 0
+    begun = None if request.force or not has_receipts(layout) else read_identity(layout)
+    length = begun.chunk_length if begun else 0
     reason = "with which this run began"
     if trained(length, lengths) not in lengths:
         usual, longest = _usual_lengths(source, limit=shutil.disk_usage(layout.root).free // 2)
@@ -146,47 +144,45 @@ def _usual_lengths(source: InputFiles, *, limit: int) -> tuple[int, int]:
     return int(lengths[np.searchsorted(lengths.cumsum(), lengths.sum() / 2)]), int(lengths[-1])
 
 
-def identity(request: PredictionRequest, models: Models) -> dict[str, Json]:
-    """Return everything that decides the results of a run, beside the input.
+def identity(request: PredictionRequest, models: Models, seen: Sequence[HashedFile]) -> RunIdentity:
+    """Return everything that decides the results of a run on an input as it was hashed.
 
-    Where nothing is said, a run that has begun goes on as it began: one of an earlier version of
-    the program embeds identical sequences, too, and has split files of a fixed size.
+    Where nothing is said, a run that has begun goes on as it began: one of version 1 embeds
+    identical sequences, too, and has split files of a fixed size.
     """
     layout, analysis = request.layout, request.settings.analysis
-    earlier = None if request.force else read_state(layout)
-    is_legacy = not request.force and earlier is None and is_legacy_run(layout)
-    most = analysis.sequences_per_file
-    frames: Json = "by their number" if most is None else f"by their number, at most {most:,}"
-    dedup = analysis.dedup is not False
+    earlier = None if request.force else read_identity(layout)
+    dedup, exactly = analysis.dedup is not False, None
     if earlier is not None:
-        kept = earlier.analysis.get(FRAMES_PER_FILE)
-        frames = kept if isinstance(kept, int) else frames
-        dedup = dedup if analysis.dedup is not None else DEDUP in earlier.analysis
-    elif is_legacy:
-        frames = legacy_frames_per_file(layout) or frames
+        exactly = earlier.exact_frames_per_file
+        dedup = dedup if analysis.dedup is not None else earlier.dedup
+    elif not request.force and is_legacy_run(layout):
+        exactly = legacy_frames_per_file(layout)
         dedup = analysis.dedup is True
-    return {
-        CHUNK_LENGTH: layout.chunk_length,
-        FRAMES_PER_FILE: frames,
-        "duplicate ids": analysis.duplicate_ids,
-        "classifier": models.classifier.file.sha256,
+    return RunIdentity(
+        input=seen[0].sha256,
+        second_input=seen[1].sha256 if len(seen) > 1 else None,
+        interleaved=request.interleaved,
+        chunk_length=layout.chunk_length,
+        most_frames_per_file=None if exactly else analysis.sequences_per_file,
+        exact_frames_per_file=exactly,
+        duplicate_ids=analysis.duplicate_ids,
+        dedup=dedup,
+        classifier=models.classifier.file.sha256,
         **models.encoders.identity(),
-        # Versions that embedded each of them did not say so.
-        **({DEDUP: "embedded once"} if dedup else {}),
-        **({MATES: INTERLEAVED} if request.interleaved else {}),
-    }
+    )
 
 
-def prediction_stages(
+def prediction_steps(
     request: PredictionRequest,
     models: Models,
     disk: Disk,
     seen: Sequence[HashedFile],
-    state: RunState,
-) -> list[Stage]:
-    """Return the list of stages. A new stage is added to the program here.
+    own: RunIdentity,
+) -> Steps:
+    """Return the stages. A new stage is added to the program here.
 
-    ``seen`` are the files of the input as they were hashed.
+    ``seen`` are the files of the input as they were hashed, ``own`` is what decides the results.
     """
     layout, source, settings = request.layout, request.input_files, request.settings
     classifier, encoders = models.classifier, models.encoders
@@ -194,17 +190,21 @@ def prediction_stages(
     lengths = classifier.chunk_lengths or (layout.chunk_length,)
     calibrated = classifier.temperature is not None
     contig_model = classifier.contigs.get(trained(layout.chunk_length, classifier.contigs))
-    frames, dedup = state.analysis[FRAMES_PER_FILE], DEDUP in state.analysis
-    size = settings.analysis.sequences_per_file, frames if isinstance(frames, int) else None
+    size, dedup = (own.most_frames_per_file, own.exact_frames_per_file), own.dedup
     embedding = encoders.stages(layout, disk, settings.machine)
     keep = not settings.machine.remove_intermediate
-    return [
-        ChunkingStage(layout, disk, source, settings.analysis.duplicate_ids, lengths),
-        TranslationStage(layout, disk, encoders.sources["nucleotide"].reading),
-        SplittingStage(layout, disk, *size, molecules, dedup),
-        *embedding,
-        MergingStage(layout, disk, {e.molecule: e.params for e in embedding}, classifier, keep),
-        PredictionStage(layout, disk, dedup),
-        ConsensusStage(layout, disk),
-        OutputStage(layout, disk, source, seen, calibrated, contig_model, settings.thresholds),
-    ]
+    params = {stage.molecule: stage.params for stage in embedding}
+    return Steps(
+        before=[
+            ChunkingStage(layout, disk, source, settings.analysis.duplicate_ids, lengths),
+            TranslationStage(layout, disk, encoders.sources["nucleotide"].reading),
+            SplittingStage(layout, disk, *size, molecules, dedup),
+        ],
+        embedding=embedding,
+        merging=MergingStage(layout, disk, params, classifier, keep),
+        joining=PredictionStage(layout, disk, dedup),
+        results=[
+            ConsensusStage(layout, disk),
+            OutputStage(layout, disk, source, seen, calibrated, contig_model, settings.thresholds),
+        ],
+    )

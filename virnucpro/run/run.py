@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 
-from virnucpro.contracts import Json, Stage
+from virnucpro.contracts import (
+    Json,
+    ReportProgress,
+    Task,
+    TaskFigures,
+    TaskResult,
+    WorkerStage,
+)
+from virnucpro.events import (
+    Emit,
+    Notice,
+    Progressed,
+    StageFinished,
+    StageStarted,
+    TaskFinished,
+    TaskStarted,
+)
+from virnucpro.executors.worker import ProgressReporter, set_torch_threads
 from virnucpro.layout import Layout
-from virnucpro.stages.splitting import copies_of, split_files
+from virnucpro.stages.base import HostStage
+from virnucpro.stages.splitting import copies_of
 from virnucpro.store.disk import Disk
+from virnucpro.store.documents import sealed, stamped
 from virnucpro.store.hashed import HashedFile
-from virnucpro.store.ledger import FileFailure, Ledger
-from virnucpro.store.work import RunState
+from virnucpro.store.ledger import UNFINISHED, FileFailure, Ledger
+from virnucpro.store.work import (
+    RunProgress,
+    RunState,
+    StageProgress,
+    read_progress,
+    write_state,
+)
+
+FINISHED = "finished"
+"""Name of the task that a run is as a whole: its receipt proves the files that stay."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedFigures(TaskFigures):
+    """What the receipt of a finished run keeps of files that are gone."""
+
+    frames: int = 0
+    identical_frames: int | None = None  # None where copies were embedded, too
+    feature_files_of_version_1: int = 0
 
 
 @dataclass(eq=False)
@@ -22,36 +61,160 @@ class Run:
     Attributes:
         stages: all stages, in order.
         state: what the results depend on, and the batch budgets that are known.
+        show: takes events to whoever shows them.
         inputs: the files that are read and that no stage writes, as they were hashed.
-        keeps_features: whether they stay when they are scored.
-        host_wait: seconds per stage, summed over workers, in which a device waited for tokens.
+        threads: those of the host that torch computes on here.
+        is_whole: whether these are all stages; else what was written for ``status`` stays.
+        place: that of this run among those that share the workers.
+        is_finished: whether all was proved that the results are made from, whose features and
+            other intermediate files are gone.
         computed: tasks carried out per stage.
+        seconds: what stages took.
+        host_wait: seconds per stage, summed over workers, in which a device waited for tokens.
         workers: one row per worker and stage, for the record of the run.
-        bytes_per_frame: what the features of a frame take on the disk.
-        embedding: the positions of the stages of the workers, which follow each other.
     """
 
     layout: Layout
     disk: Disk
-    stages: Sequence[Stage]
+    stages: Sequence[HostStage | WorkerStage]
     state: RunState
+    show: Emit
     inputs: Sequence[HashedFile] = ()
-    keeps_features: bool = True
-    bytes_per_frame: int = 0
+    threads: int = 1
+    is_whole: bool = True
+    place: int = 0
+    is_finished: bool = field(init=False, default=False)
     ledger: Ledger = field(init=False)
-    embedding: range = field(init=False)
+    progress: dict[str, StageProgress] = field(init=False)
+    computed: Counter[str] = field(init=False, default_factory=Counter)
     seconds: defaultdict[str, float] = field(init=False, default_factory=lambda: defaultdict(float))
     host_wait: defaultdict[str, float] = field(
         init=False, default_factory=lambda: defaultdict(float)
     )
-    computed: Counter[str] = field(init=False, default_factory=Counter)
     workers: list[dict[str, Json]] = field(init=False, default_factory=list)
+    _failed: list[Json] = field(init=False, default_factory=list)
+    _earlier: RunProgress | None = field(init=False, default=None)  # of the last start
+    _noted: set[Path] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
-        """Read the receipts that are there."""
+        """Begin without any receipt."""
         self.ledger = Ledger(self.layout, self.disk, self.inputs)
-        positions = [n for n, stage in enumerate(self.stages) if stage.runs_on == "worker"]
-        self.embedding = range(positions[0], positions[-1] + 1) if positions else range(0)
+        self.progress = {
+            stage.name: StageProgress(stage.name, stage.title, isinstance(stage, WorkerStage))
+            for stage in self.stages
+        }
+
+    def begin(self) -> None:
+        """Remove what killed processes left, and record what the run depends on."""
+        sweep(self.layout, self.disk)
+        write_state(self.layout, self.disk, self.state)
+        self._earlier = read_progress(self.layout)
+        self.save_progress()
+
+    # --- what is done once
+
+    def once(self, stage: HostStage, tasks: Sequence[Task] | None = None) -> None:
+        """Carry out a stage of this process, unless its receipt proves that it was.
+
+        ``tasks`` are those of a stage that has several.
+        """
+        started = time.perf_counter()
+        tasks = [stage.task(self.ledger)] if tasks is None else tasks
+        if self.is_finished:  # its rows are those of the start that finished it
+            self.progress[stage.name] = StageProgress(stage.name, stage.title, embeds=False)
+        found = [(task, self.ledger.reason(task)) for task in tasks]
+        todo = [task for task, reason in found if reason]
+        for task in todo:
+            self.ledger.fingerprint(task)
+        self.show(self.started(stage, todo, [reason for _, reason in found]))
+        for task, reason in found:
+            if reason:
+                self._carry_out(stage, task)
+            else:
+                self.note(task)
+        self.save_progress()
+        elapsed = time.perf_counter() - started
+        self.seconds[stage.name] += elapsed
+        for notice in (n for task in tasks for n in self.ledger.figures(task.receipt).notices):
+            self.show(Notice("warning", notice))
+        self.show(StageFinished(stage.name, self.number(stage), elapsed))
+
+    def _carry_out(self, stage: HostStage, task: Task) -> None:
+        set_torch_threads(self.threads)
+        self.show(TaskStarted(0, task))
+        report = ProgressReporter(lambda *counts: self.show(Progressed(0, *counts)))
+        result = timed(stage, task, report)
+        report.flush()
+        self.show(TaskFinished(0, task, result.seconds))
+        self.accept(result, durable=stage.durable)
+
+    def accept(self, result: TaskResult, *, durable: bool) -> None:
+        """Count a task that was carried out, and write its receipt."""
+        task = result.task
+        self.ledger.accept(result, durable=durable)
+        self.computed[task.stage] += 1
+        if waited := result.figures.host_wait_seconds:
+            self.host_wait[task.stage] += waited
+        self.note(task)
+
+    def expect(self, stage: WorkerStage, tasks: Sequence[Task]) -> None:
+        """Note how many split files a stage has, and their sequences."""
+        row = self.progress[stage.name]
+        row.files, row.sequences = len(tasks), sum(task.count for task in tasks)
+
+    def note(self, task: Task) -> None:
+        """Note that a task is done, now or by an earlier start."""
+        if task.receipt in self._noted:
+            return
+        self._noted.add(task.receipt)
+        receipt, row = self.ledger.receipts[task.receipt], self.progress[task.stage]
+        row.files_done += 1
+        row.files = row.files or 1
+        row.sequences_done += sum(output.rows for output in receipt.outputs) if row.embeds else 0
+        row.seconds += receipt.seconds
+        for failed in receipt.failures:
+            facts = {"stage": failed.stage, "file": failed.file, "error": failed.error}
+            self._failed.append({**facts, "message": failed.message, "sequences": len(failed.ids)})
+
+    def save_progress(self, *, is_finished: bool = False) -> None:
+        """Write how far the run is, for ``virnucpro status``; nothing else reads it."""
+        if not self.is_whole:
+            return
+        progress = RunProgress(list(self.progress.values()), self._failed, is_finished)
+        document = stamped("progress", **asdict(progress))
+        self.disk.save(self.layout.progress, sealed(document), durable=False)
+
+    # --- a run as a whole
+
+    def finished_task(self, kept: tuple[Path, ...]) -> Task:
+        """Return the task that the whole run is; its outputs are the files that are ``kept``."""
+        inputs, receipt = tuple(file.path for file in self.inputs), self.layout.receipt(FINISHED)
+        params = {"identity": self.state.analysis}
+        return Task(FINISHED, 1, inputs, kept, receipt, params, figures=FinishedFigures)
+
+    def look_if_finished(self, kept: tuple[Path, ...]) -> None:
+        """Note whether the run is finished, and say why a finished one has to begin again."""
+        task = self.finished_task(kept)
+        reason = self.ledger.reason(task)
+        self.is_finished = not reason
+        if self.is_finished and self._earlier:
+            self.progress = {row.stage: row for row in self._earlier.stages}
+        if reason and reason != UNFINISHED:
+            text = "the intermediate files of the finished run, since removed, are needed again"
+            self.show(Notice("warning", f"{text}: {reason}"))
+            self.disk.remove(task.receipt)
+
+    def finish(self, kept: tuple[Path, ...], figures: FinishedFigures) -> None:
+        """Prove the files that stay, and remove all others."""
+        if not self.is_finished:
+            outputs = tuple(self.ledger.known(path) for path in kept)
+            result = TaskResult(self.finished_task(kept), outputs, figures)
+            self.ledger.accept(result)
+        for path in self.layout.intermediate_files():
+            if path not in kept:
+                self.disk.remove(path)
+        for folder in self.layout.folders.values():
+            self.disk.remove_folder(folder)
 
     @property
     def failures(self) -> list[FileFailure]:
@@ -69,26 +232,41 @@ class Run:
             for f in failures
         ]
 
-    @property
-    def frames(self) -> list[int]:
-        """The number of frames of each split file."""
-        return [file.rows for file in split_files(self.ledger, self.layout, "nucleotide")]
+    # --- what is shown
+
+    def number(self, stage: HostStage | WorkerStage) -> int:
+        """Return the number of a stage, from 1."""
+        return 1 + list(self.progress).index(stage.name)
+
+    def started(
+        self, stage: HostStage | WorkerStage, todo: Sequence[Task], reasons: Iterable[str]
+    ) -> StageStarted:
+        """Return the event of a stage that begins, with the most frequent ``reasons``."""
+        number, embeds = self.number(stage), isinstance(stage, WorkerStage)
+        counts = Counter(reason for reason in reasons if reason not in ("", UNFINISHED))
+        rest = self.stages[number:]
+        return StageStarted(
+            stage.name,
+            number,
+            len(todo),
+            sum(task.count for task in todo),
+            tuple(f"{reason} ({count}x)" for reason, count in counts.most_common(3)),
+            title=stage.title,
+            stages=len(self.stages),
+            on_workers=embeds,
+            ahead=[each.name for each in rest if isinstance(each, WorkerStage)],
+        )
 
 
-def sweep(run: Run) -> None:
+def timed(stage: HostStage, task: Task, report: ReportProgress) -> TaskResult:
+    """Carry out the task of a stage of this process, and note how long that took."""
+    started = time.perf_counter()
+    result = stage.run(task, report)
+    return replace(result, seconds=time.perf_counter() - started)
+
+
+def sweep(layout: Layout, disk: Disk) -> None:
     """Remove temporary files of earlier, killed processes."""
-    layout = run.layout
-    run.disk.sweep(layout.root, {path.name for path in layout.top_files()})
+    disk.sweep(layout.root, {path.name for path in layout.top_files()})
     for folder in (layout.home, layout.state, layout.merged_folder, *layout.folders.values()):
-        run.disk.sweep(folder)
-
-
-def tidy_up(run: Run) -> None:
-    """Remove what a run without failures does not need any more; its receipts stay as proof."""
-    intermediate = {stage.name for stage in run.stages if stage.intermediate}
-    # The results are made from these tables, and again with other thresholds.
-    kept = frozenset({run.layout.records_table, run.layout.frames_table})
-    receipts = [(path, r) for path, r in run.ledger.receipts.items() if r.stage in intermediate]
-    run.ledger.remove(receipts, kept)
-    for folder in run.layout.folders.values():
-        run.disk.remove_folder(folder)
+        disk.sweep(folder)

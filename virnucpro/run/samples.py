@@ -21,11 +21,10 @@ from virnucpro.events import Emit, Event, Notice
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import SamplesFolder
-from virnucpro.run.engine import begin, conclude, embed_runs
 from virnucpro.run.predict import finish, opened_run
 from virnucpro.run.prepare import find_models
+from virnucpro.run.recipe import EmbeddingRun, begin, conclude, embed
 from virnucpro.run.request import PredictionRequest, check_input
-from virnucpro.run.run import Run
 from virnucpro.run.sample_list import Sample, overview_problem, refuse_other_file, write_table
 from virnucpro.run.workers import opened_executor
 from virnucpro.store.disk import Disk
@@ -96,7 +95,7 @@ def _carry_out(
     waiting = deque(usable)
     while waiting:
         with ExitStack() as locks:
-            group: list[tuple[Sample, PredictionRequest, Run]] = []
+            group: list[tuple[Sample, PredictionRequest, EmbeddingRun]] = []
             room = GROUP_SHARE * shutil.disk_usage(folder.root).free
             while waiting and len(group) < MOST_SAMPLES and room >= 0:
                 sample, own = waiting.popleft()
@@ -106,16 +105,16 @@ def _carry_out(
                 with _failing(sample, emit), ExitStack() as lock:
                     disk = Disk()
                     run = lock.enter_context(opened_run(own, models, disk, named))
-                    begin(run, executor, named)
+                    run.threads = executor.host_threads
+                    begin(run)
                     group.append((sample, own, run))
-                    room -= sum(run.frames) * run.bytes_per_frame
+                    room -= run.bytes_of_features
                     locks.push(lock.pop_all())
-            embed_runs([run for _, _, run in group], executor, emit)
+            embed([run for _, _, run in group], executor, emit)
             for sample, own, run in group:
-                named = partial(_emit_named, sample, emit)
                 with _failing(sample, emit):
-                    conclude(run, executor, named)
-                    sample.outcome = finish(own, models, run, executor.pool.devices, named)
+                    conclude(run)
+                    sample.outcome = finish(own, models, run, executor.pool.devices)
                     sample.state = "partial" if sample.outcome.failed_records else "finished"
 
 

@@ -94,7 +94,7 @@ def opened_executor(
 
 @dataclass
 class WorkerTable:
-    """Takes note of what workers report, on the way from the engine to whoever shows it.
+    """Takes note of what workers report, on the way to whoever shows it.
 
     A batch budget that was measured is kept in the state of each of the runs.
     """

@@ -12,7 +12,6 @@ from typing import ClassVar
 from virnucpro.contracts import (
     Json,
     Molecule,
-    Receipts,
     ReportProgress,
     Task,
     TaskFigures,
@@ -26,6 +25,7 @@ from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import OutputWriter
+from virnucpro.store.ledger import Ledger
 from virnucpro.tables import PAIRS, RECORDS
 
 # A classifier has seen chunks of its own length; on reads of half of it accuracy is near chance
@@ -42,15 +42,14 @@ class ChunkingStage(HostStage):
     """
 
     name, title = "chunking", "Chunking"
-    intermediate: ClassVar[bool] = True
     durable: ClassVar[bool] = False
 
     source: InputFiles
     duplicate_ids: str
     lengths: Sequence[int]
 
-    def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task for the whole input."""
+    def task(self, ledger: Ledger) -> Task:
+        """Return the task of the whole input."""
         params: dict[str, Json] = {
             "chunk_length": self.layout.chunk_length,
             "duplicate_ids": self.duplicate_ids,
@@ -58,7 +57,7 @@ class ChunkingStage(HostStage):
         if self.source.interleaved:
             params["interleaved"] = True
         outputs = (self.layout.chunked, self.layout.records_table)
-        return [self.whole(self.source.paths, outputs, params)]
+        return self.whole(self.source.paths, outputs, params)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Cut the input while it is checked, and once more where ids are to be made unique."""

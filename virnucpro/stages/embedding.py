@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from threading import Lock
-from typing import ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 
@@ -21,13 +20,12 @@ from virnucpro.contracts import (
     Json,
     Measurements,
     Molecule,
-    Receipts,
     ReportProgress,
     Session,
-    Stage,
     Task,
     TaskFigures,
     TaskResult,
+    WorkerStage,
 )
 from virnucpro.encoders.batched import BatchedEncoder, PreparedBatches
 from virnucpro.encoders.family import LETTERS_PER_FRAME, EncoderSource, refuse_changed_models
@@ -36,9 +34,9 @@ from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout, receipt_beside
 from virnucpro.settings import CompileMode, MachineSettings
 from virnucpro.stages.splitting import split_files
-from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import Features, all_finite, encode_features
+from virnucpro.store.ledger import Ledger
 
 BYTES_PER_NUMBER = 4  # features are float32
 # The id of a frame in a feature file, on average, with its share of the rest of the file.
@@ -49,7 +47,7 @@ COPIES = 2  # of each embedding that is kept: in the feature file, and in the me
 
 
 @dataclass(frozen=True)
-class EmbeddingStage(Stage):
+class EmbeddingStage(WorkerStage):
     """Embeds one molecule with one encoder.
 
     ``budget`` (tokens or sequences per batch) is for the device and not part of the fingerprint;
@@ -71,8 +69,6 @@ class EmbeddingStage(Stage):
     kept: Mapping[str, int] = field(default_factory=dict)
     sequences: int = 0
 
-    runs_on: ClassVar[Literal["host", "worker"]] = "worker"
-    intermediate: ClassVar[bool] = True
     durable: ClassVar[bool] = False  # a power cut costs what was embedded in the last seconds
     divisible: ClassVar[bool] = True
 
@@ -86,33 +82,24 @@ class EmbeddingStage(Stage):
             "truncation": self.truncation,
         }
 
-    @property
-    def pattern(self) -> Path:  # type: ignore[override]
-        """The feature files."""
-        return self.layout.features(self.molecule, "{number}")
-
-    def plan(self, receipts: Receipts) -> list[Task]:
+    def tasks(self, ledger: Ledger) -> list[Task]:
         """Return one task per split file."""
-        files = split_files(receipts, self.layout, self.molecule)
+        files = split_files(ledger, self.layout, self.molecule)
         return [
-            replace(self._task(number), weight=file.bytes, count=file.rows)
+            replace(self.described(number), weight=file.bytes, count=file.rows)
             for number, file in enumerate(files, 1)
         ]
 
-    def _task(self, number: int) -> Task:
+    def described(self, number: int) -> Task:
+        """Return the task of a split file of which nothing else is known."""
         split = self.layout.split(self.molecule, number)
         output = self.layout.features(self.molecule, number)
         task = (self.name, self.version, (split,), (output,), receipt_beside(output), self.params)
-        return Task(*task)
+        return Task(*task, number=number)
 
     def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> EmbeddingStage:
         """Return the stage as it is opened where it embeds so many sequences in all."""
         return replace(self, sequences=sequences, kept=budgets)
-
-    def take_over(self) -> Sequence[str]:
-        """Write the receipts of feature files of a run of version 1."""
-        dim = self.source.dim
-        return legacy.take_over(self.layout, self.disk, self._task, self.molecule, dim)
 
     def open(self, device: Device) -> Session:
         """Load the model. Called in the worker, where a GPU is the only one visible."""
@@ -185,12 +172,12 @@ class EncoderSetup:
         sizes = [source.dim * BYTES_PER_NUMBER + BYTES_PER_ID for source in self.sources.values()]
         return COPIES * sum(sizes) if keeps_features else sum(sizes[:-1])
 
-    def identity(self) -> dict[str, Json]:
+    def identity(self) -> dict[str, Any]:
         """Return what an embedding depends on, beside its sequence."""
         protein = self.sources.get("protein")
         return {
-            "nucleotide model": self.sources["nucleotide"].sha256,
-            "protein model": protein and protein.sha256,
+            "nucleotide_model": self.sources["nucleotide"].sha256,
+            "protein_model": protein and protein.sha256,
             "truncation": self.truncation,
             "precision": self.precision,
         }

@@ -11,14 +11,14 @@ from functools import cache
 from gzip import GzipFile
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.evidence import GeneEvidence, no_evidence
 from virnucpro.columns import GFF3_HEADER, MISSING
-from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskResult
+from virnucpro.contracts import Json, ReportProgress, Task, TaskResult
 from virnucpro.io.frames import spans_of_records
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record, holds_qualities
@@ -51,6 +51,7 @@ from virnucpro.stages.result_files import (
 from virnucpro.store.disk import GZIP_LEVEL, OutputWriter
 from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import HashedFile, changed_input_error, refuse_changed_input
+from virnucpro.store.ledger import Ledger
 from virnucpro.tables import CONSENSUS, FRAMES, PAIRS, RECORDS
 
 UNCERTAIN = 2_000  # bases; the genes of undecided records of this length are found, too
@@ -99,7 +100,6 @@ class OutputStage(HostStage):
     """
 
     name, title = "output", "Output"
-    reads_intermediate: ClassVar[bool] = False
 
     source: InputFiles
     seen: Sequence[HashedFile]
@@ -107,8 +107,8 @@ class OutputStage(HostStage):
     contig_model: ContigModel | None = None
     thresholds: Thresholds = DEFAULT_THRESHOLDS
 
-    def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task for all results."""
+    def task(self, ledger: Ledger) -> Task:
+        """Return the task of all results."""
         layout = self.layout
         inputs = (*self.source.paths, layout.records_table, layout.frames_table, layout.consensus)
         outputs: tuple[Path, ...] = (
@@ -124,7 +124,6 @@ class OutputStage(HostStage):
             outputs += layout.regions_table, layout.regions_bed, layout.regions_gff3
             outputs += (layout.virus_fastq,) if fastq else ()
         outputs += (layout.multiqc,)
-        records = receipts.rows("chunking", layout.records_table)
         params: dict[str, Json] = {
             "chunk_length": layout.chunk_length,
             "calibrated": self.calibrated,
@@ -133,7 +132,8 @@ class OutputStage(HostStage):
         if self.contig_model is not None:
             params["contig_model"] = list(self.contig_model)
         more: dict[str, Any] = {"figures": OutputFigures, "optional": layout.virus_genes}
-        return [self.whole(inputs, outputs, params, count=records, **more)]
+        records = ledger.rows(layout.records_table)
+        return self.whole(inputs, outputs, params, count=records, **more)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Walk over records, chunks and scores side by side; all are in input order."""

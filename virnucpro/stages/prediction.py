@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, compress, islice
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from virnucpro.classifier.files import ClassifierInfo
-from virnucpro.contracts import Json, Molecule, Receipts, ReportProgress, Task, TaskResult
+from virnucpro.contracts import Json, Molecule, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import refuse_changed_models
 from virnucpro.io.fasta import fasta_batches, read_fasta
 from virnucpro.io.frames import chunk_of
@@ -22,6 +22,7 @@ from virnucpro.layout import receipt_beside
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.splitting import split_files
 from virnucpro.store.features import Features, encode_features, load_features
+from virnucpro.store.ledger import Ledger
 from virnucpro.tables import CONSENSUS, COPIES, PREDICTIONS
 
 FRAMES_AT_A_TIME = 4096
@@ -33,42 +34,37 @@ class MergingStage(HostStage):
 
     ``encoders`` has for each molecule what decides its embeddings; with one molecule alone, a row
     is its embedding. Without a ``classifier``, nothing is scored. The merged features are written
-    where they are to be kept, or where there are no scores.
+    where they are to be kept, or where there are no scores. It is carried out for the split file
+    ``number``, from 1.
     """
 
     name, title = "merging", "Merging"
-    intermediate: ClassVar[bool] = True
 
     encoders: Mapping[Molecule, Json]
     classifier: ClassifierInfo | None = None
     keep: bool = True
+    number: int = 0
 
-    @property
-    def pattern(self) -> Path:  # type: ignore[override]
-        """The files of scores, or of merged features."""
-        if self.classifier is None:
-            return self.layout.features("merged", "{number}")
-        return self.layout.scores("{number}")
+    def of(self, number: int) -> MergingStage:
+        """Return the stage for a split file."""
+        return replace(self, number=number)
 
-    def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task per split file; what failed in any molecule is left out."""
-        files = split_files(receipts, self.layout, "nucleotide")
-        return [self.task(receipts, number) for number in range(1, len(files) + 1)]
-
-    def task(self, receipts: Receipts, number: int) -> Task:
-        """Return the task of a split file, from 1."""
-        splits = tuple(self.layout.split(molecule, number) for molecule in self.encoders)
-        features = tuple(self.layout.features(molecule, number) for molecule in self.encoders)
-        failed = {n for path in features for n in receipts.figures(receipt_beside(path)).failed}
+    def task(self, ledger: Ledger) -> Task:
+        """Return the task of the split file; what failed in any molecule is left out."""
+        splits = tuple(self.layout.split(molecule, self.number) for molecule in self.encoders)
+        features = tuple(self.layout.features(molecule, self.number) for molecule in self.encoders)
+        failed = {n for path in features for n in ledger.figures(receipt_beside(path)).failed}
         params = {"encoders": dict(self.encoders), "failed": sorted(failed)}
-        merged = (self.layout.features("merged", number),)
+        merged, scores = (
+            self.layout.features("merged", self.number),
+            self.layout.scores(self.number),
+        )
         if self.classifier is None:
-            receipt = receipt_beside(merged[0])
-            return self.whole(splits, merged, params, receipt, reads=features)
+            return self.whole(splits, (merged,), params, receipt_beside(merged), reads=features)
         params["classifier"] = self.classifier.file.sha256
-        scores = self.layout.scores(number)
-        more = {"reads": features, "optional": merged}
-        return self.whole(splits, (scores,), params, receipt_beside(scores), **more)
+        outputs, optional = ((scores, merged), ()) if self.keep else ((scores,), (merged,))
+        more = {"reads": features, "optional": optional}
+        return self.whole(splits, outputs, params, receipt_beside(scores), **more)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Merge and score one file; ModelError where the classifier was replaced meanwhile."""
@@ -78,12 +74,11 @@ class MergingStage(HostStage):
             refuse_changed_models(self.classifier.file)
             content = prediction_rows(features.ids, scores).encode()
             outputs.append(self.disk.save(task.outputs[0], content, len(features.ids)))
-        (path,) = task.optional or task.outputs
+        for path in task.optional:
+            self.disk.remove(path)  # of an earlier start, which was to keep it
         if self.keep or self.classifier is None:
             content = encode_features(features, "merged")
-            outputs.append(self.disk.save(path, content, len(features.ids)))
-        else:
-            self.disk.remove(path)  # of an earlier start, which was to keep it
+            outputs.append(self.disk.save(task.outputs[-1], content, len(features.ids)))
         report(len(features.ids), 0)
         return TaskResult(task, tuple(outputs))
 
@@ -123,14 +118,14 @@ class PredictionStage(HostStage):
 
     dedup: bool = False
 
-    def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task for all files."""
-        files = len(split_files(receipts, self.layout, "nucleotide"))
+    def task(self, ledger: Ledger) -> Task:
+        """Return the task of all files."""
+        files = len(split_files(ledger, self.layout, "nucleotide"))
         inputs = tuple(self.layout.scores(number) for number in range(1, files + 1))
         if self.dedup:
             inputs += (self.layout.frames["nucleotide"], self.layout.copies_table)
-        rows = receipts.rows("translation", self.layout.frames["nucleotide"])
-        return [self.whole(inputs, (self.layout.predictions,), {}, count=rows)]
+        rows = ledger.rows(self.layout.frames["nucleotide"])
+        return self.whole(inputs, (self.layout.predictions,), {}, count=rows)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write a row per frame."""
@@ -184,11 +179,10 @@ class ConsensusStage(HostStage):
 
     name, title = "consensus", "Consensus"
     durable: ClassVar[bool] = False
-    reads_intermediate: ClassVar[bool] = False
 
-    def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task for all predictions."""
-        return [self.whole((self.layout.predictions,), (self.layout.consensus,), {})]
+    def task(self, ledger: Ledger) -> Task:
+        """Return the task of all predictions."""
+        return self.whole((self.layout.predictions,), (self.layout.consensus,), {})
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Take the highest score of each class over the frames of a chunk."""

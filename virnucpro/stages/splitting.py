@@ -15,11 +15,9 @@ import numpy.typing as npt
 
 from virnucpro.contracts import (
     MOLECULES,
-    SPLITTING,
     Json,
     Molecule,
     OutputFile,
-    Receipts,
     ReportProgress,
     Task,
     TaskResult,
@@ -29,8 +27,10 @@ from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout
 from virnucpro.stages.base import HostStage
 from virnucpro.store.hashed import hashed
+from virnucpro.store.ledger import Ledger
 from virnucpro.tables import COPIES
 
+SPLITTING = "splitting"  # the stage whose outputs are the split files
 DIGEST_BYTES = 16  # two different ones among 1e9 are equal with a probability of 1e-21
 COPIES_AT_A_TIME = 4096  # are written together
 SORTED_AT_A_TIME = 1 << 20  # digests; sorting takes 90 bytes for each of them
@@ -83,7 +83,6 @@ class SplittingStage(HostStage):
     """
 
     name, title = SPLITTING, "Splitting"
-    intermediate: ClassVar[bool] = True
     durable: ClassVar[bool] = False
 
     sequences_per_file: int | None = None
@@ -91,13 +90,13 @@ class SplittingStage(HostStage):
     molecules: tuple[Molecule, ...] = MOLECULES
     dedup: bool = False
 
-    def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task; how many files it writes is known afterwards."""
+    def task(self, ledger: Ledger) -> Task:
+        """Return the task; how many files it writes is known afterwards."""
         inputs = tuple(self.layout.frames[each] for each in self.molecules)
-        sequences = len(inputs) * receipts.rows("translation", inputs[0])
+        sequences = len(inputs) * ledger.rows(inputs[0])
         params: dict[str, Json] = {"most": self.sequences_per_file, "exactly": self.exactly}
         params["dedup"] = self.dedup
-        return [self.whole(inputs, (), params, count=sequences)]
+        return self.whole(inputs, (), params, count=sequences)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write the files of all molecules, and the table of copies."""
@@ -157,10 +156,10 @@ class ShardsStage(HostStage):
     files: int
     frames: int
 
-    def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task for all files of both molecules."""
+    def task(self, ledger: Ledger) -> Task:
+        """Return the task of all files of both molecules."""
         params = {"files": self.files, "frames": self.frames}
-        return [self.whole((), (), params, count=self.frames)]
+        return self.whole((), (), params, count=self.frames)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Count, compare and hash; InputError where files are missing or hold other frames."""
@@ -198,7 +197,7 @@ def copies_of(chosen: Collection[str], frames: Path, copies: Path) -> Mapping[st
     return found
 
 
-def split_files(receipts: Receipts, layout: Layout, molecule: Molecule) -> list[OutputFile]:
+def split_files(ledger: Ledger, layout: Layout, molecule: Molecule) -> list[OutputFile]:
     """Return the split files of one molecule, in the order of their numbers."""
     folder = layout.folders[molecule]
-    return [file for file in receipts.outputs(SPLITTING) if file.path.parent == folder]
+    return [file for file in ledger.outputs(SPLITTING) if file.path.parent == folder]

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from virnucpro.contracts import MOLECULES, Receipts, ReportProgress, Task, TaskResult
+from virnucpro.contracts import MOLECULES, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import Reading
 from virnucpro.io.fasta import fasta_batches, fasta_bytes
 from virnucpro.io.frames import (
@@ -21,6 +21,7 @@ from virnucpro.io.frames import (
     whole_chunks,
 )
 from virnucpro.stages.base import HostStage
+from virnucpro.store.ledger import Ledger
 from virnucpro.tables import FRAMES
 
 CHUNKS_AT_A_TIME = 512  # what is made of their bases fits into a cache
@@ -34,13 +35,12 @@ class TranslationStage(HostStage):
     """
 
     name, title = "translation", "Translation"
-    intermediate: ClassVar[bool] = True
     durable: ClassVar[bool] = False
 
     reading: Reading = "open frames"
 
-    def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task for all chunks."""
+    def task(self, ledger: Ledger) -> Task:
+        """Return the task of all chunks."""
         framed, layout = self.reading == "open frames", self.layout
         fastas = [layout.frames[each] for each in (MOLECULES if framed else MOLECULES[:1])]
         limits = {
@@ -50,9 +50,8 @@ class TranslationStage(HostStage):
             "most unknown": MOST_UNKNOWN,
         }
         params = {} if framed else {"reading": self.reading, **limits}
-        chunks = receipts.rows("chunking", layout.chunked)
         outputs = (*fastas, layout.frames_table)
-        return [self.whole((layout.chunked,), outputs, params, count=chunks)]
+        return self.whole((layout.chunked,), outputs, params, count=ledger.rows(layout.chunked))
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write the frames, and how many each chunk has."""

@@ -5,7 +5,7 @@ A receipt is the commit point. An output without one does not exist for the prog
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from virnucpro.errors import OutputError
 from virnucpro.formatting import counted
 from virnucpro.layout import Layout
 from virnucpro.store.disk import AGAIN, Disk
-from virnucpro.store.documents import digest, in_schema, read_kept, sealed, stamped, unsealed
+from virnucpro.store.documents import digest, in_schema, sealed, stamped, unsealed
 from virnucpro.store.hashed import HashedFile, changed_input_error, hashed, stamp_of
 
 UNFINISHED = "not finished"  # why a task without a receipt must be carried out
@@ -81,38 +81,16 @@ class Ledger:
 
     Attributes:
         receipts: the receipts that this start has proved or written.
-        removed: intermediate files of a finished run that are gone and count as present: their
-            receipts stand for them.
-        forgone: the same of features that nothing needs, because they were scored.
     """
 
-    def __init__(
-        self, layout: Layout, disk: Disk | None = None, inputs: Sequence[HashedFile] = ()
-    ) -> None:
+    def __init__(self, layout: Layout, disk: Disk, inputs: Sequence[HashedFile] = ()) -> None:
         self._layout = layout
-        self._disk = disk or Disk()
+        self._disk = disk
         self._inputs = {file.path: file for file in inputs}
         self._digests = {file.path: file.sha256 for file in inputs}
         self._files: dict[Path, HashedFile] = {}
+        self._outputs: dict[Path, OutputFile] = {}
         self.receipts: dict[Path, Receipt] = {}
-        first, copy = layout.receipt_files
-        # Receipts of stages with one task and of removed files, and the names of these files.
-        kept = read_kept("receipts", first, dict[str, Json])
-        kept = kept or read_kept("receipts", copy, dict[str, Json]) or {}
-        self.removed = frozenset(layout.root / name for name in kept.get("removed", ()))
-        self.forgone: set[Path] = set()
-        self._stored = {
-            layout.root / name: entry for name, entry in kept.get("receipts", {}).items()
-        }
-
-    def forget_removed(self) -> None:
-        """Treat all removed files as missing from now on, in this run and in later ones."""
-        self.removed = frozenset()
-        self.store()
-
-    def forgo(self, files: Iterable[Path]) -> None:
-        """Count those of the files as present that are gone."""
-        self.forgone.update(path for path in files if not path.exists())
 
     def read(self, name: Path, figures: type[TaskFigures] = TaskFigures) -> Receipt:
         """Return a receipt with figures of a class, without a look at what it describes.
@@ -128,12 +106,7 @@ class Ledger:
             return self._layout.root / name
 
         try:
-            try:
-                document = unsealed(name.read_bytes())
-            except (OSError, ValueError):
-                if name not in self._stored:
-                    raise
-                document = self._stored[name]
+            document = unsealed(name.read_bytes())
             document = in_schema("receipt", document, name)
             receipt = msgspec.convert(document, Receipt, dec_hook=inside)
             return replace(receipt, figures=msgspec.convert(document["figures"], figures))
@@ -141,29 +114,17 @@ class Ledger:
             missing = isinstance(error, FileNotFoundError | NotADirectoryError)
             raise ValueError(UNFINISHED if missing else "no proof that it is finished") from error
 
-    @property
-    def _needless(self) -> Set[Path]:
-        return self.removed | self.forgone if self.forgone else self.removed
+    def is_proved(self, task: Task) -> bool:
+        """Return whether a task is finished, and nothing of it failed."""
+        return not self.reason(task)
 
-    def problem(self, receipt: Receipt) -> str:
-        """Return why an output cannot be what its receipt says, as far as its size tells."""
-        for output in receipt.outputs:
-            name = output.path.name
-            if output.path in self._needless:  # whatever stands there now is not used
-                continue
-            if not output.path.is_file():
-                return f"{name} is missing"
-            if output.path.stat().st_size != output.bytes:
-                return f"{name} has another size than it had"
-        return ""
-
-    def check(self, task: Task) -> str:
+    def reason(self, task: Task) -> str:
         """Compare a task with its receipt and with the files on the disk.
 
         Returns why it must be carried out; an empty text where it is proved to be finished.
 
         Raises:
-            ResumeRefusedError: the receipt is of a newer version of the program.
+            ResumeRefusedError: the receipt is of another version of the program.
         """
         try:
             receipt = self.read(task.receipt, task.figures)
@@ -179,24 +140,34 @@ class Ledger:
         expected = {*task.outputs, *files.intersection(task.optional)}
         if task.outputs and (others or files != expected):
             return "other files belong to it"
-        if problem := self.problem(receipt):
-            return problem
-        for output in (each for each in receipt.outputs if each.path not in self._needless):
+        for output in receipt.outputs:
+            if not output.path.is_file():
+                return f"{output.path.name} is missing"
             self._files[output.path] = found = hashed(output.path)
             if found.sha256 != output.sha256:
                 return f"{output.path.name} has other content than it had"
-        self.receipts[task.receipt] = receipt
-        self._digests.update({output.path: output.sha256 for output in receipt.outputs})
+        self._count(task.receipt, receipt)
         failed = receipt.figures.failed
         return f"{counted(len(failed), 'sequence')} failed last time" if failed else ""
 
-    def reopen(self, task: Task) -> None:
-        """Remove the receipt of a stale task, and hash its inputs before they are used."""
-        self._disk.remove(task.receipt)
-        self.fingerprint(task)
+    def recall(self, task: Task) -> None:
+        """Count a task whose outputs are gone because nothing needs them any more."""
+        try:
+            receipt = self.read(task.receipt, task.figures)
+        except ValueError:  # its receipt is gone, too: what follows from it is proved
+            receipt = Receipt(task.stage, "", (), task.figures(), "computed", 0.0)
+        self.receipts[task.receipt] = receipt
+
+    def _count(self, name: Path, receipt: Receipt) -> None:
+        self.receipts[name] = receipt
+        self._digests.update({output.path: output.sha256 for output in receipt.outputs})
+        self._outputs.update({output.path: output for output in receipt.outputs})
 
     def fingerprint(self, task: Task) -> str:
-        """Return the :func:`fingerprint` of a task, whose inputs must exist."""
+        """Return the :func:`fingerprint` of a task, whose inputs must exist.
+
+        Called before they are used, so that :meth:`accept` notices where one was changed since.
+        """
         for path in task.inputs:
             if path not in self._digests:
                 self._files[path] = hashed(path)
@@ -224,49 +195,12 @@ class Ledger:
                     f"no other program write there, then {AGAIN}"
                 )
         for output in outputs:
-            stamp = stamp_of(output.path)
-            self._files[output.path] = HashedFile(output.path, output.sha256, stamp)
-            self._digests[output.path] = output.sha256
+            self._files[output.path] = HashedFile(output.path, output.sha256, stamp_of(output.path))
         decided_by = self.fingerprint(task)
         receipt = Receipt(task.stage, decided_by, outputs, result.figures, "computed", seconds)
-        self.receipts[task.receipt] = receipt
-        if task.receipt == self._layout.receipt(task.stage):
-            self.store([task.receipt], durable=durable)
-        else:
-            document = receipt_document(receipt, self._layout.root)
-            self._disk.save(task.receipt, sealed(document), durable=durable)
-
-    def remove(
-        self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path] = frozenset()
-    ) -> None:
-        """Delete outputs that are no longer needed, after their receipts are stored."""
-        receipts = list(receipts)
-        files = [
-            path
-            for name, receipt in receipts
-            for path in (*(output.path for output in receipt.outputs), name)
-            if path not in keep and path != self._layout.receipt(receipt.stage)
-        ]
-        self.removed = self.removed.union(files)
-        self.store(name for name, _ in receipts)
-        for path in sorted(self.removed):  # also what an earlier start was killed over
-            self._disk.remove(path)
-            self._files.pop(path, None)  # it is known by its receipt
-
-    def store(self, names: Iterable[Path] = (), *, durable: bool = True) -> None:
-        """Store the receipts of these ``names``, and which files are removed.
-
-        They are written twice: a run that would have to be computed anew must not depend on a
-        single file. Only the first one is flushed to the disk.
-        """
-        root = self._layout.root
-        self._stored |= {name: receipt_document(self.receipts[name], root) for name in names}
-        removed = sorted(path.relative_to(root).as_posix() for path in self.removed)
-        receipts = {n.relative_to(root).as_posix(): d for n, d in self._stored.items()}
-        content = sealed(stamped("receipts", removed=removed, receipts=receipts))
-        for path, flushed in zip(self._layout.receipt_files, (durable, False), strict=True):
-            if not path.exists() or path.read_bytes() != content:
-                self._disk.save(path, content, durable=flushed)
+        self._count(task.receipt, receipt)
+        document = receipt_document(receipt, self._layout.root)
+        self._disk.save(task.receipt, sealed(document), durable=durable)
 
     # --- what stages and reports ask
 
@@ -274,9 +208,13 @@ class Ledger:
         """Return the outputs of a finished whole-file stage."""
         return self.receipts[self._layout.receipt(stage)].outputs
 
-    def rows(self, stage: str, path: Path) -> int:
-        """Return the number of records in an output of a finished whole-file stage."""
-        return next(output.rows for output in self.outputs(stage) if output.path == path)
+    def known(self, path: Path) -> OutputFile:
+        """Return what a finished task wrote there."""
+        return self._outputs[path]
+
+    def rows(self, path: Path) -> int:
+        """Return the number of records in a file that a task wrote; 0 where none is proved."""
+        return self._outputs[path].rows if path in self._outputs else 0
 
     def figures(self, receipt: Path) -> TaskFigures:
         """Return the figures that a finished task left in its receipt; empty ones without it."""
@@ -286,5 +224,4 @@ class Ledger:
 def has_receipts(layout: Layout) -> bool:
     """Return whether any task of the run was finished here; nothing is read."""
     folders = [layout.state, layout.merged_folder, *layout.folders.values()]
-    stored = any(path.exists() for path in layout.receipt_files)
-    return stored or any(any(folder.glob("*.done")) for folder in folders)
+    return any(any(folder.glob("*.done")) for folder in folders)

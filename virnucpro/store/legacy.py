@@ -10,7 +10,7 @@ was made.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from virnucpro.contracts import MOLECULES, Json, Molecule, OutputFile, Task, TaskFigures
@@ -33,7 +33,7 @@ def is_legacy_run(layout: Layout) -> bool:
 
 def is_new_legacy_run(layout: Layout) -> bool:
     """Return whether there is such a run, which was not taken over yet."""
-    return not any(path.exists() for path in layout.receipt_files) and is_legacy_run(layout)
+    return not layout.run_state.exists() and is_legacy_run(layout)
 
 
 def has_run(layout: Layout) -> bool:
@@ -83,12 +83,11 @@ def refuse_finished(layout: Layout) -> None:
         )
 
 
-def changed_settings(layout: Layout, analysis: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the settings of the run that are known to differ from ``analysis``, by name."""
+def chunk_length(layout: Layout) -> int | None:
+    """Return the chunk length of the run; None where it does not say."""
     config = _state(layout).get("pipeline_config")
     length = config.get("expected_length") if isinstance(config, dict) else None
-    changed = isinstance(length, int) and length != analysis["chunk length"]
-    return {"chunk length": length} if changed else {}
+    return length if isinstance(length, int) else None
 
 
 def _state(layout: OutputFolder) -> dict[str, Json]:
@@ -128,6 +127,24 @@ def feature_files(layout: Layout) -> dict[Path, tuple[Molecule, int]]:
             if number.isdecimal() and path.is_file() and not done:
                 files[path] = (molecule, int(number))
     return files
+
+
+def migrate(
+    layout: Layout,
+    disk: Disk,
+    encoders: Iterable[tuple[Molecule, int, Callable[[int], Task]]],
+) -> list[str]:
+    """Make a run of version 1 one of this version, file by file; nothing happens to others.
+
+    ``encoders`` have what they embed, the width of their embeddings, and what describes the task of
+    a split file. Returns sentences for the user.
+    """
+    if not is_new_legacy_run(layout):
+        return []
+    texts = list[str]()
+    for molecule, width, task_of in encoders:
+        texts += take_over(layout, disk, task_of, molecule, width)
+    return texts
 
 
 def take_over(

@@ -7,10 +7,12 @@ in ``docs/checkpoints.md``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+
+import msgspec
 
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
@@ -43,7 +45,7 @@ def check_same(wanted: WorkIdentity, earlier: WorkIdentity, place: Path) -> None
         both = (earlier.settings, wanted.settings)
         was, now = (json.dumps(values.get(name), sort_keys=True) for values in both)
         if was != now:
-            changes += f"  {name}: was {_short(was)}, is {_short(now)}\n"
+            changes += f"  {name.replace('_', ' ')}: was {_short(was)}, is {_short(now)}\n"
     if changes:
         instead = f", not {wanted.label}" if wanted.label != earlier.label else ""
         raise ResumeRefusedError(
@@ -96,11 +98,36 @@ def refuse_files_of_others(layout: Layout) -> None:
             refuse_existing([layout.failed_table])
 
 
-CHUNK_LENGTH = "chunk length"
-INPUT_NAMES = ("input", "second input")
-"""The names of the digests of the files of an input."""
-MATES, INTERLEAVED = "mates", "interleaved"
-"""What the state of a run says where one file has both mates of each pair."""
+@dataclass(frozen=True)
+class RunIdentity:
+    """What the results of a run of ``predict`` depend on; neither paths nor hardware belong here.
+
+    Models, the classifier and the files of the input are known by their SHA-256 (hex).
+
+    Attributes:
+        exact_frames_per_file: of a run of version 1; None where files follow from the number of
+            frames, with at most ``most_frames_per_file`` if that is set.
+        dedup: whether the same frame is embedded once.
+    """
+
+    input: str
+    second_input: str | None
+    interleaved: bool
+    chunk_length: int
+    most_frames_per_file: int | None
+    exact_frames_per_file: int | None
+    duplicate_ids: str
+    dedup: bool
+    classifier: str
+    nucleotide_model: str
+    protein_model: str | None
+    truncation: int
+    precision: str
+
+    @property
+    def inputs(self) -> list[str]:
+        """The digests of the files of the input."""
+        return [self.input] if self.second_input is None else [self.input, self.second_input]
 
 
 @dataclass(frozen=True)
@@ -108,24 +135,65 @@ class RunState:
     """What an earlier start of a run has to tell a later one."""
 
     source: str  # the file of the input, for messages and ``status`` only
-    analysis: Mapping[str, Json]  # everything that decides the results, by a name for people
+    # Everything that decides the results, by name: the fields of a RunIdentity, or those of another
+    # command.
+    analysis: Mapping[str, Json]
     # Batch budgets that were measured, by encoder and kind of device. Batches decide the last bits
     # of an embedding: the same ones make the same bytes on the same device.
     budgets: Mapping[str, int] = field(default_factory=dict)
     mates: str = ""  # the file of the second mates, likewise; empty for single records
-    sizes: Sequence[int] = ()  # of these files, in bytes
-    command: str = "predict"  # what continues the run; this and the next for ``status`` only
-    stages: Sequence[Json] = ()  # a row per stage, in order
+    command: str = "predict"  # what continues the run; for ``status`` only
 
     @property
-    def identity(self) -> WorkIdentity:
+    def work(self) -> WorkIdentity:
         """What decides whether the run may go on."""
         return WorkIdentity(f"the run of {self.source}", self.analysis)
+
+    @property
+    def identity(self) -> RunIdentity:
+        """What the results of a run of ``predict`` depend on; ValueError for other commands."""
+        return msgspec.convert(self.analysis, RunIdentity)
+
+
+@dataclass
+class StageProgress:
+    """How far a stage is; ``files`` and ``sequences`` are None until they are counted."""
+
+    stage: str
+    title: str
+    embeds: bool
+    files_done: int = 0
+    files: int | None = None
+    sequences_done: int = 0
+    sequences: int | None = None
+    seconds: float = 0.0  # that workers have spent on what this and earlier starts embedded
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How far a run is, for ``virnucpro status``: its stages, what failed, and whether it ended."""
+
+    stages: list[StageProgress]
+    failed: list[dict[str, Json]]
+    is_finished: bool
+
+
+def read_progress(layout: Layout) -> RunProgress | None:
+    """Return how far a run is, as it has written it down; a damaged file counts as none."""
+    return read_kept("progress", layout.progress, RunProgress)
 
 
 def read_state(layout: Layout) -> RunState | None:
     """Return the state of an earlier run of the same STEM; a damaged one counts as none."""
     return read_kept("run state", layout.run_state, RunState)
+
+
+def read_identity(layout: Layout) -> RunIdentity | None:
+    """Return what an earlier run of ``predict`` depends on; None where there is none."""
+    state = read_state(layout)
+    with suppress(ValueError):  # it is of another command
+        return None if state is None else state.identity
+    return None
 
 
 def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
@@ -151,7 +219,7 @@ def check_run(
         identity = _legacy_identity(layout, wanted)
     elif has_receipts(layout):
         # Without a state, its receipts decide task by task what is done again.
-        identity = earlier.identity if earlier else wanted.identity
+        identity = earlier.work if earlier else wanted.work
     else:  # nothing was finished
         identity = None
     if identity is None:
@@ -159,7 +227,7 @@ def check_run(
             nothing = f"nothing to resume in {layout.root}: starting from the beginning"
             emit(Notice("info", nothing))
     else:
-        check_same(wanted.identity, identity, layout.root)
+        check_same(wanted.work, identity, layout.root)
         finished = layout.run_json.exists() and not layout.failed_fasta.exists()
         going_on = f"going on with {identity.label}"
         emit(Notice("info", checked_again(identity.label) if finished else going_on))
@@ -169,9 +237,9 @@ def check_run(
 def start_over(layout: Layout, disk: Disk) -> None:
     """Remove what the program wrote for a run, its state first."""
     files = layout.owned()
-    with suppress(ResumeRefusedError, LookupError):
-        if earlier := read_state(layout):  # its chunks may have had another length
-            files.append(Layout(layout.root, layout.stem, earlier.analysis[CHUNK_LENGTH]).chunked)
+    with suppress(ResumeRefusedError):
+        if earlier := read_identity(layout):  # its chunks may have had another length
+            files.append(Layout(layout.root, layout.stem, earlier.chunk_length).chunked)
     if legacy.is_new_legacy_run(layout):
         files += layout.chunked_files()
         disk.make_folder(layout.home)  # a later start must still know that it was such a run
@@ -184,8 +252,9 @@ def start_over(layout: Layout, disk: Disk) -> None:
 
 def _legacy_identity(layout: Layout, wanted: RunState) -> WorkIdentity:
     """Return what a run of version 1 is known to depend on."""
-    settings = {**wanted.analysis, **legacy.changed_settings(layout, wanted.analysis)}
-    if INPUT_NAMES[1] in settings:
-        settings[INPUT_NAMES[1]] = None  # version 1 knew no pairs
+    settings = dict(wanted.analysis)
+    if (length := legacy.chunk_length(layout)) is not None:
+        settings["chunk_length"] = length
+    settings["second_input"] = None  # version 1 knew no pairs
     label = f"a run of {layout.stem} by an earlier version of the program"
     return WorkIdentity(label, settings)

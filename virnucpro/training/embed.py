@@ -11,11 +11,10 @@ from virnucpro.events import Emit
 from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted
-from virnucpro.run.engine import execute
 from virnucpro.run.prepare import find_encoders
+from virnucpro.run.recipe import EmbeddingRun, Steps, predict
 from virnucpro.run.record import update_failure_table, write_record
 from virnucpro.run.request import check_writable
-from virnucpro.run.run import Run
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.prediction import MergingStage
 from virnucpro.stages.splitting import ShardsStage
@@ -60,16 +59,17 @@ def embed(
             state = RunState(str(layout.root), encoders.identity(), command="train embed")
             state = check_run(layout, disk, state, emit, resume=False, force=force)
             embedding = encoders.stages(layout, disk, machine)
-            stages = [
-                ShardsStage(layout, disk, sizes[part]["shards"], sizes[part]["frames"]),
-                *embedding,
-                MergingStage(layout, disk, {each.molecule: each.params for each in embedding}),
-            ]
+            shards = ShardsStage(layout, disk, sizes[part]["shards"], sizes[part]["frames"])
+            params = {stage.molecule: stage.params for stage in embedding}
+            steps = Steps([shards], embedding, MergingStage(layout, disk, params))
             size = encoders.bytes_per_frame(keeps_features=True)
-            runs.append(Run(layout, disk, stages, state, bytes_per_frame=size))
+            run = EmbeddingRun(
+                layout, disk, steps.all, state, emit, steps=steps, bytes_per_frame=size
+            )
+            runs.append(run)
         executor = open_executor(devices, machine, interruption)
         stack.callback(executor.close)
-        execute(runs, executor, emit)
+        predict(runs, executor, emit)
         for part, run in zip(layouts, runs, strict=True):
             update_failure_table(run.layout, disk, f"part {part}", run.failures)
             failed = len({name for failure in run.failures for name in failure.ids})
@@ -79,6 +79,7 @@ def embed(
                 "counts": {**sizes[part], "failed": failed},
             }
             write_record(run, encoders, devices, command, details)
+            run.save_progress(is_finished=not failed)
             failures, computed = failures + failed, computed + run.computed.total()
             frames = counted(sizes[part]["frames"], "frame")
             lines.append(f"{part}: {frames} embedded, {failed:,} of them failed")

@@ -1,1 +1,1 @@
-"""What a person sees while a command works. It listens to events; the engine never prints."""
+"""What a person sees while a command works. It listens to events; the work never prints."""

@@ -10,21 +10,19 @@ from typing import Literal
 from virnucpro.contracts import (
     Device,
     FailedSequences,
-    Receipts,
     Session,
-    Stage,
     Task,
     TaskFigures,
     TaskResult,
+    WorkerStage,
 )
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
 from virnucpro.executors.pool import HandleEvent, Work, WorkEnded, WorkerPool, WorkFailure
 
 
-class FakeStage(Stage):
+class FakeStage(WorkerStage):
     """Tasks over sequences that are only numbers; nothing is ever computed."""
 
-    runs_on = "worker"
     divisible = True
     name, title = "fake", "Fake"
 
@@ -37,9 +35,6 @@ class FakeStage(Stage):
     def tasks(self, count: int, size: int = 4) -> list[Task]:
         """Return ``count`` tasks of ``size`` sequences."""
         return [self.task(n * size, (n + 1) * size) for n in range(count)]
-
-    def plan(self, receipts: Receipts) -> list[Task]:
-        raise NotImplementedError
 
     def open(self, device: Device) -> Session:
         raise NotImplementedError

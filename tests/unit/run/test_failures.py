@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from unittest.mock import Mock
 
 from virnucpro.layout import Layout
-from virnucpro.run.engine import missing_bytes
 from virnucpro.run.record import update_failure_table
-from virnucpro.run.run import Run, sweep
+from virnucpro.run.run import sweep
 from virnucpro.store import disk
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import FileFailure
-from virnucpro.store.work import RunState
 
 FAILURE = FileFailure("NumericalError", "not finite", ("r1_chunk_1F1",), "merging", "output_1.fa")
 
@@ -33,18 +30,9 @@ def test_a_run_that_begins_on_another_host_leaves_the_table_alone_that_is_writte
     class Shared(Disk):
         def rename(self, old: Path, new: Path) -> None:
             monkeypatch.setattr(disk, "HOST_NAME", "elsewhere")
-            sweep(Run(Layout(tmp_path, "t", 500), Disk(), [], RunState("t.fa", {})))
+            sweep(Layout(tmp_path, "t", 500), Disk())
             super().rename(old, new)
 
     layout = Layout(tmp_path, "s", 500)
     update_failure_table(layout, Shared(), "s.fa", [FAILURE])
     assert "s.fa" in layout.failed_table.read_text()
-
-
-def test_features_that_are_there_take_no_more_space(tmp_path):
-    layout = Layout(tmp_path, "s", 500)
-    run = Mock(layout=layout, frames=[3, 4], bytes_per_frame=10, ledger=Mock(forgone=set()))
-    layout.features("protein", 1).parent.mkdir()
-    for present, missing in ((30, 40), (90, 0)):
-        layout.features("protein", 1).write_bytes(bytes(present))
-        assert missing_bytes(run) == missing

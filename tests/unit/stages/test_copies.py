@@ -26,7 +26,7 @@ class Translated:
     def __init__(self, frames: int) -> None:
         self._frames = frames
 
-    def rows(self, stage: str, path: Path) -> int:
+    def rows(self, path: Path) -> int:
         return self._frames
 
 
@@ -41,7 +41,7 @@ def layout(tmp_path: Path) -> Layout:
 
 def _split(layout: Layout, *, dedup: bool) -> TaskResult:
     stage = SplittingStage(layout, Disk(), 2, dedup=dedup)
-    (task,) = stage.plan(Translated(len(PROTEINS)))
+    task = stage.task(Translated(len(PROTEINS)))
     reported: list[int] = []
     result = stage.run(task, lambda sequences, _: reported.append(sequences))
     assert sum(reported) == task.count == 2 * len(PROTEINS)

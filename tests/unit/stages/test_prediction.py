@@ -42,7 +42,7 @@ def _file(layout: Layout, number: int, nucleotide: list[str], protein: list[str]
         rows = torch.tensor([[float(number * 100 + IDS.index(name))] * width for name in ids])
         path = layout.features(molecule, number)
         disk.save(path, encode_features(Features(ids, rows), molecule))
-    return MergingStage(layout, disk, ENCODERS).task(Ledger(layout), number)
+    return MergingStage(layout, disk, ENCODERS).of(number).task(Ledger(layout, disk))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,295 @@
+"""``predict`` as a recipe: how an input becomes scores and results, stage by stage.
+
+1. **chunking**: its records are cut into chunks;
+2. **translation**: the open frames of each chunk are found, and
+3. **splitting**: written into split files, which are the units of work, of retry and of resume.
+4. **nucleotide embeddings** and 5. **protein embeddings**: workers embed the split files, of all
+   runs that share them; each model is loaded once.
+6. **merging**: a split file gets its scores as soon as both embeddings are there, in a thread of
+   this process beside the workers, and its features are removed.
+7. **prediction**: the scores of all split files become one table,
+8. **consensus**: which has the highest ones of each chunk, from which
+9. **output**: the calls of all records, and their files, follow.
+
+Every stage is carried out once: what its receipt proves is not done again. Of a split file, the
+question is asked backwards: where its scores are proved, its features are not asked for.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from virnucpro.contracts import Task, TaskResult, WorkerStage
+from virnucpro.errors import OutputError
+from virnucpro.events import Emit, Notice, StageFinished
+from virnucpro.executors.executor import Executor
+from virnucpro.executors.worker import set_torch_threads
+from virnucpro.formatting import byte_size, counted
+from virnucpro.run.run import Run, timed
+from virnucpro.run.workers import WorkerTable
+from virnucpro.stages.base import HostStage
+from virnucpro.stages.embedding import EmbeddingStage
+from virnucpro.stages.prediction import MergingStage
+from virnucpro.stages.splitting import split_files
+from virnucpro.store import legacy
+from virnucpro.store.disk import AGAIN
+
+HOST_THREAD = "host"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The stages of a run that embeds, in their order.
+
+    Attributes:
+        before: those that write the split files.
+        embedding: one for each encoder.
+        merging: what makes features, or scores, of both embeddings of a split file.
+        joining: what joins the scores of all split files; None where there are none.
+        results: those that need nothing but the scores and the tables of records and frames.
+    """
+
+    before: Sequence[HostStage]
+    embedding: Sequence[EmbeddingStage]
+    merging: MergingStage
+    joining: HostStage | None = None
+    results: Sequence[HostStage] = ()
+
+    @property
+    def all(self) -> list[HostStage | WorkerStage]:
+        """All stages."""
+        joining = [self.joining] if self.joining else []
+        return [*self.before, *self.embedding, self.merging, *joining, *self.results]
+
+
+@dataclass(eq=False, kw_only=True)
+class EmbeddingRun(Run):
+    """A run whose split files are embedded and merged.
+
+    Attributes:
+        steps: its stages.
+        keeps_features: whether they stay when they are scored.
+        bytes_per_frame: what the features of a frame take on the disk.
+        missing: how many embeddings of a split file are still to be made.
+    """
+
+    steps: Steps
+    keeps_features: bool = True
+    bytes_per_frame: int = 0
+    missing: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def bytes_of_features(self) -> int:
+        """What the features take on the disk, where all of them have to be made."""
+        if self.is_finished:
+            return 0
+        files = split_files(self.ledger, self.layout, "nucleotide")
+        return self.bytes_per_frame * sum(file.rows for file in files)
+
+    @property
+    def files_kept(self) -> tuple[Path, ...]:
+        """What stays of a finished run: all that its results are made from."""
+        layout = self.layout
+        return layout.records_table, layout.frames_table, layout.predictions
+
+
+def predict(runs: Sequence[EmbeddingRun], executor: Executor, show: Emit) -> None:
+    """Take runs with the same models through all stages."""
+    for run in runs:
+        begin(run)
+    embed(runs, executor, show)
+    for run in runs:
+        conclude(run)
+
+
+def begin(run: EmbeddingRun) -> None:
+    """Stages 1 to 3, unless the run is finished."""
+    embedding = [(each.molecule, each.source.dim, each.described) for each in run.steps.embedding]
+    for text in legacy.migrate(run.layout, run.disk, embedding):
+        run.show(Notice("warning", text))
+    run.begin()
+    if run.steps.joining is not None:
+        run.look_if_finished(run.files_kept)
+    for stage in run.steps.before if not run.is_finished else ():
+        run.once(stage)
+
+
+def embed(runs: Sequence[EmbeddingRun], executor: Executor, show: Emit) -> None:
+    """Stages 4 to 6 of runs with the same models, which share the workers."""
+    runs = [run for run in runs if not run.is_finished]
+    if not runs:
+        return
+    workers = WorkerTable(runs, show)
+    for place, run in enumerate(runs):
+        run.place = place
+    plans = [unscored_files(run) for run in runs]
+    with MergingThread() as merging:
+        for position, stage in enumerate(runs[0].steps.embedding):
+            todo = [found for plan in plans for found in plan[position]]
+            sequences = sum(run.progress[stage.name].sequences or 0 for run in runs)
+            budgets = {name: n for run in runs for name, n in run.state.budgets.items()}
+            opened = stage.opened_for(sequences, budgets)
+            for task in on_workers(runs, opened, todo, executor, workers.show):
+                run = runs[task.run]
+                run.missing[task.number] -= 1
+                if not run.missing[task.number]:
+                    merging.submit(run, task.number)
+                merging.accept()
+        merging.accept(wait=True)
+    for run in runs:
+        run.workers = list(workers.rows.values())
+
+
+def conclude(run: EmbeddingRun) -> None:
+    """Stages 6 to 9: what was not merged beside the workers, and the results."""
+    with run.disk.together():
+        if not run.is_finished:
+            rest = (run.steps.merging.of(number) for number in sorted(run.missing))
+            run.once(run.steps.merging, [stage.task(run.ledger) for stage in rest])
+            if run.steps.joining is not None:
+                run.once(run.steps.joining)
+        for stage in run.steps.results:
+            run.once(stage)
+
+
+# --- the embedding
+
+
+def unscored_files(run: EmbeddingRun) -> list[list[tuple[Task, str]]]:
+    """Return for each encoder the split files that it has to embed, and why.
+
+    A file whose scores are proved needs no features, unless they are to be kept. What is left in
+    ``missing`` with 0 has all its features, and is to be merged.
+    """
+    steps, ledger = run.steps, run.ledger
+    tasks = [stage.tasks(ledger) for stage in steps.embedding]
+    for stage, own in zip(steps.embedding, tasks, strict=True):
+        run.expect(stage, own)
+    found: list[list[tuple[Task, str]]] = [[] for _ in tasks]
+    frames = 0
+    for number, of_file in enumerate(zip(*tasks, strict=True), 1):
+        merged = steps.merging.of(number).task(ledger)
+        is_merged = ledger.is_proved(merged)
+        if is_merged:
+            run.note(merged)
+        if is_merged and not run.keeps_features:
+            for task in of_file:
+                ledger.recall(task)
+                run.note(task)
+            continue
+        frames += of_file[0].count
+        missing = 0
+        for own_found, task in zip(found, of_file, strict=True):
+            if reason := ledger.reason(task):
+                own_found.append((replace(task, run=run.place), reason))
+                missing += 1
+            else:
+                run.note(task)
+        if missing or not is_merged:
+            run.missing[number] = missing
+    if any(found):
+        require_space(run, frames)
+    return found
+
+
+def on_workers(
+    runs: Sequence[Run],
+    stage: WorkerStage,
+    todo: Sequence[tuple[Task, str]],
+    executor: Executor,
+    show: Emit,
+) -> Iterator[Task]:
+    """Have workers carry out tasks of a stage; each says to which of the ``runs`` it belongs.
+
+    Yields them as they are finished. ``todo`` says why each has to be carried out.
+    """
+    started, tasks, weights = time.perf_counter(), [task for task, _ in todo], Counter[int]()
+    for task in tasks:
+        runs[task.run].ledger.fingerprint(task)
+        weights[task.run] += task.weight
+    show(runs[0].started(stage, tasks, [reason for _, reason in todo]))
+    for result in executor.run(stage, tasks, show):
+        run = runs[result.task.run]
+        run.accept(result, durable=stage.durable)
+        run.save_progress()
+        yield result.task
+    elapsed = time.perf_counter() - started
+    for place, weight in weights.items():
+        runs[place].seconds[stage.name] += elapsed * weight / weights.total()
+    show(StageFinished(stage.name, runs[0].number(stage), elapsed))
+
+
+def carry_out_tasks(
+    run: Run, stage: WorkerStage, tasks: Sequence[Task], executor: Executor
+) -> None:
+    """Have workers carry out those tasks of a stage of one run that are not proved."""
+    run.expect(stage, tasks)
+    found = [(task, run.ledger.reason(task)) for task in tasks]
+    for task in (task for task, reason in found if not reason):
+        run.note(task)
+    todo = [(task, reason) for task, reason in found if reason]
+    for _ in on_workers([run], stage, todo, executor, WorkerTable([run], run.show).show):
+        pass
+
+
+class MergingThread:
+    """Merges split files in a thread of this process, beside the workers, and accepts the results.
+
+    Features of a file without failures are removed, unless the run keeps them.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, HOST_THREAD, set_torch_threads, (1,))
+        self._begun: deque[tuple[EmbeddingRun, int, Future[TaskResult]]] = deque()
+
+    def __enter__(self) -> MergingThread:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait for the file that is being merged, and forget all others."""
+        self._thread.shutdown(cancel_futures=True)
+
+    def submit(self, run: EmbeddingRun, number: int) -> None:
+        """Have a split file merged, which has all its features, unless it is proved to be."""
+        stage = run.steps.merging.of(number)
+        task = stage.task(run.ledger)
+        if run.ledger.is_proved(task):
+            run.note(task)
+            del run.missing[number]
+        else:
+            run.ledger.fingerprint(task)
+            future = self._thread.submit(timed, stage, task, lambda *_: None)
+            self._begun.append((run, number, future))
+
+    def accept(self, *, wait: bool = False) -> None:
+        """Accept what is merged; ``wait`` for all."""
+        while self._begun and (wait or self._begun[0][2].done()):
+            run, number, future = self._begun.popleft()
+            result = future.result()
+            run.accept(result, durable=True)
+            run.save_progress()
+            del run.missing[number]
+            if not run.keeps_features and not result.task.params["failed"]:
+                for path in result.task.reads:
+                    run.disk.remove(path)
+
+
+def require_space(run: EmbeddingRun, frames: int) -> None:
+    """Raise OutputError where the disk lacks the bytes that the features of so many frames need."""
+    layout = run.layout
+    folders = *layout.folders.values(), layout.merged_folder
+    present = sum(path.stat().st_size for folder in folders for path in folder.rglob("*.pt"))
+    free, needed = shutil.disk_usage(layout.root).free, frames * run.bytes_per_frame - present
+    if run.bytes_per_frame and needed > free:
+        raise OutputError(
+            f"{layout.root} has {byte_size(free)} free, but the features of "
+            f"{counted(frames, 'frame')} need {byte_size(needed)} more: free some space or move "
+            f"the folder, then {AGAIN}"
+        )
