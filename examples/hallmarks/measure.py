@@ -82,7 +82,8 @@ def print_shares(counts: Counts) -> None:
     """Print shares and ratios of each kind."""
     by_kind = Counts(Counter)
     for (collection, length), own in counts.items():
-        is_phage = PROKARYOTIC.search(collection) or collection.startswith(NEW)
+        is_new = collection.startswith(NEW) and "giant" not in collection
+        is_phage = is_new or PROKARYOTIC.search(collection)
         kind = "phages" if is_phage else "other viruses"
         by_kind[HOSTS if collection == HOSTS else kind, length] += own
     print("| pieces | length | number | one function | two or more | ratio of one | of two |")
