@@ -21,6 +21,7 @@ settings.register_profile(
     "any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any_machine")
+ROOT = Path(__file__).parents[1]
 
 
 def _folder(variable: str) -> Path:
@@ -127,3 +128,13 @@ def pytest_collection_finish() -> None:
     """Have the garbage collector skip what was imported, which is never garbage."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    """A file with the first records of the example of the package, of 3 to 6 kb each."""
+    records = (ROOT / "virnucpro/data/example.fa").read_text().split(">")[1:7]
+    path = tmp_path / "in/example.fa"
+    path.parent.mkdir()
+    path.write_text("".join(f">{record}" for record in records))
+    return path

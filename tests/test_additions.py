@@ -19,7 +19,6 @@ from tests.cli.inputs import table
 from tests.forked import Call, run_forked
 
 ROOT = Path(__file__).parents[1]
-SEQUENCES = ROOT / "virnucpro" / "data" / "example.fa"
 
 PRECISION = """
     Precision(name="bf16x", dtype="bfloat16", linear_layers="cast", capability=(8, 0),
@@ -73,10 +72,10 @@ def insert(package: Path) -> Callable[[str, str, str], None]:
 
 
 @pytest.fixture
-def predict(package: Path, tmp_path: Path) -> Callable[..., Call]:
+def predict(package: Path, tmp_path: Path, example: Path) -> Callable[..., Call]:
     """Classify the example with the copy of the package; results are in ``tmp_path / "out"``."""
     fixed = ("-o", tmp_path / "out", "-m", "lite", "--device", "cpu", "--no-genes")
-    command = (package.parent, "predict", SEQUENCES, *fixed)
+    command = (package.parent, "predict", example, *fixed)
     return lambda *options: run_forked(*command, *options, module="tests.changed_package")
 
 

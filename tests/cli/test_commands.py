@@ -15,20 +15,11 @@ from tests.cli.inputs import SEQUENCE, TOY, poisoned
 from tests.faults.processes import until
 from tests.legacy_run import make_legacy
 from virnucpro import __version__
-from virnucpro.cli.demo import example_fasta
 from virnucpro.cli.predict import predict
 from virnucpro.layout import Layout
 from virnucpro.store.lock import locked
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def example(tmp_path: Path) -> Path:
-    path = tmp_path / "in/example.fa"
-    path.parent.mkdir()
-    path.write_text(example_fasta())
-    return path
 
 
 def test_ctrl_c_while_modules_are_imported_ends_with_a_message(tmp_path):
@@ -107,6 +98,8 @@ def test_list_devices(call):
 
 
 def test_validate(call, example):
+    with example.open("a") as file:
+        file.writelines(f">read_{n}\n{'ACG' * 50}\n" for n in range(36))
     done = call("utils", "validate", example)
     assert done.code == 0
     assert "42 records" in done.out

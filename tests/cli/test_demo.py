@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from virnucpro.cli.demo import example_fasta
+from virnucpro.cli.demo import EXAMPLE
 
 
 def test_the_demo_classifies_its_example_as_the_documentation_shows(call, tmp_path, monkeypatch):
@@ -16,7 +16,7 @@ def test_the_demo_classifies_its_example_as_the_documentation_shows(call, tmp_pa
     folder = tmp_path / "virnucpro_demo"
     done = call("demo", "--device", "cpu")
     assert done.code == 0
-    assert (folder / "example.fa").read_text() == example_fasta()
+    assert (folder / "example.fa").read_bytes() == EXAMPLE.read_bytes()
     page = (Path(__file__).parents[2] / "docs/first_sample.md").read_text()
     assert page.partition("```text\n")[2].partition("```")[0] == done.out
     assert "Nothing to compute" in call("demo", folder, "--device", "cpu").out

@@ -57,7 +57,9 @@ NOT_RUN = {
 }
 
 
-def test_every_command_of_the_first_two_pages_is_run_or_listed(tmp_path, monkeypatch, call):
+def test_every_command_of_the_first_two_pages_is_run_or_listed(
+    tmp_path, monkeypatch, call, example
+):
     """``lite`` takes the place of the released models, which are not part of the package."""
     lines = []
     for page in ("README.md", "docs/first_sample.md"):
@@ -65,7 +67,7 @@ def test_every_command_of_the_first_two_pages_is_run_or_listed(tmp_path, monkeyp
         lines += [shlex.split(line, comments=True) for line in "".join(blocks).splitlines()]
     commands = dict.fromkeys(shlex.join(words) for words in lines)
     assert commands.keys() >= NOT_RUN
-    shutil.copyfile(ROOT / "virnucpro/data/example.fa", tmp_path / "contigs.fa")
+    shutil.copyfile(example, tmp_path / "contigs.fa")
     monkeypatch.chdir(tmp_path)
     for line in [line for line in commands if line not in NOT_RUN]:
         program, command, *arguments = shlex.split(line)
@@ -107,8 +109,8 @@ def test_tests_and_modules_that_the_developer_page_names_exist():
         assert (ROOT / path).exists() or (ROOT / "virnucpro" / path).exists(), path
 
 
-def test_the_python_examples_run_one_after_the_other(tmp_path, monkeypatch, capsys):
-    shutil.copyfile(ROOT / "virnucpro/data/example.fa", tmp_path / "contigs.fa")
+def test_the_python_examples_run_one_after_the_other(tmp_path, monkeypatch, capsys, example):
+    shutil.copyfile(example, tmp_path / "contigs.fa")
     (tmp_path / "proteins.fa").write_text(f">p\n{'ACDEFGHIKLMNPQRSTVWY' * 20}\n")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.DOTALL)
@@ -117,7 +119,7 @@ def test_the_python_examples_run_one_after_the_other(tmp_path, monkeypatch, caps
         exec(compile(block, "docs/python.md", "exec"), names)
     printed = capsys.readouterr().out
     assert "6 {'nonvirus': 3, 'undecided': 1, 'virus': 2}" in printed
-    assert "NC_002362.1:1-6087_chunk_1 1 500" in printed
+    assert "virus_NC_002362.1:1-6087_chunk_1 1 500" in printed
     assert "no_serpin" in printed
 
 

@@ -17,7 +17,6 @@ from virnucpro.layout import Layout
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "kmer_encoder"
-SEQUENCES = ROOT / "virnucpro" / "data" / "example.fa"
 KMER_WIDTH, TOY_WIDTH = 256, 16
 
 
@@ -33,7 +32,7 @@ def install(folder: Path, name: str, version: str, entry_points: dict[str, str],
     (metadata / "entry_points.txt").write_text("\n".join(["[virnucpro.encoders]", *lines, ""]))
 
 
-def test_predict_with_the_example_in_a_worker(tmp_path):
+def test_predict_with_the_example_in_a_worker(tmp_path, example):
     tomllib = pytest.importorskip("tomllib")  # Python 3.11
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     entry_points = project["entry-points"]["virnucpro.encoders"]
@@ -44,7 +43,7 @@ def test_predict_with_the_example_in_a_worker(tmp_path):
     model = tmp_path / "classifier.safetensors"
     model.write_bytes(classifier(KMER_WIDTH + TOY_WIDTH))
     done = run_forked(
-        tmp_path / "site", "predict", SEQUENCES, "-o", tmp_path / "out", "--config", config, "-e", 500,
+        tmp_path / "site", "predict", example, "-o", tmp_path / "out", "--config", config, "-e", 500,
         "-d", "cpu", "-m", "custom", "-p", model, "--keep-intermediate", "--cpu-workers", 1,
         module="tests.changed_package",
     )  # fmt: skip

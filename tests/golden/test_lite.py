@@ -12,13 +12,13 @@ from sklearn.metrics import roc_auc_score
 from tests.cli.inputs import table
 from tests.forked import run_forked
 from virnucpro.classifier.files import inspect_classifier
-from virnucpro.cli.demo import example_fasta
+from virnucpro.cli.demo import EXAMPLE, PROPHAGE
 from virnucpro.encoders.lite import LITE
 from virnucpro.encoders.registry import locate
 from virnucpro.io.records import Records
 from virnucpro.settings import LITE_CLASSIFIER
 from virnucpro.store.hashed import hashed
-from virnucpro.tables import CONTIGS
+from virnucpro.tables import CONTIGS, REGIONS
 
 ROOT = Path(__file__).parents[2]
 HELD_OUT = {  # by the beginnings of their ids
@@ -48,26 +48,26 @@ def test_it_is_small_and_says_what_it_is():
     assert info.extra["encoder_sha256"] == hashed(encoder).sha256
 
 
-def test_the_contigs_of_the_example_are_called_right(tmp_path, monkeypatch):
-    example = tmp_path / "example.fa"
-    example.write_text(example_fasta())
-    predict(example, tmp_path / "out")
+def test_the_records_of_the_example_are_called_right(tmp_path, monkeypatch):
+    predict(EXAMPLE, tmp_path / "out")
     calls = dict(CONTIGS.read(tmp_path / "out/example_contigs.tsv", "record", "call"))
-    contigs = {name: call for name, call in calls.items() if name.startswith(("virus", "bact"))}
-    assert len(contigs) == 6
-    for name, call in contigs.items():
+    contigs = [name for name in calls if name.startswith(("virus", "host"))]
+    assert len(contigs) == 13
+    for name in contigs:
         right = ("virus", "undecided") if "NC_002362" in name else ("virus",)
-        assert call in (right if name.startswith("virus") else ("nonvirus",)), name
-    reads = [(name, call) for name, call in calls.items() if name.startswith("read_")]
-    wrong = [name for name, call in reads if call == "virus" and not name.endswith("_virus")]
-    assert len(wrong) <= 1
+        assert calls[name] in (right if name.startswith("virus") else ("nonvirus",)), name
+    (place,) = REGIONS.read(tmp_path / "out/example_regions.tsv", "record", "start", "end")
+    host, first, last = PROPHAGE
+    shared = min(last, int(place[2])) - max(first, int(place[1]))
+    assert (place[0], shared > 0.9 * (last - first)) == (host, True)
     labels = tmp_path / "labels.tsv"
+    contigs.remove(host)
     lines = [f"{name}\t{'virus' if name.startswith('virus') else 'others'}\n" for name in contigs]
     labels.write_text("record\tlabel\n" + "".join(lines))
     monkeypatch.syspath_prepend(ROOT / "examples/lite")
     script = runpy.run_path(str(ROOT / "examples/lite/mixtures.py"))
     records = script["known_records"](labels, tmp_path / "out/example_run.json", None)
-    assert len(records) == 6
+    assert len(records) == len(contigs)
     model = inspect_classifier(LITE_CLASSIFIER).contigs[500]
     pieces = script["cut"](records, 500, model)
     chunks = [len(record.chunks.start) for record in records]
@@ -75,6 +75,13 @@ def test_the_contigs_of_the_example_are_called_right(tmp_path, monkeypatch):
     called, wrong = script["measure"](pieces, model)[:2]
     assert called > 5
     assert wrong == 0
+
+
+def test_the_example_is_made_by_its_script(genomes, capsys):
+    if not (genomes.parent / "phages_new").is_dir():
+        pytest.skip("there are no phages_new beside the genomes")
+    runpy.run_path(str(ROOT / "examples/demo/assembly.py"))["main"](genomes.parent)
+    assert capsys.readouterr().out == EXAMPLE.read_text()
 
 
 @pytest.mark.parametrize(("length", "least"), [(500, 0.86), (300, 0.82), (150, 0.73)])

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.models import write_contigs
 from benchmarks.tolerances import TOLERANCES
 from tests.faults.processes import family, running, until
-from virnucpro.cli.demo import SOURCE
+from virnucpro.cli.demo import EXAMPLE
 from virnucpro.encoders.registry import family_named
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout
@@ -49,8 +49,8 @@ def contents(layout: Layout) -> dict[str, bytes]:
 @pytest.fixture(scope="session")
 def on_cpu(tiny: list[str], tmp_path_factory) -> Layout:
     """The example of the repository, classified in fp32 on the CPU."""
-    layout = Layout(tmp_path_factory.mktemp("cpu"), SOURCE.stem, 500)
-    command = [sys.executable, "-m", "virnucpro", "predict", str(SOURCE), "-o", str(layout.root)]
+    layout = Layout(tmp_path_factory.mktemp("cpu"), EXAMPLE.stem, 500)
+    command = [sys.executable, "-m", "virnucpro", "predict", str(EXAMPLE), "-o", str(layout.root)]
     subprocess.run([*command, *tiny, "--device", "cpu"], check=True, capture_output=True)
     return layout
 
@@ -95,10 +95,10 @@ def test_killed_and_resumed_it_is_the_same_to_the_byte(
 def test_the_calls_of_the_cpu(
     tiny: list[str], on_cpu: Layout, device, where, shell, tmp_path, precision, compile
 ):
-    done = shell("predict", SOURCE, "-o", tmp_path, *tiny, *where,
+    done = shell("predict", EXAMPLE, "-o", tmp_path, *tiny, *where,
                  "--precision", precision, "--compile", compile)  # fmt: skip
     assert done.code == 0, done.err
-    layout = Layout(tmp_path, SOURCE.stem, 500)
+    layout = Layout(tmp_path, EXAMPLE.stem, 500)
     expected, found = predictions(on_cpu), predictions(layout)
     assert list(found) == list(expected)
     near = TOLERANCES[precision].score
