@@ -42,6 +42,7 @@ from virnucpro.stages.calls import (
 from virnucpro.stages.genes import FoundGenes, GeneFinder, Hit, Predicted, count_functions
 from virnucpro.stages.regions import SHORTEST_RECORD, Region, find_regions, region_fdr
 from virnucpro.stages.result_files import (
+    MATES,
     MOST_BASES_AT_A_TIME,
     Block,
     BlockRegions,
@@ -107,23 +108,28 @@ class OutputStage(HostStage):
     contig_model: ContigModel | None = None
     thresholds: Thresholds = DEFAULT_THRESHOLDS
 
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files of results by their names, but those of genes."""
+        layout, fastq = self.layout, holds_qualities(self.source.first)
+        files = {
+            "chunks": layout.chunks_table,
+            "contigs": layout.contigs_table,
+            "virus": layout.virus_table,
+            "fasta": layout.virus_fasta,
+            "multiqc": layout.multiqc,
+        }
+        if self.source.paired:
+            mates = layout.virus_mates_fastq if fastq else layout.virus_mates_fasta
+            return files | dict(zip(MATES, mates, strict=True))
+        files |= {"regions": layout.regions_table, "bed": layout.regions_bed}
+        files |= {"gff3": layout.regions_gff3}
+        return files | ({"reads": layout.virus_fastq} if fastq else {})
+
     def task(self, ledger: Ledger) -> Task:
         """Return the task of all results."""
-        layout = self.layout
+        layout, outputs = self.layout, tuple(self.files.values())
         inputs = (*self.source.paths, layout.records_table, layout.frames_table, layout.consensus)
-        outputs: tuple[Path, ...] = (
-            layout.chunks_table,
-            layout.contigs_table,
-            layout.virus_table,
-            layout.virus_fasta,
-        )
-        fastq = holds_qualities(self.source.first)
-        if self.source.paired:
-            outputs += layout.virus_mates_fastq if fastq else layout.virus_mates_fasta
-        else:
-            outputs += layout.regions_table, layout.regions_bed, layout.regions_gff3
-            outputs += (layout.virus_fastq,) if fastq else ()
-        outputs += (layout.multiqc,)
         params: dict[str, Json] = {
             "chunk_length": layout.chunk_length,
             "calibrated": self.calibrated,
@@ -136,37 +142,40 @@ class OutputStage(HostStage):
         return self.whole(inputs, outputs, params, count=records, **more)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Walk over records, chunks and scores side by side; all are in input order."""
+        """Read the scores, find genes and regions, decide, and write, in the order of the input."""
         with ExitStack() as stack:
-            writers = [stack.enter_context(self.disk.create(path)) for path in task.outputs]
-            fastq = [
+            writers = {
+                name: stack.enter_context(self.disk.create(path))
+                for name, path in self.files.items()
+            }
+            compressed = {
                 # Without name and time.
-                stack.enter_context(GzipFile("", "wb", GZIP_LEVEL, writer, mtime=0))
-                for path, writer in zip(task.outputs, writers, strict=True)
+                name: stack.enter_context(GzipFile("", "wb", GZIP_LEVEL, writers[name], mtime=0))
+                for name, path in self.files.items()
                 if path.suffix == ".gz"
-            ]
+            }
+            of_genes: list[OutputWriter] = []
 
             def open_genes() -> Sequence[OutputWriter]:
-                writers.extend(stack.enter_context(self.disk.create(p)) for p in task.optional)
-                writers[-2].write(GFF3_HEADER.encode())
-                return writers[-2:]
+                of_genes.extend(stack.enter_context(self.disk.create(p)) for p in task.optional)
+                of_genes[0].write(GFF3_HEADER.encode())
+                return of_genes
 
-            files = ResultFiles(writers, fastq, paired=self.source.paired, open_genes=open_genes)
+            files = ResultFiles(writers, compressed, open_genes)
             found = self._read_scores(files)
             evidence = self._find_genes(found, files.genes, report)
             rates = self._rates(found, evidence)
             self._rate_regions(found, rates, evidence)
             self._write_records(files, found, rates, evidence, report)
             figures = files.finish(self.thresholds, self.contig_model, calibrated=self.calibrated)
-            multiqc = writers[len(task.outputs) - 1]
-            multiqc.write(files.multiqc_table(self.layout.sample), 1)
+            writers["multiqc"].write(files.multiqc_table(self.layout.sample), 1)
             refuse_changed_input(self.seen)
             # Mark an earlier record of the run until another one describes the new results.
             with suppress(OSError, ValueError, TypeError):  # there is none, or it was damaged
                 earlier = {**parse_json(self.layout.run_json.read_bytes()), INCOMPLETE: True}
                 content = json.dumps(earlier, indent=1) + "\n"
                 self.disk.save(self.layout.run_json, content.encode())
-        written = tuple(writer.output for writer in writers)
+        written = tuple(writer.output for writer in (*writers.values(), *of_genes))
         for path in set(task.optional).difference(output.path for output in written):
             self.disk.remove(path)  # of an earlier call with other settings
         return TaskResult(task, written, figures)

@@ -55,6 +55,8 @@ Sample\tvirus\tvirus_share\trecords\tunscored
 """
 
 
+MATES = "mate_1", "mate_2"  # the names of the files with the mates of viral pairs
+TABLES = {"chunks": CHUNKS, "contigs": CONTIGS, "virus": VIRUS, "regions": REGIONS}
 FEWEST_EXPECTED = 3.0  # hallmarked viruses, where their absence says something of a sample
 FEWEST_MIDDLING = 5  # records classified as viral, where most of them say something of a sample
 
@@ -161,26 +163,16 @@ class ResultFiles:
 
     def __init__(
         self,
-        files: Sequence[OutputWriter],
-        fastq: Sequence[GzipFile] = (),
-        *,
-        paired: bool = False,
+        files: Mapping[str, OutputWriter],
+        compressed: Mapping[str, GzipFile] | None = None,
         open_genes: Callable[[], Sequence[OutputWriter]] | None = None,
     ) -> None:
-        """Begin the ``files``, in the order of the outputs of :class:`OutputStage`.
+        """Begin the ``files``, which have the names that :class:`OutputStage` gives them.
 
-        ``fastq`` compress into the last ones: one file, or one for each of both mates.
-        ``open_genes`` begins both files of genes, for the first virus or region.
+        ``compressed`` compress into those of reads. ``open_genes`` begins both files of genes, for
+        the first virus or region.
         """
-        self._chunks, self._contigs, self._virus, self._fasta, *more = files
-        tables = list(zip((CHUNKS, CONTIGS, VIRUS), files, strict=False))
-        if paired:
-            self._mates = more
-        else:
-            self._regions, self._bed, self._gff3, *_ = more
-            self._gff3.write(GFF3_HEADER.encode())
-            tables.append((REGIONS, self._regions))
-        self._fastq = fastq
+        self._files, self._compressed = files, compressed or {}
         self._ranked: list[bytes] = []  # rows of STEM_virus.tsv, until all of them are known
         # Columns and windows of the records that have no kind yet.
         self._waiting: list[tuple[dict[str, object], list[str]]] = []
@@ -199,8 +191,11 @@ class ResultFiles:
         self._counts: dict[str, Any] = dict.fromkeys((*names, "unfamiliar"), 0)
         self._lengths: list[int] = []  # of the viruses whose genes were looked for
         self._highest_rate: float | None = None
-        for table, writer in tables:
-            writer.write(table.header.encode())
+        for name, table in TABLES.items():
+            if name in files:
+                files[name].write(table.header.encode())
+        if "gff3" in files:
+            files["gff3"].write(GFF3_HEADER.encode())
 
     def add_chunks(
         self, names: Sequence[str], chunks: Chunks, cells: Mapping[str, Sequence[str]]
@@ -214,7 +209,7 @@ class ResultFiles:
             status=statuses,
             **cells,
         )
-        self._chunks.write(lines.encode(), len(statuses))
+        self._files["chunks"].write(lines.encode(), len(statuses))
         self._chunk_statuses.update(statuses)
 
     def add(
@@ -237,7 +232,7 @@ class ResultFiles:
             viral_bases=bases,
             **calls._asdict(),
         )
-        self._contigs.write(lines.encode(), len(records))
+        self._files["contigs"].write(lines.encode(), len(records))
         self._statuses.update(calls.status)
         self._calls.update(calls.call)
         for call, length in zip(calls.call, lengths, strict=True):
@@ -257,7 +252,7 @@ class ResultFiles:
         self, record: Record, name: str, regions: Sequence[Region], *, with_sequences: bool
     ) -> None:
         contig = gff3_escaped(name)
-        self._gff3.write(f"##sequence-region {contig} 1 {len(record.sequence)}\n".encode())
+        self._files["gff3"].write(f"##sequence-region {contig} 1 {len(record.sequence)}\n".encode())
         kinds = virus_kinds().of([windows([record.sequence[r.start : r.stop]]) for r in regions])
         genes = self._genes_of(name, regions)
         for region, kind, found in zip(regions, kinds, genes, strict=True):
@@ -282,19 +277,19 @@ class ResultFiles:
 
     def _add_region(self, line: str, name: str, start: int, tier: str) -> None:
         """Write a region to the table, and as BED and GFF3."""
-        self._regions.write(line.encode(), 1)
+        self._files["regions"].write(line.encode(), 1)
         cells = dict(zip(REGIONS.row._fields, line.rstrip("\n").split("\t"), strict=True))
         # BED counts from 0, and knows no escapes: only a ``#`` at the beginning would make the
         # line a comment.
         chromosome = re.sub("^#", "%23", name)
         bed = chromosome, start, cells["end"], cells["region"], BED_SCORES[tier], "."
-        self._bed.write(("\t".join(map(str, bed)) + "\n").encode(), 1)
+        self._files["bed"].write(("\t".join(map(str, bed)) + "\n").encode(), 1)
         known = [attribute for attribute in GFF3_ATTRIBUTES if cells[attribute] != MISSING]
         texts = (f"{attribute}={cells[attribute].lower()}" for attribute in known)
         attributes = ";".join((f"ID={gff3_escaped(cells['region'])}", *texts))
         place = gff3_escaped(cells["record"]), "virnucpro", SEQUENCE_ONTOLOGY_TYPE
         more = *(cells[column] for column in ("start", "end", "score")), ".", ".", attributes
-        self._gff3.write(("\t".join((*place, *more)) + "\n").encode(), 1)
+        self._files["gff3"].write(("\t".join((*place, *more)) + "\n").encode(), 1)
 
     def _add_genes(
         self, name: str, length: int, genes: Sequence[Genes | None], *, circular: bool = False
@@ -345,12 +340,13 @@ class ResultFiles:
         # Both mates as ``name/1`` and ``name/2``, and each with its header to its file.
         headers = mate_headers(record, name)
         for place, mate in enumerate((record, record.mate)):
-            _write_fasta(self._fasta, headers[place], mate.sequence)
+            _write_fasta(self._files["fasta"], headers[place], mate.sequence)
             header = mate.header.replace(mate.id, name, 1)
             if mate.qualities is None:
-                _write_fasta(self._mates[place], header, mate.sequence)
+                _write_fasta(self._files[MATES[place]], header, mate.sequence)
             else:
-                _write_fastq(self._fastq[place], header, mate.sequence, mate.qualities)
+                file = self._compressed[MATES[place]]
+                _write_fastq(file, header, mate.sequence, mate.qualities)
 
     def _add_rows(self) -> None:
         """Find the kinds of the records that wait for them, and complete their rows."""
@@ -368,9 +364,10 @@ class ResultFiles:
         """Write the bases ``start`` to ``stop`` (0-based, half-open) of a record as ``name``."""
         header = record.header.replace(record.id, name, 1) + label  # renamed, or unchanged
         sequence = record.sequence[start:stop]
-        _write_fasta(self._fasta, header, sequence)
+        _write_fasta(self._files["fasta"], header, sequence)
         if record.qualities is not None:
-            _write_fastq(self._fastq[0], header, sequence, record.qualities[start:stop])
+            file = self._compressed["reads"]
+            _write_fastq(file, header, sequence, record.qualities[start:stop])
 
     def multiqc_table(self, sample: str) -> bytes:
         """Return the file for MultiQC, with the line of the sample."""
@@ -389,7 +386,7 @@ class ResultFiles:
         ranks = np.array(self._ranks).reshape(-1, 3)
         self._add_rows()
         for number in np.lexsort(ranks.T[::-1]).tolist():
-            self._virus.write(self._ranked[number], 1)
+            self._files["virus"].write(self._ranked[number], 1)
         return OutputFigures(
             statuses=dict(sorted(self._statuses.items())),
             calls=dict(sorted(self._calls.items())),

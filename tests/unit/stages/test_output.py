@@ -171,7 +171,7 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path):
     names = ("chunks", "contigs", "virus", "fasta", "regions", "bed", "gff3")
     host = call_record(12000, chunks)
     with ExitStack() as stack:
-        writers = [stack.enter_context(Disk().create(tmp_path / name)) for name in names]
+        writers = {n: stack.enter_context(Disk().create(tmp_path / n)) for n in names}
         files = ResultFiles(writers)
         virus = host._replace(call="virus")
         cells = {"chunk": ["c"], "frames": ["1"], "max_score_0": ["0.9"], "max_score_1": ["0.1"]}

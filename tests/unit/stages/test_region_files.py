@@ -27,7 +27,7 @@ REGION = Region(99, 5099, 11, 9, 0.987654, -0.25, False, fdr=0.01)
 EDGE = Region(6000, 12000, 13, 13, 0.4, None, True, fdr=0.08)
 SCORES = (-1.0, 0.0, 1.0)
 SEQUENCE = "".join(random.Random(0).choices("ACGT", k=12_000))
-KINDS = ("tsv", "bed", "gff3")
+KINDS = ("regions", "bed", "gff3")
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def written(tmp_path: Path) -> dict[str, Path]:
     """The files of the regions of all names, and of some scores."""
     paths = {name: tmp_path / name for name in ("chunks", "contigs", "virus", "fasta", *KINDS)}
     with ExitStack() as stack:
-        writers = [stack.enter_context(Disk().create(path)) for path in paths.values()]
+        writers = {name: stack.enter_context(Disk().create(p)) for name, p in paths.items()}
         files = ResultFiles(writers)
         for name in HOSTILE:
             record = Record(name, name, SEQUENCE)
@@ -48,7 +48,7 @@ def written(tmp_path: Path) -> dict[str, Path]:
 
 
 def test_the_table_counts_from_one_and_includes_the_last_base(written):
-    rows = list(REGIONS.read(written["tsv"], *REGIONS.row._fields))
+    rows = list(REGIONS.read(written["regions"], *REGIONS.row._fields))
     assert [row[1] for row in rows[: 2 * len(HOSTILE) : 2]] == HOSTILE
     assert rows[0][2:10] == ["100", "5099", "5000", "11", "9", "0.987654", "-0.250000", "False"]
     assert rows[1][2:10] == ["6001", "12000", "6000", "13", "13", "0.400000", "NA", "True"]
@@ -66,7 +66,7 @@ def test_biopython_reads_the_bed_file(written):
     assert names == [name.replace("#comment", "%23comment") for name in HOSTILE]
     assert [feature.query.id for feature in named] == [f"{n}|region_100_5099" for n in HOSTILE]
     tiers = {"high": 1000, "medium": 600, "low": 300}
-    rows = REGIONS.read(written["tsv"], "tier")
+    rows = REGIONS.read(written["regions"], "tier")
     assert [feature.score for feature in features] == [tiers[tier] for (tier,) in rows]
     assert {feature.score for feature in features} == {1000, 600}
     first, second = features[:2]
