@@ -215,6 +215,8 @@ class AnalysisSettings:
 
 NONVIRUS_BELOW = -0.3  # a virus score
 UNLIKELY = 0.1  # a record with at most this error rate may be viral with a lower score
+# Bases of a record on average; a sample with so many may be one genome, whose records err together.
+LONG_RECORDS = 20_000
 DOUBTFUL = 0.1  # a false discovery rate above this is not of a sure call, and people are told
 
 

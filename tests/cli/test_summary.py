@@ -16,7 +16,7 @@ def figures_with(**changes):
     known = {"statuses": {"scored": 90, "ambiguous": 10}, "chunks": {"scored": 900}}
     known |= {"calls": {"virus": 10, "nonvirus": 90}, "tiers": {"high": 7, "low": 3}}
     known |= {"hallmarked": 4, "middling": 5, "expected": 4.0, "doubtful": 0, "unfamiliar": 0}
-    known |= {"highest_rate": 0.27, "region_tiers": {"high": 5}}
+    known |= {"highest_rate": 0.27, "bases": 500_000, "region_tiers": {"high": 5}}
     known |= {"regions": 5, "with_regions": 3, "region_bases": 61_000, "contig_model": ()}
     return OutputFigures(**known | {"thresholds": Thresholds(), "calibrated": True} | changes)
 
@@ -52,6 +52,21 @@ def test_a_sample_whose_calls_rest_on_little_says_so(middling, hallmarked, expec
     assert (found.caution is not None) == is_told
     lines = call_lines(found, Layout(Path("results"), "a"), "record")
     assert (found.caution in lines) == is_told
+
+
+@pytest.mark.parametrize(
+    ("bases", "calls", "order"),
+    [
+        (1_999_999, {"virus": 1}, ["classified as viral", "Other records", "viral regions"]),
+        (2_000_000, {"virus": 1}, ["viral regions", "classified as viral", "fdr"]),
+        (2_000_000, {"nonvirus": 1}, ["viral regions", "classified as viral", "Other records"]),
+    ],
+)
+def test_regions_come_first_where_a_sample_may_be_one_genome(bases, calls, order):
+    figures = figures_with(bases=bases, calls=calls, highest_rate=None)
+    lines = call_lines(figures, Layout(Path("results"), "a"), "record")
+    for part, line in zip(order, (*lines[:2], lines[-1]), strict=True):
+        assert part in line
 
 
 def test_samples_are_counted_together(tmp_path):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import virnucpro.cli.shared as shared
 from virnucpro.formatting import calls_text, counted, part_of, percent, regions_text
-from virnucpro.settings import DOUBTFUL
+from virnucpro.settings import DOUBTFUL, LONG_RECORDS
 
 if TYPE_CHECKING:
     from virnucpro.layout import Layout, SamplesFolder
@@ -79,7 +79,10 @@ def outcome_text(outcome: Outcome, layout: Layout) -> list[str]:
 
 
 def call_lines(results: OutputFigures, layout: Layout, noun: str) -> list[str]:
-    """Return what was found by a run; ``noun`` says what gets a call: ``record`` or ``pair``."""
+    """Return what was found by a run; ``noun`` says what gets a call: ``record`` or ``pair``.
+
+    Where the records are long, as those of one genome are, its viral regions come first.
+    """
     calls, records = results.calls, results.records
     if results.scored == 0:
         return [f"{part_of(0, records, noun)} scored."]
@@ -101,9 +104,15 @@ def call_lines(results: OutputFigures, layout: Layout, noun: str) -> list[str]:
             f"unfamiliar). Calls of such {noun}s are wrong more often."
         )
     lines.append(f"Other {noun}s: {nonvirus:,} classified as nonviral, {undecided:,} undecided.")
-    if results.regions:
-        lines.append(f"{regions_text(*results.region_counts)}.")
-    return lines
+    regions = [f"{regions_text(*results.region_counts)}."] if results.regions else []
+    if results.bases < LONG_RECORDS * records:
+        return lines + regions
+    if virus:
+        lines.append(
+            "The records are long, as those of one genome are. Records of one genome are right or "
+            "wrong together: trust hallmark genes rather than fdr."
+        )
+    return regions + lines
 
 
 def samples_text(samples: Sequence[Sample], folder: SamplesFolder, *, overview: bool) -> list[str]:

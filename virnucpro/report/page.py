@@ -29,7 +29,7 @@ from virnucpro.report.content import HEADS, MOST_ROWS, read_content, table_rows
 from virnucpro.report.plots import FEWEST_RECORDS, draw_plots, page_style, page_svg
 from virnucpro.report.tracks import NAMED_REGIONS, Track, draw_track, read_tracks
 from virnucpro.results import PredictionRun
-from virnucpro.settings import DOUBTFUL, SHIPPED_MODELS
+from virnucpro.settings import DOUBTFUL, LONG_RECORDS, SHIPPED_MODELS
 from virnucpro.tables import CONTIGS, REGIONS, VIRUS, RegionRow
 from virnucpro.version import __version__
 
@@ -68,6 +68,7 @@ def _values(run: PredictionRun) -> dict[str, object]:
         "content": content,
         "inputs": ["standard input" if path == "-" else Path(path).name for path in paths],
         "highest_rate": highest_rate,
+        "has_long_records": content.bases >= LONG_RECORDS * max(content.records, 1),
         "is_doubtful": highest_rate > DOUBTFUL,
         "is_unscored": max(unscored_shares) >= NOTEWORTHY,
         "tables": [table.path.format(stem=run.stem) for table in (VIRUS, REGIONS, CONTIGS)],

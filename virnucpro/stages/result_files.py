@@ -85,6 +85,7 @@ class OutputFigures(TaskFigures):
     statuses: Mapping[str, int]  # records by status
     calls: Mapping[str, int]  # records by call
     chunks: Mapping[str, int]  # chunks by status
+    bases: int  # of all records
     tiers: Mapping[str, int]  # records classified as viral by tier
     region_tiers: Mapping[str, int]  # regions by tier
     hallmarked: int  # records classified as viral with hallmark genes
@@ -393,6 +394,7 @@ class ResultFiles:
             tiers=dict(sorted(self._tiers.items())),
             region_tiers=dict(sorted(self._region_tiers.items())),
             chunks=dict(sorted(self._chunk_statuses.items())),
+            bases=self._bases.total(),
             **self._counts,
             expected=float(share_with_hallmark(np.array(self._lengths, np.int64)).sum()),
             highest_rate=self._highest_rate,

@@ -153,6 +153,16 @@ def test_a_chromosome_is_smoothed_and_its_regions_have_drawings_with_genes(tmp_p
     assert ["1 gene." in drawing for drawing in drawings] == [False, False, True]
 
 
+@pytest.mark.parametrize(("chunks", "is_warned"), [(100, True), (50, False)])
+def test_regions_come_first_where_a_sample_may_be_one_genome(tmp_path, chunks, is_warned):
+    scores = [0.1] * (chunks - 4) + [0.9] * 4
+    records = [Shown("chr", "nonvirus", scores, 0.6, [(chunks - 4, chunks - 1)])]
+    records.append(Shown("plasmid", "virus", [0.9] * 9, 0.01))
+    text = page_of(tmp_path, records).text
+    assert (text.index("1 viral region with") < text.index("1 of 2 records")) is is_warned
+    assert ("of one genome" in text) is is_warned
+
+
 def test_long_ids_stay_different_and_whole_in_the_title(tmp_path):
     ids = [f"NODE_{n}_length_{'7' * 40}_cov_{n}.5" for n in (1, 2, 31)] + ["a" * 99, "a" * 98, "b"]
     page = page_of(tmp_path, [Shown(id, "virus", [0.9], 0.1) for id in ids])
