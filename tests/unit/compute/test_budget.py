@@ -145,7 +145,7 @@ def _ready(worker: int, device: Device, budget: int, found: str = "measured") ->
 
 def test_measured_budgets_are_kept_one_a_kind_of_device(tmp_path):
     seen: list[Event] = []
-    run = Run(Layout(tmp_path, "in", 500), Disk(), [], RunState("in.fa", {}))
+    run = Run(Layout(tmp_path, "in", 500), Disk(), [], RunState("in.fa", {}), seen.append)
     workers = WorkerTable([run], seen.append)
     small, large = budget_key("protein_embeddings", GPU), budget_key("protein_embeddings", LARGE)
     workers.show(_ready(0, GPU, 8192))
