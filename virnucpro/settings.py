@@ -214,6 +214,7 @@ class AnalysisSettings:
 
 
 NONVIRUS_BELOW = -0.3  # a virus score
+MOST_WRONG = 0.9  # the highest error rate of a virus
 UNLIKELY = 0.1  # a record with at most this error rate may be viral with a lower score
 # Bases of a record on average; a sample with so many may be one genome, whose records err together.
 LONG_RECORDS = 20_000
@@ -229,7 +230,8 @@ class Thresholds:
         "calls.min_score",
         "--min-score",
         "Classify a record as viral where its virus score, -1 to 1, is above this. The default "
-        "also takes records from -0.3 on whose error rate is at most 10 %, if genes support it.",
+        "also looks at error rates: one above 0.9 is too high, and from a score of -0.3 on one of "
+        "at most 0.1 is enough, if genes support it.",
     )
     max_fdr: Share = setting(
         1.0,
@@ -262,8 +264,10 @@ class Thresholds:
         """
         words = f"virus score above {self.min_score:g}"
         if calibrated and self.takes_undecided:
-            words += f", or from {NONVIRUS_BELOW:g} on with an error rate of at most "
-            words += f"{UNLIKELY:.0%}".replace("%", " %") + " and support from genes"
+            words += (
+                f" and an error rate of at most {MOST_WRONG:g}, or from {NONVIRUS_BELOW:g} on with "
+                f"one of at most {UNLIKELY:g} and support from genes"
+            )
         words += f", and fdr at most {self.max_fdr:g}" if self.max_fdr < 1 else ""
         return words + (f", and at least {self.min_length:,} bases" if self.min_length > 1 else "")
 

@@ -18,7 +18,13 @@ from virnucpro.classifier.contigs import PRIOR, ContigModel, contig_terms, each,
 from virnucpro.classifier.evidence import GeneEvidence, evidence_odds, share_with_hallmark
 from virnucpro.classifier.mixture import calibrated_rates, error_rates
 from virnucpro.metrics.classification import Bools, Floats, Ints
-from virnucpro.settings import DEFAULT_THRESHOLDS, NONVIRUS_BELOW, UNLIKELY, Thresholds
+from virnucpro.settings import (
+    DEFAULT_THRESHOLDS,
+    MOST_WRONG,
+    NONVIRUS_BELOW,
+    UNLIKELY,
+    Thresholds,
+)
 
 # Of the files' contract (docs/files.md).
 VIRUS_ABOVE = DEFAULT_THRESHOLDS.min_score  # where nothing else was asked for
@@ -29,7 +35,6 @@ HIGH_SCORE = 0.6  # of a virus with the tier high where no rate is known
 # are cut into contigs (examples/lite/mixtures.py), one of 100 with two chunks or more scores below
 # the last.
 LOW_SCORES = (-0.6, -0.94)
-MOST_WRONG = 0.9  # the highest error rate of a virus
 MARKED = 0.25  # the highest error rate of a virus that has more host markers than hallmarks
 LONG = 5_000  # bases of records whose genes say something of their sample
 LITTLE = 0.25  # of the bases of a record; less says little about the rest of it
