@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, NamedTuple, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args, get_origin, get_type_hints
 from urllib.parse import quote
 
 from virnucpro.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 ROWS_AT_A_TIME = 4096
 MISSING = "NA"
@@ -125,32 +128,57 @@ class ResultTable:
                 yield [cells[place::width] for place in places]
 
 
+def read_table(path: Path) -> DataFrame:
+    """Read a tab-separated table of a user as text. Its index has the lines, from 0 on.
+
+    Cells that a line lacks at its end are empty, because editors strip tabs.
+
+    Raises:
+        UsageError: it cannot be read.
+        InputError: it is empty or not UTF-8, or a line has more cells than the first one.
+    """
+    import pandas
+
+    try:
+        table = pandas.read_csv(
+            path,
+            sep="\t",
+            dtype=object,
+            keep_default_na=False,
+            quoting=csv.QUOTE_NONE,
+            encoding="utf-8-sig",
+            skip_blank_lines=False,  # or the lines would have other numbers
+        )
+        # Where the lines have more cells than the header, the first ones become the index.
+        if not isinstance(table.index, pandas.RangeIndex):
+            raise ValueError("lines have more cells than the header")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): check its path") from error
+    except ValueError as error:
+        raise InputError(f"{path} is no tab-separated table in UTF-8: {error}") from error
+    table = table.rename(columns=str.strip).fillna("")
+    is_blank = table.iloc[:, 0] == ""
+    if is_blank.any():
+        table = table[~is_blank | (table != "").any(axis=1)]
+    return table
+
+
 def table_rows(
     path: Path, *names: str, optional: Sequence[str] = ()
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line number and the cells of a table, row by row, of the columns that are named.
+    """Yield the line number and the cells of a user's table, row by row, of the named columns.
 
-    Cells that a line lacks at its end are empty, because editors strip tabs, and so are all cells
-    of ``optional`` columns that are not there.
+    Cells of ``optional`` columns that are not there are empty.
 
     Raises:
-        UsageError: the file cannot be read.
-        InputError: it is no table, a column is missing, or a row has too many cells.
+        UsageError, InputError: as :func:`read_table`, or a column is missing.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = csv.DictReader(stream, None, None, "", "excel-tab", quoting=csv.QUOTE_NONE)
-            rows.fieldnames = columns = [name.strip() for name in rows.fieldnames or ()]
-            if missing := [name for name in names if name not in columns]:
-                raise row_error(path, 1, f"no column {missing[0]!r} between tabs")
-            for row in rows:
-                if None in row:
-                    raise row_error(path, rows.line_num, f"more than {len(columns)} cells")
-                yield rows.line_num, [row.get(name, "") for name in (*names, *optional)]
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}): check its path") from error
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is no tab-separated table in UTF-8: {error}") from error
+    table = read_table(path)
+    if missing := [name for name in names if name not in table]:
+        raise row_error(path, 1, f"no column {missing[0]!r} between tabs")
+    columns = table.reindex(columns=[*names, *optional], fill_value="")
+    for line, *cells in columns.itertuples(name=None):
+        yield line + 2, cells
 
 
 def row_error(path: Path, number: int, what: str) -> InputError:

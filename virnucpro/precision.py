@@ -7,7 +7,6 @@ all weights also needs a function that :func:`virnucpro.compute.arithmetic.prepa
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -62,20 +61,6 @@ def supports(device: Device, precision: str) -> bool:
     """Return whether ``device`` may compute in ``precision``. A processor may emulate it."""
     row = PRECISIONS[precision]
     return row.on_cpu if device.kind == "cpu" else device.capability >= row.capability
-
-
-def cpu_has_bf16() -> bool:
-    """Return whether this processor has instructions for bf16, which oneDNN may use.
-
-    ``ONEDNN_MAX_CPU_ISA`` counts. A training without them takes 3 to 8 times as long in bf16.
-    """
-    import torch
-
-    # With AVX-512 alone, oneDNN says yes and converts.
-    x86 = platform.machine() in ("x86_64", "AMD64")
-    if not torch._C._has_mkldnn or (x86 and not torch.cpu._is_avx512_bf16_supported()):
-        return False
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def choose_precision(requested: str, devices: Sequence[Device]) -> str:

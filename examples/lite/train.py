@@ -57,7 +57,6 @@ from virnucpro.encoders.weights import read_safetensors
 from virnucpro.errors import InputError
 from virnucpro.events import Emit, EpochProgress, Event, Notice
 from virnucpro.metrics.classification import auroc, fit_temperature
-from virnucpro.precision import cpu_has_bf16
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import hashed
@@ -83,6 +82,15 @@ OFTENER = 3.0  # a factor for groups that matter more than their bases say
 SHORTENED = 0.3  # how often the windows of a length are cut to between 70 and 100 % of it
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d
+
+
+def has_bf16() -> bool:
+    """Return whether the processor multiplies in bf16; without, fp32 is 3 to 8 times as fast.
+
+    Older versions of torch do not say so.
+    """
+    capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(capabilities.get("avx512_bf16"))
 
 
 @dataclass(frozen=True)
@@ -162,7 +170,7 @@ class LiteLoop(TrainingLoop):
             (epochs, epochs),
             device,
             averaged=settings.steps / (AVERAGED_AGAIN if self._steady else AVERAGED),
-            precision="bf16" if cpu_has_bf16() else "fp32",
+            precision="bf16" if has_bf16() else "fp32",
         )
         self._step = self.savepoint.epoch * SAVED_STEPS
         self._random = np.random.default_rng(settings.seed)

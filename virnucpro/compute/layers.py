@@ -166,4 +166,4 @@ def attention_kernel(q: torch.Tensor, mask: torch.Tensor | None) -> str:
     """
     if _one_by_one(q):
         return "math"
-    return private.attention_kernel(q, mask)
+    return private.chosen_kernel(q, mask)

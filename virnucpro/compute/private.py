@@ -84,7 +84,7 @@ def fp8_product(rows: torch.Tensor, weight: torch.Tensor, one: torch.Tensor) -> 
     )
 
 
-def attention_kernel(q: torch.Tensor, mask: torch.Tensor | None) -> str:
+def chosen_kernel(q: torch.Tensor, mask: torch.Tensor | None) -> str:
     """Return which kernel torch's attention chooses for a query ``[B, H, T, d]`` like this.
 
     The public ``can_use_*`` functions leave out which one it prefers: ``unknown`` then.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from csv import QUOTE_NONE
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from virnucpro.columns import MISSING
+from virnucpro.columns import MISSING, read_table
 from virnucpro.errors import InputError, UsageError
 from virnucpro.layout import Layout
 from virnucpro.training.data.table import LABEL_WORDS
@@ -49,34 +48,6 @@ class Predictions:
     level: Level
     layout: Layout
     rows: DataFrame
-
-
-def read_table(path: Path) -> DataFrame:
-    """Read a tab-separated table as text.
-
-    Raises:
-        UsageError: it cannot be read.
-        InputError: it is empty or not UTF-8, or a line has another number of fields.
-    """
-    import pandas
-
-    try:
-        table = pandas.read_csv(
-            path,
-            sep="\t",
-            dtype=object,
-            keep_default_na=False,
-            quoting=QUOTE_NONE,
-            encoding="utf-8-sig",
-        )
-        # Where the lines have more fields than the header, the first ones become the index.
-        if not isinstance(table.index, pandas.RangeIndex) or table.isna().to_numpy().any():
-            raise ValueError("lines have another number of fields than the header")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}): check its path") from error
-    except ValueError as error:
-        raise InputError(f"{path} is damaged: {error}; make it again") from error
-    return table.rename(columns=str.strip)
 
 
 def find_predictions(path: Path, level: Level | None) -> Predictions:

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from virnucpro.columns import read_table
 from virnucpro.errors import InputError
-from virnucpro.evaluation.tables import read_table
 from virnucpro.events import StepProgress
 from virnucpro.rcl.features import AMINO_ACIDS
 from virnucpro.rcl.proteins import AnnotatedProtein

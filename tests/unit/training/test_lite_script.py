@@ -38,11 +38,11 @@ def fit(dataset, *arguments):
     train.main([str(dataset.root), *map(str, arguments)])
 
 
-def test_the_model_is_used_as_it_says(call, dataset, tmp_path, capsys):
+def test_the_model_is_used_as_it_says(call, dataset, tmp_path, capfd):
     """What is printed at the end is a configuration and a command that work as they are."""
     folder = tmp_path / "my lite: model"
     fit(dataset, "--output-dir", folder, *QUICK)
-    command, _, *configuration = capsys.readouterr().out.partition("Next: ")[2].splitlines()
+    command, _, *configuration = capfd.readouterr().out.partition("Next: ")[2].splitlines()
     Path("my.yaml").write_text("\n".join(configuration))
     program, *words = shlex.split(command)
     assert program == "virnucpro"

@@ -30,7 +30,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from virnucpro.columns import row_error, table_rows
+from virnucpro.columns import ResultTable
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.layout import Layout, ShardLayout, lock_file
@@ -119,9 +119,9 @@ class Dataset:
         """Yield the frames of ``part`` in the order of its shards."""
         self.require_content("frames")
         table = self.frames_table(part)
-        for line, (*names, label, length) in table_rows(table, *LABELLED_FRAMES.row._fields):
+        for *names, label, length in _rows(LABELLED_FRAMES, table, *LABELLED_FRAMES.row._fields):
             if label not in LABELS or not length.isdecimal():
-                raise row_error(table, line, "the label or the length is damaged")
+                raise InputError(f"{table}: a label or a length is damaged: {_AGAIN}")
             yield LabelledFrameRow(*names, label, int(length))  # type: ignore[call-arg, arg-type]
 
     def records(self, part: Part) -> Iterator[LabelledRecord]:
@@ -153,9 +153,17 @@ class Dataset:
         """Yield record, label, group, genome, taxon and bases of the records of ``part``."""
         table = self.genomes_table
         names = ("part", "bases", "record", "label", "group", "genome", "taxon")
-        for line, (own_part, bases, record, label, *others) in table_rows(table, *names):
+        for own_part, bases, record, label, *others in _rows(GENOMES, table, *names):
             if own_part != part:
                 continue
             if label not in LABELS or not bases.isdecimal():
-                raise row_error(table, line, "the label or the number of bases is damaged")
+                raise InputError(f"{table}: a label or a number of bases is damaged: {_AGAIN}")
             yield record, label, *others, int(bases)  # type: ignore[misc]
+
+
+def _rows(kind: ResultTable, path: Path, *names: str) -> Iterator[list[str]]:
+    """Yield the cells of columns of a table; raises InputError where it cannot be read."""
+    try:
+        yield from kind.read(path, *names)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({error}): {_AGAIN}") from error
