@@ -308,9 +308,12 @@ def test_every_record_classified_as_viral_has_its_genes(call, tmp_path):
     pieces = [genome[i : i + 600] for genome in GENOMES for i in range(0, len(genome) - 600, 75)]
     source.write_text("".join(f">r{n}\n{piece}\n" for n, piece in enumerate(pieces)))
     assert call("predict", "-m", "lite", "-e", 500, source, "-o", out).code == 0
-    rows = list(open_run(out).virus())
-    assert rows
+    run = open_run(out)
+    rows = list(run.virus())
     assert all(row.coding_density is not None and row.hallmarks is not None for row in rows)
+    with_hallmarks = sum(row.hallmarks > 0 for row in rows)
+    assert 0 < with_hallmarks < len(rows)
+    assert run.record["counts"]["viruses_with_hallmarks"] == with_hallmarks
 
 
 def test_regions_have_genes_and_hallmarks(call, tmp_path, monkeypatch):
