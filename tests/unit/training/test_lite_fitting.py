@@ -83,7 +83,7 @@ def done(dataset, tmp_path_factory):
 def test_what_is_written(dataset, done):
     assert sorted(p.name for p in done.iterdir() if p.name != ".checkpoints") == sorted(NAMES)
     facts = json.loads((done / "lite.json").read_text())
-    assert facts["command"] == "virnucpro train lite DATASET --output-dir DIR --steps 5 --seed 0"
+    assert facts["command"] == "examples/lite/train.py DATASET --output-dir DIR --steps 5 --seed 0"
     assert facts["data_set"] == hashed(dataset.description_file).sha256
     assert facts["settings"]["steps"] == 5
     info, digest = inspect_classifier(done / CLASSIFIER), hashed(done / ENCODER).sha256
