@@ -111,8 +111,10 @@ class Task:
         weight: rough cost (tokens or bytes), for scheduling and progress only.
         count: number of sequences in the task, for progress only.
         figures: the class of the figures that its receipt keeps.
-        trial: half-open range of records to compute without writing anything, to find out whether
-            they can be computed; None for the task itself.
+        single: the first row of a search in single mode: a worker computes one record at a time to
+            find those that cannot be computed; None for the task itself.
+        trial: in a worker, the half-open range of records of a step of such a search: they are
+            computed, and nothing is written.
         excluded: records that are known to fail. They are left out, and named in the figures.
         run: the place of its run among those that share the workers.
         number: the number of the split file, from 1.
@@ -129,12 +131,18 @@ class Task:
     weight: int = 0
     count: int = 0
     figures: type[TaskFigures] = TaskFigures
+    single: int | None = None
     trial: tuple[int, int] | None = None
     excluded: tuple[FailedRow, ...] = ()
     run: int = 0
     number: int = 0
     reads: tuple[Path, ...] = ()
     optional: tuple[Path, ...] = ()
+
+    @property
+    def search_file(self) -> Path:
+        """Where single mode writes down how far it is."""
+        return self.receipt.with_suffix(".search")
 
     @property
     def name(self) -> str:
@@ -150,6 +158,14 @@ class TaskResult:
     outputs: tuple[OutputFile, ...]
     figures: TaskFigures = field(default_factory=TaskFigures)
     seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """A search in single mode that has ended, and the records that it ``found``."""
+
+    task: Task
+    found: tuple[FailedRow, ...]
 
 
 ReportProgress = Callable[[int, int], None]

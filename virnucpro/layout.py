@@ -39,7 +39,7 @@ _SEQUENCE_OF_VERSION_1 = (".fa", ".fasta", ".fna", ".fq", ".fastq")
 _LONGEST_PICTURE_NAME = 120  # bytes of a file name that are taken from an id
 # What stands in the folders of split files, of embeddings and of scores.
 _INSIDE = re.compile(
-    r"output_\d+(\.fa|_(DNABERT_S|ESM|merged)\.pt|_scores\.tsv)(\.done)?"
+    r"output_\d+(\.fa|_(DNABERT_S|ESM|merged)\.pt|_scores\.tsv)(\.done|\.search)?"
     r"|prediction_results(\.txt|_highestscore\.csv)"
 )
 _SEQUENCE = (*_SEQUENCE_OF_VERSION_1, ".fas", ".ffn", ".fsa")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from virnucpro.contracts import Device, Measurements, Task, TaskResult, WorkerStage
+from virnucpro.contracts import Device, Measurements, SearchResult, Task, TaskResult, WorkerStage
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
 
 WarmUp = Callable[[Device], None]
@@ -54,7 +54,7 @@ class WorkEnded:
 
     worker: int
     task: Task | None
-    outcome: TaskResult | WorkFailure
+    outcome: TaskResult | SearchResult | WorkFailure
     seconds: float
     halvings: int = 0
     measured: Measurements = field(default_factory=Measurements)

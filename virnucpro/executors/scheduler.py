@@ -1,8 +1,7 @@
 """The scheduler hands the tasks of one stage to the workers of a pool and collects outcomes.
 
-A task of which a sequence raises an error is searched for that sequence at once. One over which a
-worker ends, or for which the memory is too small, is tried again by another worker first, for that
-may have another cause.
+What is tried again of a task that failed is decided in :mod:`virnucpro.executors.retry`. Here is
+decided which worker does it, which devices are given up, and when the run ends.
 """
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import virnucpro.errors as errors
-from virnucpro.contracts import Device, FailedRow, Measurements, Task, TaskResult, WorkerStage
+from virnucpro.contracts import Device, Measurements, SearchResult, Task, TaskResult, WorkerStage
 from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
     Emit,
@@ -27,6 +26,7 @@ from virnucpro.events import (
     WorkerReport,
 )
 from virnucpro.executors.pool import PoolEvent, WorkEnded, WorkerPool, WorkFailure
+from virnucpro.executors.retry import MOST_FAILURES, Retries
 from virnucpro.executors.signals import Interruption
 
 WAIT_SECONDS = 0.5  # longest wait between two looks at signals and at workers that are silent
@@ -35,11 +35,8 @@ WAIT_SECONDS = 0.5  # longest wait between two looks at signals and at workers t
 # other workers finish count the same.
 MAX_FAILURES = 3
 # Failed attempts in a row, with nothing finished in between, after which the run ends (more of many
-# workers): the cause is not the sequences. To find one deadly sequence among 10,000 takes up to 17
-# attempts, six neighbours take about 32.
+# workers): the cause is not the sequences.
 MAX_FAILURES_IN_A_ROW = 40
-# Searches of a file that find no sequence, after which only the whole file is tried again.
-MAX_VAIN_SEARCHES = 2
 # Tasks that a worker has at once, where there are enough for all.
 MOST_TASKS = {"cpu": 2, "cuda": 3}
 # Tasks per worker at the end of a stage that are handed out heaviest first.
@@ -91,7 +88,7 @@ class Scheduler:
     _pool: WorkerPool
     _emit: Emit
     _interruption: Interruption
-    _searches: dict[Path, Search] = field(default_factory=dict)  # of failed tasks, by receipt
+    _retries: dict[Path, Retries] = field(default_factory=dict)  # of failed tasks, by receipt
     _failures_in_a_row: int = 0
     _workers: dict[int, WorkerState] = field(default_factory=dict)
     _outcomes: deque[TaskResult] = field(default_factory=deque)
@@ -166,6 +163,7 @@ class Scheduler:
             return
         everybody = self._workers.values()
         trusted = [w for w in everybody if len(w.exits) < MAX_FAILURES] or [*everybody]
+        fewest = min(len(worker.exits) for worker in trusted) if trusted else 0
         for submitted in range(max(MOST_TASKS.values())):
             reserve = submitted * len(self._workers)
             for worker in [w for w in trusted if w.is_open]:
@@ -173,14 +171,16 @@ class Scheduler:
                     continue
                 if len(self._queue) <= reserve:
                     continue
-                if any(task.receipt in self._searches for task in worker.tasks):
+                if any(task.receipt in self._retries for task in worker.tasks):
                     continue
                 for position in reversed(range(len(self._queue))):
-                    search = self._searches.get(self._queue[position].receipt)
-                    exits = search.exits if search else []
+                    failed = self._retries.get(self._queue[position].receipt)
+                    exits = failed.exits if failed else []
                     if worker.number in exits and any(w.number not in exits for w in trusted):
                         continue
-                    if not (worker.tasks and search):
+                    if self._queue[position].single is not None and len(worker.exits) > fewest:
+                        continue
+                    if not (worker.tasks and failed):
                         worker.tasks.append(self._queue.pop(position))
                         self._pool.submit(worker.number, worker.tasks[-1])
                         if not submitted:
@@ -215,14 +215,14 @@ class Scheduler:
 
     def _after_completion(self, worker: WorkerState, event: WorkEnded) -> None:
         task, result = worker.tasks.popleft(), event.outcome
-        assert isinstance(result, TaskResult)
         worker.busy_seconds += event.seconds
         worker.exits.clear()
         self._failures_in_a_row = 0
-        if task.trial is not None:
-            self._queue.append(self._retry(task, None))
-        else:
-            self._searches.pop(task.receipt, None)
+        if isinstance(result, SearchResult):
+            self._queue.append(self._retries_of(task).after_search(result.found))
+            task.search_file.unlink(missing_ok=True)
+        elif isinstance(result, TaskResult):
+            self._retries.pop(task.receipt, None)
             self._judge_exits(task)
             worker.finished_tasks += 1
             worker.measured = event.measured
@@ -267,7 +267,7 @@ class Scheduler:
             self._after_failed_opening(worker, f"{worker.title} cannot load the model: {text}")
         elif failure.kind == "data":
             worker.busy_seconds += event.seconds
-            self._queue.append(self._retry(worker.tasks.popleft(), failure))
+            self._try_again(worker.tasks.popleft(), failure)
             self._begin_task(worker)
         elif failure.kind == "broken":
             self._give_up_device(
@@ -279,16 +279,19 @@ class Scheduler:
         else:
             self._after_death(worker, WorkerDied(worker.number, worker.device, text))
 
-    def _retry(self, task: Task, failure: WorkFailure | None) -> Task:
-        """Return what is tried after ``task``, which failed, or after a trial of it."""
-        attempt = self._search(task).after(task, failure)
-        if attempt is None:
-            self._give_up(f"{task.name} cannot be computed, even without any of its records")
-        return attempt or task
+    def _retries_of(self, task: Task) -> Retries:
+        return self._retries.setdefault(task.receipt, Retries(task, []))
 
-    def _search(self, task: Task) -> Search:
-        """Return the search of a task that has failed."""
-        return self._searches.setdefault(task.receipt, Search(task))
+    def _try_again(self, task: Task, failure: WorkFailure) -> None:
+        """Queue what is tried after a task, or a search of it, has failed."""
+        retries = self._retries_of(task)
+        if task.single is not None:
+            again: Task | None = retries.after_death(task, failure)
+        else:
+            again = retries.after_failure(failure)
+        if again is None:
+            self._give_up(f"{task.name} cannot be computed, even without any of its records")
+        self._queue.append(again or task)
 
     def _after_death(self, worker: WorkerState, event: WorkerDied) -> None:
         """Deal with a worker that died, that has to be ended, or that is lost with its device."""
@@ -310,21 +313,23 @@ class Scheduler:
     def _after_exit(self, worker: WorkerState, reason: str) -> None:
         """Have what a worker had when it exited tried again.
 
-        If there are several, any may have ended it: a GPU writes one and computes the next. A
-        single one is searched for the sequence that ends its worker at its second exit.
+        If there are several tasks, any may have ended it: a GPU writes one and computes the next.
+        Only what it had alone has failed.
         """
         tasks = tuple(worker.tasks)
         worker.tasks.clear()
         worker.exits.append({task.receipt for task in tasks})
-        for task in tasks:
-            self._search(task).exits.append(worker.number)
-        if len(tasks) == 1 and (tasks[0].trial or len(self._search(tasks[0]).exits) > 1):
-            if self._stage.divisible:
-                failure = WorkFailure("device", "WorkerDied", reason)
-                tasks = (self._retry(tasks[0], failure),)
+        for task in reversed(tasks):
+            retries = self._retries_of(task)
+            retries.exits.append(worker.number)
+            is_second = len(retries.exits) >= MOST_FAILURES
+            if len(tasks) > 1:
+                retries.failures = MOST_FAILURES - 1  # alone, it has one more try
+                self._queue.append(task)
+            elif self._stage.divisible or not is_second:
+                self._try_again(task, WorkFailure("device", "WorkerDied", reason))
             else:
-                self._give_up(f"{tasks[0].name} cannot be computed: {reason}")
-        self._queue.extend(reversed(tasks))
+                self._give_up(f"{task.name} cannot be computed: {reason}")
         self._failures_in_a_row += 1
         if self._failures_in_a_row >= max(MAX_FAILURES_IN_A_ROW, MAX_FAILURES * len(self._workers)):
             self._give_up(f"{self._failures_in_a_row} attempts in a row failed; the last: {reason}")
@@ -397,77 +402,3 @@ class Scheduler:
         if any(worker.tasks for worker in self._workers.values()):
             text = f"stopping: up to {GRACE:.0f} s for the tasks in flight"
             self._emit(Notice("warning", text))
-
-
-def _halves(rows: range) -> list[range]:
-    """Return the second half of some records, and the first one; none that is empty."""
-    return [half for half in (rows[len(rows) // 2 :], rows[: len(rows) // 2]) if half]
-
-
-@dataclass
-class Search:
-    """A task that has failed, and what is still to be tried of it.
-
-    First come trials of fewer and fewer records. One that raises an error alone is given up, and
-    one that ends its worker alone when it has done that twice. Then the task is tried without them.
-    Where none was found, the error may have passed: the whole task is tried again, and at last all
-    its records are given up.
-
-    Attributes:
-        task: the task without the records that were found.
-        exits: the workers that exited over it.
-        untried: what is to be tried of the records, the next ones last.
-        found: the records that this round of trials has found.
-        is_repeated: whether the record that is tried alone has ended a worker before.
-        in_vain: rounds that have found nothing, and then failures of the whole task.
-    """
-
-    task: Task
-    exits: list[int] = field(default_factory=list)
-    untried: list[range] = field(default_factory=list)
-    found: list[FailedRow] = field(default_factory=list)
-    is_repeated: bool = False
-    in_vain: int = 0
-
-    def after(self, attempt: Task, failure: WorkFailure | None) -> Task | None:
-        """Return what is tried after a trial, or after the task has failed.
-
-        None where it has failed even without any of its records.
-        """
-        if attempt.trial is None:
-            return self._after_task(failure)
-        rows = range(*attempt.trial)
-        if failure is not None and len(rows) > 1:
-            self.untried += _halves(rows)
-        elif failure is not None and failure.kind != "data" and not self.is_repeated:
-            self.is_repeated = True
-            return attempt
-        elif failure is not None:
-            self.found.append(FailedRow(rows.start, failure.error, failure.message))
-        self.is_repeated = False
-        return self._next_trial()
-
-    def _after_task(self, failure: WorkFailure | None) -> Task | None:
-        assert failure is not None
-        rows = range(self.task.count + len(self.task.excluded))
-        if self.in_vain < MAX_VAIN_SEARCHES:
-            self.untried = _halves(rows)
-            return self._next_trial()
-        self.in_vain += 1
-        if self.in_vain == MAX_VAIN_SEARCHES + MAX_FAILURES:
-            excluded = tuple(FailedRow(row, failure.error, failure.message) for row in rows)
-            self.task = replace(self.task, excluded=excluded, count=0)
-        return self.task if self.in_vain <= MAX_VAIN_SEARCHES + MAX_FAILURES else None
-
-    def _next_trial(self) -> Task:
-        """Return a trial of the next records, or the task without what was found."""
-        if self.untried:
-            rows = self.untried.pop()
-            left_out = sum(failed.row in rows for failed in self.task.excluded)
-            trial = (rows.start, rows.stop)
-            return replace(self.task, trial=trial, count=len(rows) - left_out)
-        self.in_vain += not self.found
-        excluded = (*self.task.excluded, *self.found)
-        count = self.task.count - len(self.found)
-        self.task, self.found = replace(self.task, excluded=excluded, count=count), []
-        return self.task

@@ -13,10 +13,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from virnucpro.contracts import Device, ReportProgress, Session, Task, WorkerStage
+from virnucpro.contracts import (
+    Device,
+    FailedRow,
+    ReportProgress,
+    SearchResult,
+    Session,
+    Task,
+    TaskResult,
+    WorkerStage,
+)
 from virnucpro.errors import VirNucProError
 from virnucpro.events import Progressed, WorkerReady
 from virnucpro.executors.pool import FailureKind, PoolEvent, Work, WorkEnded, WorkFailure
+from virnucpro.executors.retry import SearchState
 
 WRITER_THREAD = "write"
 REPORT_SECONDS = 0.2  # between two progress events; a display needs no more
@@ -112,7 +122,10 @@ class TaskRunner:
             RunInterruptedError: a signal arrived, and this is the process that catches signals.
         """
         if isinstance(work, Task):
-            self._run(work)
+            if work.single is None:
+                self._run(work)
+            else:
+                self._search(work, work.single)
             return
         if not isinstance(work, WorkerStage):
             work(self.device)
@@ -169,11 +182,10 @@ class TaskRunner:
             outcome = write if isinstance(write, WorkFailure) else _attempt(write)
             if overlaps:  # the device computes the next task meanwhile
                 started += time.perf_counter() - computed
-            if isinstance(outcome, WorkFailure) or task.trial is not None:
+            if isinstance(outcome, WorkFailure):
                 reporter.take_back()
-            of_data = isinstance(outcome, WorkFailure) and outcome.kind == "data"
-            if of_data and (problem := _attempt(session.check)) is not None:
-                outcome = replace(problem, kind="broken") if problem.kind == "data" else problem
+                if outcome.kind == "data":
+                    outcome = _problem_of_device(session) or outcome
             seconds, measured = time.perf_counter() - started, session.measured()
             self.send(WorkEnded(self.worker, task, outcome, seconds, halvings, measured))
 
@@ -182,11 +194,54 @@ class TaskRunner:
         else:
             finish()
 
+    def _search(self, task: Task, first: int) -> None:
+        """Compute the records of ``task`` one at a time, from row ``first``; see ``retry.py``."""
+        session = self._session
+        assert session is not None
+        self._await_writing()
+        started, excluded = time.perf_counter(), {failed.row for failed in task.excluded}
+        reporter = ProgressReporter(
+            lambda sequences, tokens: self.send(Progressed(self.worker, sequences, tokens))
+        )
+        outcome: SearchResult | WorkFailure | None = None
+        found: list[FailedRow] = []
+        for row in range(first, task.count + len(excluded)):
+            if row in excluded:
+                continue
+            SearchState(row, tuple(found)).write(task.search_file)
+            trial = replace(task, single=None, trial=(row, row + 1))
+            failure = _attempt(partial(_compute, session, trial, reporter))
+            if not isinstance(failure, WorkFailure):
+                continue
+            if failure.kind in ("device", "run"):
+                outcome = failure
+                break
+            found.append(FailedRow(row, failure.error, failure.message))
+        if outcome is None:
+            outcome = SearchResult(task, tuple(found))
+            if found:
+                outcome = _problem_of_device(session) or outcome
+        reporter.take_back()
+        seconds = time.perf_counter() - started
+        self.send(WorkEnded(self.worker, task, outcome, seconds, measured=session.measured()))
+
     def _await_writing(self) -> None:
         """Wait until the task before this one is written and reported."""
         if self._writing is not None:
             self._writing.result()
             self._writing = None
+
+
+def _compute(session: Session, task: Task, report: ReportProgress) -> TaskResult:
+    return session.compute(task, report)()
+
+
+def _problem_of_device(session: Session) -> WorkFailure | None:
+    """Return why a device fails for a sequence known to be good; None where it does not."""
+    problem = _attempt(session.check)
+    if problem is not None and problem.kind == "data":
+        return replace(problem, kind="broken")
+    return problem
 
 
 def _attempt(work: Callable[[], T]) -> T | WorkFailure:

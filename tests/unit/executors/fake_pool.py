@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from virnucpro.contracts import (
     Device,
+    FailedRow,
     FailedSequences,
+    SearchResult,
     Session,
     Task,
     TaskFigures,
@@ -18,6 +22,9 @@ from virnucpro.contracts import (
 )
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
 from virnucpro.executors.pool import HandleEvent, Work, WorkEnded, WorkerPool, WorkFailure
+from virnucpro.executors.retry import SearchState
+
+FOLDER = TemporaryDirectory()  # searches in single mode write here
 
 
 class FakeStage(WorkerStage):
@@ -28,7 +35,7 @@ class FakeStage(WorkerStage):
 
     def task(self, start: int, stop: int, weight: int = 0) -> Task:
         """Return the task for the sequences from ``start`` to before ``stop``."""
-        receipt = Path(f"{start}-{stop}.done")
+        receipt = Path(FOLDER.name, f"{start}-{stop}.done")
         params = {"start": start, "stop": stop}
         return Task("fake", 1, (), (), receipt, params, weight, count=stop - start)
 
@@ -42,7 +49,7 @@ class FakeStage(WorkerStage):
 
 def sequences_of(task: Task) -> list[int]:
     """Return the numbers of the sequences that a task, or a trial of it, computes."""
-    start, stop = task.trial or (0, task.params["stop"] - task.params["start"])
+    start, stop = task.trial or (task.single or 0, task.params["stop"] - task.params["start"])
     excluded = {failed.row for failed in task.excluded}
     return [task.params["start"] + row for row in range(start, stop) if row not in excluded]
 
@@ -80,6 +87,7 @@ class FakePool(WorkerPool):
         self.most_submitted = 0
         self.failed: set[Path] = set()  # receipts of what failed so far
         self.work: dict[int, deque[Work]] = {}
+        self.searching: dict[int, tuple[int, tuple[FailedRow, ...]]] = {}
         self.writing: dict[int, Task] = {}  # computed, and not written yet
         self._joining: list[tuple[float, int]] = []
 
@@ -115,6 +123,9 @@ class FakePool(WorkerPool):
         if not work:
             return
         task = work[0] if isinstance(work[0], Task) else None
+        if task is not None and task.single is not None:
+            self._search(number, work, task, handle)
+            return
         behaviour = self._behaviour(number, task)
         if behaviour == "lost":
             handle(WorkerDied(number, device, "node 7 is gone", lost=True))
@@ -142,6 +153,28 @@ class FakePool(WorkerPool):
         else:
             handle(WorkEnded(number, task, result_of(task), self.STEP))
 
+    def _search(self, number: int, work: deque[Work], task: Task, handle: HandleEvent) -> None:
+        """Try one sequence after the other, as a worker does in single mode."""
+        if number not in self.searching:
+            self.attempts.append((number, task))
+        first, found = self.searching.setdefault(number, (task.single or 0, ()))
+        for row in range(first, task.params["stop"] - task.params["start"]):
+            self.searching[number] = row, found
+            SearchState(row, found).write(task.search_file)
+            trial = replace(task, single=None, trial=(row, row + 1), count=1)
+            behaviour = self._behaviour(number, trial) if sequences_of(trial) else "ok"
+            if behaviour == "silent":
+                return
+            handle(Progressed(number, 1, 10))
+            if behaviour in ("exits", "exits writing"):
+                handle(WorkerDied(number, self.workers[number], "signal 9"))
+                return
+            if behaviour == "raises":
+                found = (*found, FailedRow(row, "ValueError", "bad letter"))
+        work.popleft()
+        del self.searching[number]
+        handle(WorkEnded(number, task, SearchResult(task, found), self.STEP))
+
     def _start(self, worker: int) -> None:
         self.work[worker] = deque()
         self.calls.append(f"start {worker}")
@@ -156,4 +189,5 @@ class FakePool(WorkerPool):
     def _end(self, worker: int) -> None:
         del self.work[worker]
         self.writing.pop(worker, None)
+        self.searching.pop(worker, None)
         self.calls.append(f"end {worker}")

@@ -14,7 +14,7 @@ import torch._inductor.exc
 import torch.distributed
 
 from tests.unit.executors.fake_pool import FakeStage
-from virnucpro.contracts import Device, ReportProgress, Session, Task, TaskResult
+from virnucpro.contracts import Device, ReportProgress, SearchResult, Session, Task, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.events import Progressed, WorkerReady
 from virnucpro.executors.pool import PoolEvent, WorkEnded
@@ -111,14 +111,16 @@ def test_a_cpu_does_one_thing_after_the_other():
 
 
 @pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
-def test_what_a_trial_computes_is_taken_back(device):
+def test_what_single_mode_computes_is_taken_back(device):
     """It is computed again in its task: no more would be done than there is."""
     stage, events = Recording(waits=False), list[PoolEvent]()
     runner = TaskRunner(0, device, events.append)
-    for work in (stage, replace(stage.task(0, 1), trial=(0, 1)), stage):
+    for work in (stage, replace(stage.task(0, 2), single=0), stage):
         runner.take(work)
     done = [event.sequences for event in events if isinstance(event, Progressed)]
-    assert (sum(done), max(done)) == (0, BATCHES)
+    assert sum(done) == 0
+    (ended,) = [event for event in events if isinstance(event, WorkEnded)]
+    assert ended.outcome == SearchResult(ended.task, ())
 
 
 class OutOfResources(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from virnucpro.errors import InputError, ResumeRefusedError
+from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.layout import CHECKPOINTS
 from virnucpro.store.disk import Disk
 from virnucpro.store.work import WorkIdentity
@@ -68,6 +68,10 @@ def test_a_finished_training(savepoint, results, begin):
     assert not any(path.exists() for path in results)
     savepoint.unlink()
     assert begin(finished=IDENTITY)[0] is not None
+    results[0].write_text("mine")
+    savepoint.unlink()
+    with pytest.raises(UsageError, match="is there already"):
+        begin()
 
 
 @pytest.mark.parametrize(
