@@ -91,7 +91,8 @@ def make_models(folder: Path) -> prepare.Models:
     path = folder / "classifier.safetensors"
     path.write_bytes(classifier(sum(WIDTHS.values())))
     sources = {m: EncoderSource(f"toy-{m}", "sleeping", None, (), m, WIDTHS[m]) for m in RATES}
-    return prepare.Models(SleepingEncoders(sources, "fp32", 1024), inspect_classifier(path))
+    encoders = SleepingEncoders(sources, "fp32", 1024)
+    return prepare.Models(encoders, inspect_classifier(path), {})
 
 
 def measure(source: Path, folder: Path, executor: Executor, models: prepare.Models) -> None:

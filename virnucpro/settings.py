@@ -288,7 +288,7 @@ class Thresholds:
             raise UsageError(
                 "--max-fdr needs a calibrated classifier, and this one is not: there are no "
                 "false discovery rates; use --min-score, or calibrate it: virnucpro "
-                "evaluate --calibrate"
+                "models calibrate"
             )
 
 

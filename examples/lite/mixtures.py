@@ -36,13 +36,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from outside import PHAGES
 
 from virnucpro.classifier.contigs import ContigModel, contig_terms
-from virnucpro.classifier.evidence import GeneEvidence, no_evidence
+from virnucpro.classifier.evidence import no_evidence
 from virnucpro.classifier.files import inspect_classifier, with_changes
 from virnucpro.classifier.mixture import MOST_OF_GROUP, UPPER, with_distributions
+from virnucpro.evaluation.calibrate import COUNTS, Contigs, called_as_sample, draw
 from virnucpro.evaluation.tables import read_labels
 from virnucpro.io.records import Records
 from virnucpro.metrics.classification import Bools, Floats, Ints
@@ -50,12 +50,7 @@ from virnucpro.results import open_run
 from virnucpro.settings import DEFAULT_THRESHOLDS, trained
 from virnucpro.stages.calls import (
     SCORED,
-    Calls,
     Chunks,
-    Rates,
-    Summaries,
-    call_of,
-    contig_rates,
     log_odds,
     summarise,
 )
@@ -68,7 +63,6 @@ from virnucpro.tables import CHUNKS
 SHARES = (0.0, 0.01, 0.03, 0.14, 0.5, 1.0)
 MEDIAN, SPREAD, LONGEST = 1300, 0.9, 50_000  # bases; the spread is that of natural logarithms
 LONG = 2000  # bases
-COUNTS = (1, 2, 4, 8, 16, 32)  # chunks of the contigs that `fit` cuts side by side
 SEED = 1
 
 
@@ -82,31 +76,8 @@ class Known(NamedTuple):
     chunks: Chunks
 
 
-class Contigs(NamedTuple):
-    """Contigs cut from records: arrays ``[contigs]``, and what `summarise` says of them."""
-
-    names: npt.NDArray[np.str_]  # of their records
-    starts: Ints  # in these, in bases, 0-based
-    virus: Bools
-    groups: npt.NDArray[np.str_]
-    lengths: Ints
-    found: Summaries
-    odds: Floats  # one, or one row, for each contig
-    evidence: GeneEvidence
-
-    def chosen(self, which: Ints) -> Contigs:
-        """Return some of the contigs."""
-        found = Summaries._make(column[which] for column in self.found)
-        return Contigs(
-            names=self.names[which],
-            starts=self.starts[which],
-            virus=self.virus[which],
-            groups=self.groups[which],
-            lengths=self.lengths[which],
-            found=found,
-            odds=self.odds[which],
-            evidence=self.evidence.chosen(which),
-        )
+Places = list[tuple[str, slice]]
+"""Of contigs: the names of their records, and where in these they are."""
 
 
 def known_records(labels: Path, path: Path, half: int | None) -> list[Known]:
@@ -182,30 +153,28 @@ def cut(
     length: int,
     model: ContigModel | None,
     drawn: Callable[[np.random.Generator], float] = of_assembly,
-) -> Contigs:
+) -> tuple[Contigs, Places]:
     """Cut records into contigs of chunks of ``length`` bases, one after the other.
 
-    ``drawn`` returns the bases of one contig.
+    ``drawn`` returns the bases of one contig. Their genes are not looked for.
     """
     chance = np.random.default_rng(SEED)
     virus: list[bool] = []
-    names, begins, groups, lengths, parts = [], [], [], [], []
+    places: Places = []
+    groups, lengths, parts = [], [], []
     for record in records:
         first = 0
         while first < len(record.chunks.start):
             part = record.chunks.chosen(slice(first, first + max(1, int(drawn(chance) / length))))
             parts.append(part._replace(record=np.full(len(part.start), len(virus))))
             virus.append(record.virus)
-            names.append(record.name)
-            begins.append(part.start[0])
+            places.append((record.name, slice(int(part.start[0]), int(part.stop[-1]))))
             groups.append(record.group)
             lengths.append(part.stop[-1] - part.start[0])
             first += len(part.start)
     chunks = Chunks(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     found, odds = summarise(np.array(lengths), chunks, model)
-    return Contigs(
-        names=np.array(names),
-        starts=np.array(begins),
+    contigs = Contigs(
         virus=np.array(virus),
         groups=np.array(groups),
         lengths=np.array(lengths),
@@ -213,9 +182,10 @@ def cut(
         odds=odds,
         evidence=no_evidence(len(virus)),
     )
+    return contigs, places
 
 
-def with_evidence(contigs: Contigs, sequences: Path, cache: Path) -> Contigs:
+def with_evidence(contigs: Contigs, where: Places, sequences: Path, cache: Path) -> Contigs:
     """Return the contigs with the evidence of the genes that `predict` looks for.
 
     ``sequences`` is what the run has read; ``cache`` keeps what was found with these profiles.
@@ -227,7 +197,7 @@ def with_evidence(contigs: Contigs, sequences: Path, cache: Path) -> Contigs:
     evidence.searched[:] = is_searched(lengths, scores, DEFAULT_THRESHOLDS)
     places: dict[str, list[tuple[int, str, slice]]] = defaultdict(list)
     for i in np.flatnonzero(evidence.searched).tolist():
-        name, own = contigs.names[i], slice(contigs.starts[i], contigs.starts[i] + lengths[i])
+        name, own = where[i]
         places[name].append((i, f"{name}:{own.start}-{own.stop}", own))
     missing = {name for name, own in places.items() if any(each[1] not in known for each in own)}
     for record in Records(sequences) if missing else ():
@@ -241,29 +211,6 @@ def with_evidence(contigs: Contigs, sequences: Path, cache: Path) -> Contigs:
     for i, place, _ in chain.from_iterable(places.values()):
         evidence.hallmarks[i], evidence.markers[i] = known[place]
     return contigs._replace(evidence=evidence)
-
-
-def draw(contigs: Contigs, share: float, count: int, chance: np.random.Generator) -> Ints | None:
-    """Return ``count`` contigs with ``share`` virus, the groups of a label alike; None: too few."""
-    chosen = []
-    viruses = round(count * share)
-    for label, wanted in ((True, viruses), (False, count - viruses)):
-        turns: dict[str, int] = defaultdict(int)
-        ranked = []
-        for number in chance.permutation(np.flatnonzero(contigs.virus == label)).tolist():
-            turns[contigs.groups[number]] += 1
-            ranked.append((turns[contigs.groups[number]], number))
-        if len(ranked) < wanted:
-            return None
-        chosen += [number for _, number in sorted(ranked, key=itemgetter(0))[:wanted]]
-    return np.array(chosen)
-
-
-def called_as_sample(sample: Contigs, model: ContigModel | None) -> tuple[Rates, Calls]:
-    """Return the rates and the calls of a sample, as `virnucpro predict` gives them."""
-    lengths, found, evidence = sample.lengths, sample.found, sample.evidence
-    rates = contig_rates(sample.odds, found.chunks_scored, lengths, evidence, model)
-    return rates, call_of(lengths, found, rates, evidence)
 
 
 def measure(sample: Contigs, model: ContigModel | None) -> list[float]:
@@ -303,7 +250,7 @@ def figures(args: argparse.Namespace) -> None:
             if not own:
                 continue
             sequences = Path(run.record["input"]["path"])
-            contigs = with_evidence(cut(own, length, model), sequences, cache)
+            contigs = with_evidence(*cut(own, length, model), sequences, cache)
             for count in args.records or (500, 1500, 3000):
                 for share in SHARES:
                     chance = np.random.default_rng((SEED, count, round(1000 * share)))

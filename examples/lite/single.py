@@ -17,17 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from mixtures import (
-    Contigs,
-    Known,
-    called_as_sample,
-    cut,
-    known_records,
-    with_evidence,
-)
+from mixtures import Known, cut, known_records, with_evidence
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.files import inspect_classifier
+from virnucpro.evaluation.calibrate import Contigs, called_as_sample
 from virnucpro.results import open_run
 from virnucpro.settings import trained
 from virnucpro.stages.calls import TIERS
@@ -89,7 +83,7 @@ def main() -> None:
     }
 
     def sample(records: list[Known], drawn: Callable[[np.random.Generator], float]) -> Contigs:
-        return with_evidence(cut(records, length, model, drawn), sequences, cache)
+        return with_evidence(*cut(records, length, model, drawn), sequences, cache)
 
     print("| group | genome | Mbp | records: virus | high | contigs: virus | high | changed |")
     print("|---|---|---|---|---|---|---|---|")

@@ -1,4 +1,4 @@
-"""``virnucpro evaluate`` from a run of predict to figures, plots and a calibrated classifier."""
+"""``virnucpro evaluate`` from a run of predict to figures and plots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.inputs import open_bases, table
-from virnucpro.classifier.files import inspect_classifier
+from virnucpro.classifier.files import with_changes
 from virnucpro.cli import run as run_program
 from virnucpro.metrics.plots import image_of
 from virnucpro.settings import TOY_CLASSIFIER
@@ -101,13 +101,9 @@ def test_something_else_is_refused_and_forced(call, made, tmp_path):
     assert json.loads((out / "evaluation.json").read_text())["threshold"] == 0.7
 
 
-def test_from_predictions_to_calibrated_rates(call, evaluate, made, tmp_path):
+def test_stated_rates_are_compared_with_the_truth(call, evaluate, made, tmp_path):
     new = tmp_path / "new.safetensors"
-    calibrate = ("--calibrate", TOY_CLASSIFIER, "--output", new)
-    assert evaluate(*calibrate).code == 0
-    said = json.loads((tmp_path / "e/evaluation.json").read_text())["calibration"]
-    assert inspect_classifier(new).temperature == pytest.approx(said["temperature"])
-    assert said["loss"] < said["loss_before"]
+    new.write_bytes(with_changes(TOY_CLASSIFIER, temperature=1.0))
     home = shutil.copytree(made, tmp_path / "home", ignore=shutil.ignore_patterns("out"))
     assert call(*_predict(home, new, "out")).code == 0
     assert {row["fdr"] for row in table(made / "out/in_contigs.tsv")} == {"NA"}
@@ -117,23 +113,9 @@ def test_from_predictions_to_calibrated_rates(call, evaluate, made, tmp_path):
     stated = json.loads((tmp_path / "f/evaluation.json").read_text())["false_discovery_rates"]
     assert stated[-1]["contigs"] == sum(float(rate) <= 0.2 for rate in rates if rate != "NA")
     assert "False discovery rates" in (tmp_path / "f/evaluation.md").read_text()
-    other = ("--calibrate", TOY_CLASSIFIER, "--output", tmp_path / "x.safetensors")
-    assert evaluate(*other, of=home / "out", out="g").code == 64
-    assert not (tmp_path / "g").exists()
-    assert evaluate(*other, of=made / "out/in_chunks.tsv", out="h").code == 0
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--calibrate", TOY_CLASSIFIER),
-        ("--output", "x.safetensors"),
-        ("--calibrate", TOY_CLASSIFIER, "--output", "x.pth"),
-        ("--threshold", "1.5"),
-        ("--labels", "nowhere.tsv"),
-    ],
-)
+@pytest.mark.parametrize("options", [("--threshold", "1.5"), ("--labels", "nowhere.tsv")])
 def test_wrong_options(evaluate, tmp_path, options):
     assert evaluate(*options).code == 64
-    assert not contents(tmp_path).keys() & {"x.safetensors", "x.pth"}
     assert not list(tmp_path.glob("e/*"))

@@ -33,6 +33,7 @@ Ints = npt.NDArray[np.int64]
 
 # Those that are fitted are below 100; sums and products of these are finite.
 Coefficient = Annotated[float, Meta(ge=-1e30, le=1e30)]
+Temperature = Annotated[float, Meta(ge=1e-3, le=1e3)]
 
 
 class ContigModel(NamedTuple):
@@ -49,6 +50,8 @@ class ContigModel(NamedTuple):
         others_variance, others_variance_by_count: the square of their spread around it.
         virus, virus_by_count, virus_variance, virus_variance_by_count: of viruses. They are 0
             where the distributions were not fitted.
+        temperature: what the log odds of chunks are divided by, where their scores were calibrated
+            after they were made (:mod:`virnucpro.classifier.calibration`).
     """
 
     constant: Coefficient
@@ -64,6 +67,7 @@ class ContigModel(NamedTuple):
     virus_by_count: Coefficient = 0.0
     virus_variance: Coefficient = 0.0
     virus_variance_by_count: Coefficient = 0.0
+    temperature: Temperature = 1.0
 
     @property
     def has_distributions(self) -> bool:

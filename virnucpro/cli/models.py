@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.cli.shared import command, option
-from virnucpro.errors import UsageError
+from virnucpro.cli.shared import FILE, command, option
+from virnucpro.errors import EXIT_OK, UsageError
 from virnucpro.formatting import aligned, byte_size
 from virnucpro.models.catalogue import KNOWN, SETS, model_named, models_for
+from virnucpro.settings import Share
 
 
 @command(name="list", common="json")
@@ -123,8 +125,65 @@ def verify(names: tuple[str, ...], renew: bool) -> None:
         shared.tell(text, always=True)
 
 
+@command(
+    click.Argument(["name"], metavar="NAME", type=shared.Words(("300", "500", "lite", "custom"))),
+    option("-o --output", FILE, "File of the result.  [default: in the own folder of models]"),
+    option("--fraction", Share, "Part of the records of each group.", default=1.0),
+    common="classifier chunk_length device gpus cpu_workers compile precision protein_batch "
+    "nucleotide_batch tokenizer_threads threads force no_progress",
+)
+def calibrate(name: str, output: Path | None, fraction: float, **options: Any) -> int:
+    """Measure models on records of known origin, so that their results have error rates.
+
+    NAME is a model type of predict, or custom. Contigs of many kinds of viruses and others, which
+    are part of the package, are scored as by predict. One half of them gives the false discovery
+    rates that predict and call state from then on; the other half is measured. The released models
+    may know relatives of these genomes, so their figures may be too good.
+
+    Examples:
+      virnucpro models calibrate 500
+      virnucpro models calibrate custom --model-path my.safetensors -e 500 --config my.yaml
+    """
+    settings = shared.configuration({**options, "model_type": name})
+    analysis = settings.analysis.resolved()
+    from virnucpro.classifier.calibration import SUFFIX
+    from virnucpro.cli.predict import carry_out
+    from virnucpro.evaluation.calibrate import calibrate_run, calibration_text, known_records
+    from virnucpro.models.store import own_folder
+    from virnucpro.run.request import PredictionRequest, check_models
+
+    assert analysis.classifier is not None
+    stem = f"{Path(analysis.classifier).stem}_{analysis.chunk_length}"
+    output = output or own_folder() / f"{stem}{SUFFIX}"
+    if not output.name.endswith(SUFFIX):
+        raise UsageError(f"--output {output}: name a file whose name ends in {SUFFIX}")
+    check_models(analysis)
+    folder = output.with_suffix("")
+    if output.exists() and not folder.exists() and not options["force"]:
+        raise UsageError(f"{output} exists: choose another --output, or replace it with --force")
+    table, sequences = known_records(fraction)
+    lines = (f">{record}\n{bases}\n" for record, bases in zip(table.record, sequences, strict=True))
+    source = folder / "records.fa"
+    shared.save_output(source, "".join(lines).encode(), force=options["force"])
+    values = {"chunk_length": analysis.chunk_length, "genes": False}
+    request = PredictionRequest(
+        str(source),
+        folder,
+        settings.with_values(values),
+        force=options["force"],
+        command=shared.command_line(),
+    )
+    if code := carry_out(request):
+        return code
+    with shared.steps(settings) as screen:
+        found = calibrate_run(table, sequences, request.layout, screen)
+        shared.save_output(output, found.to_bytes(), force=True)
+    shared.tell(*calibration_text(found), f"Calibration: {output}")
+    return EXIT_OK
+
+
 models = click.Group(
     "models",
-    commands=[list_models, fetch, path, verify],
-    help="List, fetch and check the models on this machine.",
+    commands=[list_models, fetch, path, verify, calibrate],
+    help="List, fetch, check and calibrate the models on this machine.",
 )

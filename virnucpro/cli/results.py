@@ -144,8 +144,6 @@ def plot(folder: Path, record: str, output: Path | None, **options: Any) -> None
     option("-o --output-dir", FOLDER, "Folder of the results.  [default: beside the predictions]"),
     option("--level", ("frame", "chunk", "contig"), "Unit that is measured.  [default: chunk]"),
     option("--threshold", Share, "Least score of virus.  [default: the calls of predict]"),
-    option("--calibrate CLASSIFIER", FILE, "Fit the temperature of the classifier that was used."),
-    option("--output", FILE, "File of the calibrated classifier, with the suffix .safetensors."),
     common="force",
 )
 def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
@@ -158,21 +156,12 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     Examples:
       virnucpro evaluate results --labels labels.tsv
       virnucpro evaluate results --labels dataset/genomes.tsv --level contig -o figures
-      virnucpro evaluate validation --labels labels.tsv --calibrate my.safetensors
-          --output calibrated.safetensors
 
     The labels are a table with the columns record and label (virus or others), and optionally group
     and genome. The file genomes.tsv of a data set is such a table.
     """
-    output = options.pop("output")
-    if (options["calibrate"] is None) != (output is None):
-        raise UsageError("--calibrate and --output belong together: give both or neither")
-    if output is not None and output.suffix != ".safetensors":
-        raise UsageError(f"--output {output}: give it the suffix .safetensors")
     from virnucpro.evaluation.run import run_evaluation
 
     with shared.steps(shared.configuration()) as screen:
-        result, calibrated = run_evaluation(predictions, labels, **options, notify=screen.info)
-        if output is not None:
-            shared.save_output(output, calibrated, force=options["force"])
+        result = run_evaluation(predictions, labels, **options, notify=screen.info)
     shared.tell(result)

@@ -71,13 +71,6 @@ def _sentences(document: Mapping[str, Json]) -> Iterator[str]:
         )
     if trained := counts["rows_of_the_training_part"]:
         yield f"Note: {counted(trained, 'row')} are of the training part, and look too good."
-    if c := document["calibration"]:
-        yield (
-            f"Temperature {c['temperature']:.4f} (before: {c['temperature_before']:.4f}) from "
-            f"{c['frames']:,} frames, half of them virus. Their log loss is {c['loss']:.4f} nats "
-            f"(before: {c['loss_before']:.4f}), their expected calibration error "
-            f"{c['error']:.4f} (before: {c['error_before']:.4f})."
-        )
 
 
 def as_markdown(document: Mapping[str, Json], plots: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from virnucpro.classifier.calibration import find_calibrations
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.errors import InputError, LockedError, UsageError
 from virnucpro.events import Emit, Notice, StepProgress
@@ -21,7 +22,7 @@ from virnucpro.results import INCOMPLETE, open_run
 from virnucpro.run.record import save_record
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import finished_runs, renew_samples
-from virnucpro.settings import Thresholds
+from virnucpro.settings import Thresholds, trained
 from virnucpro.stages.genes import HALLMARKS
 from virnucpro.stages.output import OutputStage
 from virnucpro.stages.result_files import OutputFigures, result_counts
@@ -106,7 +107,6 @@ def _called(
         receipt = ledger.read(layout.receipt("output"), OutputFigures)
         figures = receipt.figures
         assert isinstance(figures, OutputFigures)
-        thresholds.check(calibrated=figures.calibrated)
         found = [
             _input_file(layout, path, digest, given)
             for path, digest in zip((state.source, state.mates), own.inputs, strict=False)
@@ -114,9 +114,19 @@ def _called(
         source = InputFiles(*(file.path for file in found), interleaved=own.interleaved)
         known = figures.contig_model
         model = ContigModel(*known) if known else None
-        stage = OutputStage(layout, disk, source, found, figures.calibrated, model, thresholds)
+        earlier = OutputStage(
+            layout, disk, source, found, figures.calibrated, model, figures.thresholds
+        )
+        classifier = dict(record["models"]["classifier"])
+        stage = replace(earlier, thresholds=thresholds)
+        name, digests = Path(classifier["path"]).name, own.weights
+        calibrations = find_calibrations(name, digests, own.precision, emit)
+        if calibration := calibrations.get(trained(layout.chunk_length, calibrations)):
+            stage = replace(stage, calibrated=True, contig_model=calibration.contigs)
+            classifier |= {"calibrated": True, "calibration": str(calibration.path)}
+        thresholds.check(calibrated=stage.calibrated)
         run = Run(layout, disk, [stage], state, emit, found, is_whole=False)
-        task = replace(stage, thresholds=figures.thresholds).task(run.ledger)
+        task = earlier.task(run.ledger)
         if receipt.fingerprint != run.ledger.fingerprint(task):
             raise ValueError("its scores were changed since")
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -138,6 +148,7 @@ def _called(
                 "command": list(command),
             },
             "hallmarks": {"sha256": hashed(HALLMARKS).sha256},
+            "models": {**record["models"], "classifier": classifier},
             "viral": thresholds.described(calibrated=figures.calibrated),
             "settings": {**before, "thresholds": asdict(thresholds)},
             "counts": {**counts, **result_counts(figures)},

@@ -150,7 +150,7 @@ def finish(
     dedup, length = run.state.identity.dedup, layout.chunk_length
     settings = request.settings
     analysis = replace(settings.analysis.resolved(), dedup=dedup, chunk_length=length)
-    classifier = models.classifier.file
+    classifier, calibration = models.classifier.file, models.calibration(length)
     details: dict[str, Json] = {
         "input": source,
         "models": {
@@ -158,6 +158,7 @@ def finish(
                 "path": str(classifier.path),
                 "sha256": classifier.sha256,
                 "calibrated": results.calibrated,
+                "calibration": calibration and str(calibration.path),
             }
         },
         "hallmarks": {"sha256": hashed(HALLMARKS).sha256},

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from virnucpro.classifier.calibration import FoundCalibration, find_calibrations
 from virnucpro.classifier.files import ClassifierInfo, inspect_classifier
 from virnucpro.classifier.fit import check_fit
 from virnucpro.contracts import Device, Molecule
@@ -46,10 +47,15 @@ BASES_LOOKED_AT = 20_000_000  # for the usual length of reads; 133,000 of 150 ba
 
 @dataclass(frozen=True)
 class Models:
-    """The models of a command."""
+    """The models of a command; ``calibrations`` are by chunk length."""
 
     encoders: EncoderSetup
     classifier: ClassifierInfo
+    calibrations: Mapping[int, FoundCalibration]
+
+    def calibration(self, length: int) -> FoundCalibration | None:
+        """Return that of chunks of so many bases."""
+        return self.calibrations.get(trained(length, self.calibrations))
 
 
 def find_models(requests: Sequence[PredictionRequest], executor: Executor, emit: Emit) -> Models:
@@ -67,12 +73,18 @@ def find_models(requests: Sequence[PredictionRequest], executor: Executor, emit:
     sources = [*encoders.sources.values()]
     classifier = inspect_classifier(classifier_path(analysis))
     check_digest(classifier.file.path, classifier.file.sha256)
-    request.settings.thresholds.check(calibrated=classifier.temperature is not None)
     for warning in check_fit(classifier, sources, analysis.chunk_length):
         emit(Notice("warning", warning))
     paths = [file.path for source in sources for file in source.files]
     executor.pool.require({path: path.stat().st_size for path in paths})
-    return Models(encoders, classifier)
+    digests = [classifier.file.sha256, *(source.sha256 for source in sources)]
+    name = classifier.file.path.name
+    models = Models(
+        encoders, classifier, find_calibrations(name, digests, encoders.precision, emit)
+    )
+    calibrated = classifier.temperature is not None or models.calibration(analysis.chunk_length)
+    request.settings.thresholds.check(calibrated=bool(calibrated))
+    return models
 
 
 def find_encoders(
@@ -190,6 +202,8 @@ def prediction_steps(
     lengths = classifier.chunk_lengths or (layout.chunk_length,)
     calibrated = classifier.temperature is not None
     contig_model = classifier.contigs.get(trained(layout.chunk_length, classifier.contigs))
+    if found := models.calibration(layout.chunk_length):
+        calibrated, contig_model = True, found.contigs
     size, dedup = (own.most_frames_per_file, own.exact_frames_per_file), own.dedup
     embedding = encoders.stages(layout, disk, settings.machine)
     keep = not settings.machine.remove_intermediate

@@ -140,7 +140,8 @@ def summarise(
         odds = log_odds(scored)
     else:
         longest = np.maximum.reduceat(scored.stop - scored.start, starts)
-        terms = contig_terms(log_odds(scored), starts, bases / longest)
+        own = log_odds(scored) / model.temperature
+        terms = contig_terms(own, starts, bases / longest)
         odds = np.stack([model.log_odds(terms), terms[:, -1]], axis=1)
         scores = each(math.tanh, (odds[:, 0] + PRIOR) / 2)
     coverage, virus_score = np.zeros(len(lengths)), np.full(len(lengths), np.nan)

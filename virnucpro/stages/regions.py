@@ -125,7 +125,8 @@ def find_regions(
         return [stretch[low + 1 : high] for low, high in pairwise(ends) if high - low > 1]
 
     of_genes = gene_evidence(chunks.start[scored], hits)
-    odds = log_odds(chunks.chosen(scored)).tolist()
+    temperature = contig_model.temperature if contig_model else 1.0
+    odds = (log_odds(chunks.chosen(scored)) / temperature).tolist()
     stretches = viral_stretches(odds, of_genes, outside_arrays)
     viral = {i for part, _ in stretches for i in part}
     regions = []

@@ -24,13 +24,14 @@ from virnucpro.version import __version__
 
 T = TypeVar("T")
 DIGEST = "digest"  # the key that holds it
-DocumentKind = Literal["run state", "receipt", "progress", "data set", "savepoint"]
+DocumentKind = Literal["run state", "receipt", "progress", "data set", "savepoint", "calibration"]
 SCHEMAS: Mapping[DocumentKind, int] = {
     "run state": 1,
     "receipt": 1,
     "progress": 1,
     "data set": 1,
     "savepoint": 1,
+    "calibration": 1,
 }
 
 

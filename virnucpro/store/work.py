@@ -125,6 +125,12 @@ class RunIdentity:
     precision: str
 
     @property
+    def weights(self) -> list[str]:
+        """The digests of the classifier and of each encoder."""
+        encoders = [self.nucleotide_model, self.protein_model]
+        return [self.classifier, *(digest for digest in encoders if digest is not None)]
+
+    @property
     def inputs(self) -> list[str]:
         """The digests of the files of the input."""
         return [self.input] if self.second_input is None else [self.input, self.second_input]

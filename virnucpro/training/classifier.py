@@ -358,7 +358,8 @@ def _write_results(
             f"F1 {row['f1']}"
             for part, row in metrics.items()
         ),
-        f"Scores are calibrated with a temperature of {temperature:.4g}.",
+        f"Scores are calibrated with a temperature of {temperature:.4g}. Rates of contigs come "
+        f"from: virnucpro models calibrate custom -p {output} -e {dataset.lengths()[0]}",
         f"Classifier: {output}; model card: {card}",
         "Next: " + "\n".join(how_to_predict(output, dataset.lengths()[0], encoders)),
     ]
