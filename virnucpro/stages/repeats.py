@@ -16,7 +16,7 @@ FARTHEST_COPY = 2000
 DECAY = 0.9995  # how much less likely a copy is that is one base farther back
 ARRAYS_PER_BASE = 1e-4
 WINDOW = 10_000  # bases
-MOST_REPEATED = 0.1  # share of the bases of a window
+MOST_REPEATED = 0.12  # share of the bases of a window
 
 
 def in_arrays(sequence: str, places: Ints) -> Bools:
