@@ -69,7 +69,7 @@ def test_the_records_of_the_example_are_called_right(tmp_path, monkeypatch):
     records = script["known_records"](labels, tmp_path / "out/example_run.json", None)
     assert len(records) == len(contigs)
     model = inspect_classifier(LITE_CLASSIFIER).contigs[500]
-    pieces = script["cut"](records, 500, model)
+    pieces, _ = script["cut"](records, 500, model)
     chunks = [len(record.chunks.start) for record in records]
     assert pieces.found.chunks_scored.sum() == sum(chunks)
     called, wrong = script["measure"](pieces, model)[:2]

@@ -125,7 +125,7 @@ def test_the_distributions_of_known_contigs_are_found_again():
     assert fitted[:5] == MODEL[:5]
     assert fitted.has_distributions
     counts = np.log(COUNTS)
-    for place in range(5, len(MODEL), 4):
+    for place in (5, 9):
         level, slope, *of_fitted = fitted[place : place + 4]
         assert (level, slope) == pytest.approx(MODEL[place : place + 2], abs=0.2)
         spreads = (np.sqrt(a + b * counts) for a, b in (of_fitted, MODEL[place + 2 : place + 4]))
