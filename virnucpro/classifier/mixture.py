@@ -31,7 +31,7 @@ NEGLIGIBLE = 1e-6  # what is less likely of a sample is left out
 SHARES = np.arange(-14, 15) / 2
 OTHERS_SHIFTS, OTHERS_SPREAD = np.arange(-3, 10) * (2 / 9), 1 / 3
 # So likely is a sample whose others are of one unusual host, such as a single genome: any shift
-# above 0 is alike likely then. Of 48 single genomes of hosts, one was called viral as a whole before.
+# above 0 is alike likely then. Of 48 genomes of hosts, an earlier version took one for a virome.
 UNUSUAL = 0.02
 VIRUS_SHIFTS, VIRUS_SPREAD = np.arange(-2, 3) / 3, 1 / 3
 # The spread of viruses below their mean is so many times that above it: in their groups, 0.79 to
