@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
-from tests.unit.training.made_genomes import RecordedProgress
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages import splitting
 from virnucpro.training.data.dataset import PARTS, Dataset
@@ -49,7 +48,7 @@ def make_records(
     table = source.with_suffix(".tsv")
     table.write_text("\n".join(rows) + "\n")
     options = {"genomes": root.parent, "lengths": (LENGTH,), "content": "records", **options}
-    prepare_dataset(table, Dataset(root), print, RecordedProgress(), **options)
+    prepare_dataset(table, Dataset(root), lambda event: None, **options)
     return Dataset(root)
 
 

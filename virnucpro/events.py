@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from virnucpro.contracts import Device, FailedSequences, Json, Measurements, Task
 
@@ -122,6 +121,21 @@ class Notice(Event):
 
 
 @dataclass(frozen=True)
+class StepStarted(Event):
+    """A step of ``total`` units begins; the step before it is finished."""
+
+    title: str
+    total: int
+
+
+@dataclass(frozen=True)
+class StepAdvanced(Event):
+    """``amount`` more units of the step are finished."""
+
+    amount: int
+
+
+@dataclass(frozen=True)
 class EpochProgress(Event):
     """A training has seen ``seen`` of ``total`` frames, proteins or steps of an epoch (from 1)."""
 
@@ -141,16 +155,3 @@ class EpochEnded(Event):
 
 Emit = Callable[[Event], None]
 """Takes an event to whoever shows it."""
-
-
-class StepProgress(Protocol):
-    """Receives the progress of work that consists of steps of known size.
-
-    ``virnucpro.ui`` shows it on the terminal.
-    """
-
-    def begin(self, title: str, total: int) -> None:
-        """Begin a step of ``total`` units. The step before it is finished."""
-
-    def advance(self, amount: int) -> None:
-        """Report that ``amount`` more units of the current step are finished."""

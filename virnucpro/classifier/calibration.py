@@ -68,7 +68,7 @@ def read_calibration(path: Path) -> Calibration:
 
 
 def find_calibrations(
-    classifier: str, weights: Sequence[str], precision: str, emit: Emit
+    classifier: str, weights: Sequence[str], precision: str, show: Emit
 ) -> dict[int, FoundCalibration]:
     """Return the calibrations of these ``weights``, by chunk length, and say so.
 
@@ -91,8 +91,8 @@ def find_calibrations(
     for length, (path, own) in found.items():
         of_other = f"; it was made in {own.precision}, and this run is {precision}"
         text = f"chunks of {length} bases are calibrated by {path}"
-        emit(Notice("info", text + of_other * (own.precision != precision)))
+        show(Notice("info", text + of_other * (own.precision != precision)))
     if not found:
         for path in others:
-            emit(Notice("warning", f"{path} is of other weights, and not taken"))
+            show(Notice("warning", f"{path} is of other weights, and not taken"))
     return {length: FoundCalibration(path, own.contigs) for length, (path, own) in found.items()}

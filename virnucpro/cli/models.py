@@ -176,7 +176,7 @@ def calibrate(name: str, output: Path | None, fraction: float, **options: Any) -
     if code := carry_out(request):
         return code
     with shared.steps(settings) as screen:
-        found = calibrate_run(table, sequences, request.layout, screen)
+        found = calibrate_run(table, sequences, request.layout, screen.show)
         shared.save_output(output, found.to_bytes(), force=True)
     shared.tell(*calibration_text(found), f"Calibration: {output}")
     return EXIT_OK

@@ -248,7 +248,7 @@ def train(precomputed: Path | None, **options: Any) -> None:
         raise UsageError(f"no encoding has {features.width} numbers per residue")
     training = msgspec.structs.replace(training, encoding=ENCODING_OF_WIDTH[features.width])
     with shared.steps(settings, warnings) as screen:
-        work = (devices, screen.show, screen)
+        work = (devices, screen.show)
         folder, point = fit_rcl(training, features, *work, force=options["force"])
     metrics = point.history[point.best_epoch - 1]
     shared.tell(
@@ -331,7 +331,7 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
     facts |= {name.replace("_", " "): value for name, value in rule.items()}
     with shared.steps(settings, warnings) as screen:
         metrics = run_rcl_evaluation(
-            finders, proteins, facts, output_dir, screen.info, screen, force=options["force"]
+            finders, proteins, facts, output_dir, screen.info, screen.show, force=options["force"]
         )
     shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
     table = metrics["value"].unstack("model").loc[list(shown)].rename_axis(index=None, columns=None)

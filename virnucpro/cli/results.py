@@ -11,6 +11,7 @@ import virnucpro.cli.shared as shared
 from virnucpro.cli.shared import FILE, FOLDER, command, option
 from virnucpro.cli.summary import call_lines
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
+from virnucpro.events import StepAdvanced, StepStarted
 from virnucpro.layout import SamplesFolder
 from virnucpro.settings import Share
 
@@ -40,7 +41,7 @@ def call(folders: tuple[Path, ...], **options: Any) -> int:
 
     wanted = (options["stems"], options["inputs"], settings.thresholds, shared.command_line())
     with shared.steps(settings) as screen:
-        runs, are_left_out = call_again(folders, *wanted, screen, screen.show)
+        runs, are_left_out = call_again(folders, *wanted, screen.show)
     for layout, figures, changed, noun in runs:
         state = "" if changed else " (as it was)"
         thresholds = figures.thresholds.described(calibrated=figures.calibrated)
@@ -88,13 +89,13 @@ def report(folders: tuple[Path, ...], output: Path | None, *, force: bool) -> No
     common = SamplesFolder(place).overview if of_samples else place / "virnucpro_overview.html"
     overview = (output or common) if of_samples or output or len(runs) > 1 else None
     with shared.steps(shared.configuration()) as screen:
-        screen.begin("reports", len(runs))
+        screen.show(StepStarted("reports", len(runs)))
         for number, (name, found) in enumerate(runs):
             with locked(Layout(found.folder, found.stem).lock):
                 run = open_run(found.folder, found.stem)  # as it is now that it is locked
                 screen.say(f"report: {write_report(run, Disk(), again=True)}")
             runs[number] = name, run
-            screen.advance(1)
+            screen.show(StepAdvanced(1))
         problem = renew_samples(folders[0], screen.show) if of_samples else ""
         if overview and not of_samples:
             write_overview(overview, runs, Disk())

@@ -84,7 +84,6 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
             table,
             Dataset(output_dir),
             screen.show,
-            screen,
             genomes=genomes or table.parent,
             command=shared.command_line(),
             **options,

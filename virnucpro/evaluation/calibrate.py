@@ -23,7 +23,7 @@ from virnucpro.classifier.mixture import with_distributions
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError
 from virnucpro.evaluation.tables import CONTIG_LENGTHS
-from virnucpro.events import StepProgress
+from virnucpro.events import Emit, StepAdvanced, StepStarted
 from virnucpro.formatting import aligned
 from virnucpro.layout import Layout
 from virnucpro.metrics.classification import (
@@ -197,7 +197,7 @@ def fit_contigs(chunks: Chunks, virus: Bools, groups: npt.NDArray[np.str_]) -> C
 
 
 def calibrate_run(
-    table: DataFrame, sequences: list[str], layout: Layout, progress: StepProgress
+    table: DataFrame, sequences: list[str], layout: Layout, show: Emit
 ) -> Calibration:
     """Return the calibration of the models of a finished run over the known records.
 
@@ -221,11 +221,11 @@ def calibrate_run(
         gene_finder(),
     )
     evidence.searched[places] = True
-    progress.begin("genes", len(places))
+    show(StepStarted("genes", len(places)))
     for own in np.array_split(places, 1 + len(places) // GENES_AT_A_TIME):
         for place, genes in zip(own, finder.find([sequences[i] for i in own]), strict=True):
             evidence.hallmarks[place], evidence.markers[place] = count_functions(genes.hits)
-        progress.advance(len(own))
+        show(StepAdvanced(len(own)))
     models = run["models"]
     encoders = (models[name]["sha256"] for name in ("nucleotide", "protein") if name in models)
     return Calibration(

@@ -12,7 +12,7 @@ import numpy as np
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError
 from virnucpro.evaluation.run import evaluation_folder
-from virnucpro.events import StepProgress
+from virnucpro.events import Emit, StepAdvanced, StepStarted
 from virnucpro.metrics.classification import (
     LEVELS,
     RESAMPLES,
@@ -49,7 +49,7 @@ EVALUATION_FILES = (REPORT, "rcl_evaluation.tsv", "rcl_evaluation_proteins.tsv")
 
 
 def evaluate_finder(
-    finder: RclFinder, proteins: Sequence[AnnotatedProtein], progress: StepProgress
+    finder: RclFinder, proteins: Sequence[AnnotatedProtein], show: Emit
 ) -> tuple[DataFrame, DataFrame]:
     """Apply a model to proteins, and return tables of the proteins and of its metrics.
 
@@ -66,11 +66,11 @@ def evaluate_finder(
     import pandas
 
     results: list[RclResult] = []
-    progress.begin(f"measuring {finder.label}", len(proteins))
+    show(StepStarted(f"measuring {finder.label}", len(proteins)))
     for start in range(0, len(proteins), BLOCK):
         block = proteins[start : start + BLOCK]
         results += finder.find([protein.sequence for protein in block])
-        progress.advance(len(block))
+        show(StepAdvanced(len(block)))
     rows = [
         (
             protein.accession,
@@ -164,7 +164,7 @@ def run_rcl_evaluation(
     settings: Mapping[str, Json],
     folder: Path,
     notify: Callable[[str], None],
-    progress: StepProgress,
+    show: Emit,
     *,
     force: bool = False,
 ) -> DataFrame:
@@ -181,7 +181,7 @@ def run_rcl_evaluation(
     }
     writing = (report, EVALUATION_FILES, document, itemgetter("settings"), notify)
     with evaluation_folder(*writing, force=force) as disk:
-        measured = {finder.label: evaluate_finder(finder, proteins, progress) for finder in finders}
+        measured = {finder.label: evaluate_finder(finder, proteins, show) for finder in finders}
         tables = {label: table.drop(columns="right") for label, (table, _) in measured.items()}
         places = dict.fromkeys(("known_start", "known_end", "start", "end"), "Int64")
         found = pandas.concat(tables, names=["model"]).reset_index(level="model").astype(places)

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from virnucpro.columns import read_table
 from virnucpro.errors import InputError
-from virnucpro.events import StepProgress
+from virnucpro.events import Emit, StepAdvanced, StepStarted
 from virnucpro.rcl.features import AMINO_ACIDS
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.settings import RclTrainingSettings
@@ -45,7 +45,7 @@ NO_AMINO_ACID = re.compile(f"[^{AMINO_ACIDS}]")
 COLUMNS = ("id", "part", "cluster", "length", "rcl_start", "rcl_end")
 
 
-def cluster_proteins(sequences: Sequence[str], progress: StepProgress) -> list[int]:
+def cluster_proteins(sequences: Sequence[str], show: Emit) -> list[int]:
     """Return the cluster of each protein: the number of its first protein.
 
     Needs parasail.
@@ -55,11 +55,11 @@ def cluster_proteins(sequences: Sequence[str], progress: StepProgress) -> list[i
     texts = [NO_AMINO_ACID.sub("X", sequence.upper()) for sequence in sequences]
     sets = DisjointSet(range(len(texts)))
     pairs, shared = _candidates(texts)
-    progress.begin("comparing proteins", len(pairs))
+    show(StepStarted("comparing proteins", len(pairs)))
     # The most similar pairs come first: most others then are in one cluster already.
     order = np.argsort(-shared, kind="stable")
     for (one, two), words in zip(pairs[order].tolist(), shared[order].tolist(), strict=True):
-        progress.advance(1)
+        show(StepAdvanced(1))
         if sets.connected(one, two):
             continue
         if words >= CERTAIN_SHARED or identity(texts[one], texts[two]) > IDENTITY:
@@ -126,7 +126,7 @@ def random_split(count: int, train_split: float, seed: int) -> list[Part]:
 
 
 def cluster_split(
-    proteins: Sequence[AnnotatedProtein], train_split: float, seed: int, progress: StepProgress
+    proteins: Sequence[AnnotatedProtein], train_split: float, seed: int, show: Emit
 ) -> tuple[list[Part], list[int]]:
     """Return part and cluster of each protein; no cluster is in two parts.
 
@@ -134,7 +134,7 @@ def cluster_split(
     test and half to validation. Clusters are drawn in an order that follows from ``seed`` and
     their members. A cluster that would not fit any more is left for training.
     """
-    clusters = cluster_proteins([protein.sequence for protein in proteins], progress)
+    clusters = cluster_proteins([protein.sequence for protein in proteins], show)
     members: dict[int, list[int]] = {}
     for number, cluster in enumerate(clusters):
         members.setdefault(cluster, []).append(number)
@@ -164,12 +164,12 @@ def cluster_split(
 
 
 def divided(
-    proteins: Sequence[AnnotatedProtein], settings: RclTrainingSettings, progress: StepProgress
+    proteins: Sequence[AnnotatedProtein], settings: RclTrainingSettings, show: Emit
 ) -> tuple[Sequence[Part], Sequence[int] | None]:
     """Return the part of each protein, and its cluster where parts are made of clusters."""
     share, seed = settings.train_split, settings.seed
     if settings.split == "clusters":
-        return cluster_split(proteins, share, seed, progress)
+        return cluster_split(proteins, share, seed, show)
     if settings.split == "random":
         return random_split(len(proteins), share, seed), None
     return split_of_table(proteins, Path(settings.split)), None

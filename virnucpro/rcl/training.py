@@ -18,7 +18,7 @@ from torch import nn
 
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
-from virnucpro.events import Emit, Notice, StepProgress
+from virnucpro.events import Emit, Notice
 from virnucpro.layout import CHECKPOINTS, lock_file
 from virnucpro.metrics.classification import auroc, call_metrics
 from virnucpro.rcl.features import ProteinFeatures, StoredFeatures
@@ -256,14 +256,12 @@ def fit_rcl(
     features: ProteinFeatures,
     devices: Sequence[Device],
     show: Emit,
-    progress: StepProgress,
     *,
     force: bool = False,
 ) -> tuple[Path, Savepoint]:
     """Train a network, or finish the training that an earlier start of the same command began.
 
-    There is a process per device. ``show`` is told of notices and epochs, ``progress`` of the steps
-    before the training. Returned are the folder and the state after the last epoch.
+    There is a process per device. Returned are the folder and the state after the last epoch.
     """
     disk = Disk()
     if settings.batch_size < 2 * len(devices):
@@ -284,7 +282,7 @@ def fit_rcl(
             del document["output"]  # where the folder is, which may move
             disk.save(folder / "config.json", _json(document))
         if not kept.exists():
-            disk.save(kept, split_text(proteins, *divided(proteins, settings, progress)))
+            disk.save(kept, split_text(proteins, *divided(proteins, settings, show)))
         parts = split_of_table(proteins, kept)
         used = {}
         for part in ("train", "validation"):

@@ -14,7 +14,7 @@ from pathlib import Path
 from virnucpro.classifier.calibration import find_calibrations
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.errors import InputError, LockedError, UsageError
-from virnucpro.events import Emit, Notice, StepProgress
+from virnucpro.events import Emit, Notice, StepStarted
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout
 from virnucpro.report.writing import report_problem
@@ -44,8 +44,7 @@ def call_again(
     inputs: Sequence[Path],
     thresholds: Thresholds,
     command: Sequence[str],
-    progress: StepProgress,
-    emit: Emit,
+    show: Emit,
 ) -> tuple[list[CalledRun], bool]:
     """Write the tables of all runs with other thresholds; a run that has these is left alone.
 
@@ -66,18 +65,18 @@ def call_again(
         disk = Disk()
         try:
             with locked(layout.lock):
-                called.append(_called(layout, disk, thresholds, command, given, progress, emit))
+                called.append(_called(layout, disk, thresholds, command, given, show))
                 if problem := report_problem(layout, disk):
-                    emit(Notice("info", problem))
+                    show(Notice("info", problem))
         except (UsageError, InputError, LockedError) as error:
             left_out.append(error)
     for folder in dict.fromkeys(layout.root.parent for layout, *_ in called):
-        if problem := renew_samples(folder, emit):
-            emit(Notice("info", problem))
+        if problem := renew_samples(folder, show):
+            show(Notice("info", problem))
     if left_out and (stems or not called):
         raise left_out[0]
     for refusal in left_out:
-        emit(Notice("warning", f"left out: {refusal}"))
+        show(Notice("warning", f"left out: {refusal}"))
     return called, bool(left_out)
 
 
@@ -87,8 +86,7 @@ def _called(
     thresholds: Thresholds,
     command: Sequence[str],
     given: Mapping[str, HashedFile],
-    progress: StepProgress,
-    emit: Emit,
+    show: Emit,
 ) -> CalledRun:
     """Write the tables of a run, unless they are those of the asked thresholds.
 
@@ -120,12 +118,12 @@ def _called(
         classifier = dict(record["models"]["classifier"])
         stage = replace(earlier, thresholds=thresholds)
         name, digests = Path(classifier["path"]).name, own.weights
-        calibrations = find_calibrations(name, digests, own.precision, emit)
+        calibrations = find_calibrations(name, digests, own.precision, show)
         if calibration := calibrations.get(trained(layout.chunk_length, calibrations)):
             stage = replace(stage, calibrated=True, contig_model=calibration.contigs)
             classifier |= {"calibrated": True, "calibration": str(calibration.path)}
         thresholds.check(calibrated=stage.calibrated)
-        run = Run(layout, disk, [stage], state, emit, found, is_whole=False)
+        run = Run(layout, disk, [stage], state, show, found, is_whole=False)
         task = earlier.task(run.ledger)
         if receipt.fingerprint != run.ledger.fingerprint(task):
             raise ValueError("its scores were changed since")
@@ -135,7 +133,7 @@ def _called(
             f"so with virnucpro predict --resume, or choose other runs with --stem"
         ) from error
     sweep(layout, disk)
-    progress.begin(f"calling {layout.stem}", figures.records)
+    show(StepStarted(f"calling {layout.stem}", figures.records))
     run.once(stage)
     figures = run.ledger.figures(layout.receipt("output"))
     assert isinstance(figures, OutputFigures)

@@ -29,6 +29,8 @@ from virnucpro.events import (
     Notice,
     Progressed,
     StageFinished,
+    StepAdvanced,
+    StepStarted,
     TaskFinished,
 )
 from virnucpro.executors.signals import Interruption, interruptible
@@ -100,11 +102,17 @@ class Screen:
             case Notice(level, message):
                 (self.warn if level == "warning" else self.info)(message)
                 return
+            case StepStarted(title, total):
+                self._begin(title, total)
+                return
+            case StepAdvanced(amount):
+                self._advance(amount)
+                return
             case EpochProgress(epoch, epochs, seen, total):
                 title = f"epoch {epoch} of at most {epochs}" if epochs > 1 else "training"
                 if title != self.board.title:
-                    self.begin(title, total, seen)
-                self.advance(seen - self.board.sequences)
+                    self._begin(title, total, seen)
+                self._advance(seen - self.board.sequences)
                 return
             case EpochEnded(row, best):
                 self._leave()
@@ -126,14 +134,14 @@ class Screen:
         elif isinstance(event, StageFinished):
             self._tell_seconds(event.seconds)
 
-    def begin(self, title: str, total: int, before: int = 0) -> None:
+    def _begin(self, title: str, total: int, before: int = 0) -> None:
         """End the step before, and begin one of ``total`` units, ``before`` of which are done."""
         self.end()
         with self.lock:
             self.board.begin(replace(NOTHING, title=printable(title), sequences=total))
             self.board.before = before
 
-    def advance(self, amount: int) -> None:
+    def _advance(self, amount: int) -> None:
         """Report that ``amount`` more units of the step are done."""
         with self.lock:
             self.board.update(Progressed(0, amount, 0))

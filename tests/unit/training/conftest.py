@@ -37,7 +37,7 @@ def prepare(tmp_path, monkeypatch):
     def _prepare(name="data", rows=ROWS, progress=None, **changed):
         table, dataset = write_table(tmp_path / f"{name}.tsv", rows), Dataset(tmp_path / name)
         options = {**usual, "command": (name,), **changed}
-        progress = progress or RecordedProgress()
-        return prepare_dataset(table, dataset, print, progress, **options), dataset
+        show = progress or RecordedProgress()
+        return prepare_dataset(table, dataset, show, **options), dataset
 
     return _prepare

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from virnucpro.events import Event, StepAdvanced, StepStarted
 from virnucpro.training.data.dataset import Dataset
 
 SENSE = [
@@ -81,17 +82,17 @@ def genome_rows(dataset: Dataset) -> list[dict[str, str]]:
 
 
 class RecordedProgress:
-    """A watch that keeps what it was told."""
+    """Keeps what it was shown of steps."""
 
     def __init__(self) -> None:
         self.steps: list[str] = []
-        self.done: dict[str, float] = {}
-        self.totals: dict[str, float] = {}
+        self.done: dict[str, int] = {}
+        self.totals: dict[str, int] = {}
 
-    def begin(self, title: str, total: float) -> None:
-        self.steps.append(title)
-        self.totals[title] = total
-        self.done[title] = 0
-
-    def advance(self, amount: float) -> None:
-        self.done[self.steps[-1]] += amount
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, StepStarted):
+            self.steps.append(event.title)
+            self.totals[event.title] = event.total
+            self.done[event.title] = 0
+        elif isinstance(event, StepAdvanced):
+            self.done[self.steps[-1]] += event.amount

@@ -20,6 +20,7 @@ from tests.unit.training.made_genomes import (
 )
 from virnucpro.contracts import MOLECULES
 from virnucpro.errors import InputError, ResumeRefusedError
+from virnucpro.events import Event, StepStarted
 from virnucpro.io.fasta import read_fasta
 from virnucpro.io.frames import chunk_of, chunk_spans, open_frames, record_of
 from virnucpro.store.disk import Disk
@@ -204,9 +205,9 @@ def test_genbank_keeps_annotated_frames_only(prepare, tmp_path):
 
 def test_a_source_that_changes_meanwhile(prepare, tmp_path):
     class Meddling(RecordedProgress):
-        def begin(self, title: str, total: float) -> None:
-            super().begin(title, total)
-            if title.startswith("reading"):
+        def __call__(self, event: Event) -> None:
+            super().__call__(event)
+            if isinstance(event, StepStarted) and event.title.startswith("reading"):
                 names = [("H1", coding(5, 2600)), ("H2", mutated(coding(5, 2600), 0.5))]
                 write_fasta(tmp_path / "in" / "held.fa", names)
 

@@ -31,6 +31,8 @@ from virnucpro.events import (
     Event,
     Notice,
     Progressed,
+    StepAdvanced,
+    StepStarted,
     TaskFinished,
     TaskStarted,
     WorkerDied,
@@ -163,14 +165,14 @@ def test_ids_and_messages_are_literal(shown):
 def test_steps_are_lines_every_ten_seconds_without_a_terminal():
     console, hand = piped(), Hand()
     with Screen(DisplaySettings(), None, console, hand).shown() as screen:
-        screen.begin("reading", 400)
+        screen.show(StepStarted("reading", 400))
         for _ in range(4):
             hand.now += 5
-            screen.advance(100)
+            screen.show(StepAdvanced(100))
             screen.tick()
-        screen.begin("writing", 10)
+        screen.show(StepStarted("writing", 10))
         hand.now += 1
-        screen.advance(10)
+        screen.show(StepAdvanced(10))
         screen.tick()
     assert text_of(console).splitlines() == [
         "reading: 50 %, 0:10 left",
@@ -183,8 +185,8 @@ def test_a_step_is_a_bar_on_a_terminal_that_is_gone_afterwards():
     console = terminal(200)
     with Screen(DisplaySettings(), None, console, Hand()).shown() as screen:
         for title in ("reading", "calling a\x1b[5B"):
-            screen.begin(title, 4)
-            screen.advance(2)
+            screen.show(StepStarted(title, 4))
+            screen.show(StepAdvanced(2))
         time.sleep(0.6)  # it is drawn four times per second
     text = text_of(console)
     assert "calling a\\x1b[5B" in text

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from virnucpro.errors import InputError
-from virnucpro.events import StepProgress
+from virnucpro.events import Emit, StepAdvanced, StepStarted
 from virnucpro.io.frames import FRAME_LABELS, chunk_spans, open_frames
 from virnucpro.io.records import Records
 from virnucpro.io.text import shortened
@@ -49,7 +49,7 @@ def survey_genomes(
     table: Path,
     files: Sequence[tuple[HashedFile, Sequence[SourceRow]]],
     found: list[dict[str, Any]],
-    progress: StepProgress,
+    show: Emit,
 ) -> Iterator[tuple[int, GenomeRecord]]:
     """Yield the records that a row takes, each with its place in ``found``.
 
@@ -57,7 +57,7 @@ def survey_genomes(
     ``record`` is the id, with ``.2``, ``.3``, ... if an earlier record has the same one; ``sketch``
     takes half a byte of memory per base. A file that has changed since it was hashed is an error.
     """
-    progress.begin("reading genomes", len(files))
+    show(StepStarted("reading genomes", len(files)))
     copies: dict[str, int] = {}  # of every name in use: the last number appended to it
     for file, rows in files:
         unused = {row.line for row in rows}
@@ -99,7 +99,7 @@ def survey_genomes(
         refuse_changed_input([file])
         if unused:
             raise InputError(f"{table}: line {min(unused)}: no record is left for this row")
-        progress.advance(1)
+        show(StepAdvanced(1))
 
 
 def whole_genomes(sources: Iterable[tuple[int, GenomeRecord]], out: IO[bytes]) -> dict[int, int]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from virnucpro.contracts import MOLECULES, Json
 from virnucpro.errors import InputError, UsageError
-from virnucpro.events import Emit, Notice, StepProgress
+from virnucpro.events import Emit, Notice, StepAdvanced, StepStarted
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import FRAME_LABELS, chunk_id
 from virnucpro.layout import existing_paths, files_inside
@@ -39,7 +39,6 @@ def prepare_dataset(
     table: Path,
     dataset: Dataset,
     show: Emit,
-    progress: StepProgress,
     *,
     genomes: Path,
     lengths: Sequence[int],
@@ -74,10 +73,10 @@ def prepare_dataset(
         for row in rows:
             files.setdefault(row.path, []).append(row)
         sources = []
-        progress.begin("checksums of the genomes", len(files))
+        show(StepStarted("checksums of the genomes", len(files)))
         for path, of_file in files.items():
             sources.append((hashed_input(path), of_file))
-            progress.advance(1)
+            show(StepAdvanced(1))
         row_text = json.dumps([row.identity() for row in rows])
         identity: dict[str, Json] = {
             "content": content,
@@ -101,7 +100,7 @@ def prepare_dataset(
             "version": __version__,
             "command": list(command),
             **identity,
-            **_written(table, identity, sources, dataset, disk, progress),
+            **_written(table, identity, sources, dataset, disk, show),
         }
         # This file is written last: a folder without it holds no data set.
         disk.save(dataset.description_file, (json.dumps(description, indent=1) + "\n").encode())
@@ -114,14 +113,14 @@ def _written(
     sources: Sequence[tuple[HashedFile, Sequence[SourceRow]]],
     dataset: Dataset,
     disk: Disk,
-    progress: StepProgress,
+    show: Emit,
 ) -> dict[str, Json]:
     """Write all files except ``dataset.json``, and return what that file says about them."""
     import pandas as pd
 
     seed, found = identity["seed"], list[dict[str, Any]]()
     with explain_write_errors(dataset.root), tempfile.TemporaryFile(dir=dataset.root) as spool:
-        chosen = survey_genomes(table, sources, found, progress)
+        chosen = survey_genomes(table, sources, found, show)
         if identity["content"] == "records":
             places = whole_genomes(chosen, spool)
         else:
@@ -137,7 +136,7 @@ def _written(
             disk.remove(path)
         disk.sweep(dataset.root)
         if identity["content"] == "records":
-            sizes = write_records(dataset, records, places, spool, disk, progress)
+            sizes = write_records(dataset, records, places, spool, disk, show)
         else:
             owners = records.loc[frames["number"], ["part", "group", "label"]]
             frames[["part", "group"]] = owners[["part", "group"]].to_numpy()
@@ -148,7 +147,7 @@ def _written(
             frames = frames[balanced(frames, seed)]
             counts = frames["number"].value_counts()
             records["frames"] = counts.reindex(records.index, fill_value=0)
-            sizes = write_frames(dataset, records, frames, spool, seed, disk, progress)
+            sizes = write_frames(dataset, records, frames, spool, seed, disk, show)
     columns = records[list(GENOMES.row._fields)]
     text = GENOMES.header + GENOMES.lines(**columns)
     disk.save(dataset.genomes_table, text.encode(), len(records))
@@ -214,13 +213,13 @@ def write_frames(
     sequences: IO[bytes],
     seed: int,
     disk: Disk,
-    progress: StepProgress,
+    show: Emit,
 ) -> dict[str, Json]:
     """Write shards and frames tables, and return ``parts`` of ``dataset.json``.
 
     The frames of a part are shuffled over all lengths.
     """
-    progress.begin("writing shards", len(frames))
+    show(StepStarted("writing shards", len(frames)))
     content = np.memmap(sequences, np.uint8, "r")
     sizes: dict[str, Json] = {}
     for part_number, part in enumerate(PARTS):
@@ -248,7 +247,7 @@ def write_frames(
                     fasta = fasta_bytes(zip(names, texts, strict=True))
                     disk.save(layout.split(molecule, shard), fasta, len(rows))
                     first = first + rows[letters]  # residues stand behind the bases
-                progress.advance(len(rows))
+                show(StepAdvanced(len(rows)))
         sizes[part] = {"shards": len(starts), "frames": len(members)}
     return sizes
 
@@ -259,7 +258,7 @@ def write_records(
     places: Mapping[int, int],
     sequences: IO[bytes],
     disk: Disk,
-    progress: StepProgress,
+    show: Emit,
 ) -> dict[str, Json]:
     """Write the FASTA file of each part that has records, and return ``parts``.
 
@@ -267,12 +266,12 @@ def write_records(
     """
     content, sizes = np.memmap(sequences, np.uint8, "r"), dict[str, Json]()
     members = records[records["part"].isin(PARTS)]
-    progress.begin("writing records", len(members))
+    show(StepStarted("writing records", len(members)))
     for part, rows in members.groupby("part"):
         with disk.create(dataset.records_file(part)) as out:
             for number, name, bases in zip(rows.index, rows["record"], rows["bases"], strict=True):
                 letters = content[places[number] : places[number] + bases]
                 out.write(f">{name}\n".encode() + letters.tobytes() + b"\n", 1)
-                progress.advance(1)
+                show(StepAdvanced(1))
         sizes[part] = {"records": len(rows), "bases": int(rows["bases"].sum())}
     return sizes
