@@ -179,7 +179,10 @@ def test_a_calibration_gives_the_right_rates_for_scores_that_are_too_sure():
         fit_contigs(guessed, virus, groups)
 
 
-def test_lite_is_calibrated_and_the_same_command_gives_the_same_file(call, place, tmp_path):
+def test_lite_is_calibrated_and_the_same_command_gives_the_same_file(
+    call, place, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("virnucpro.evaluation.calibrate.DRAWS", 2)
     output = tmp_path / f"mine{SUFFIX}"
     command = ("models", "calibrate", "lite", "-o", output, "--fraction", 0.01, "-d", "cpu")
     done = call(*command)
