@@ -174,6 +174,8 @@ def test_a_calibration_gives_the_right_rates_for_scores_that_are_too_sure():
     for row in figures["samples"]:
         wrong = row["realised"] * row["called"]
         assert wrong / 2 - 2 < row["stated"] * row["called"] < 2 * wrong + 2
+    with pytest.raises(InputError, match="AUROC"):  # of labels that the scores do not tell apart
+        figures_of(known._replace(virus=np.roll(virus, 1)), is_measured, model)
     guessed = chunks._replace(others=chunks.virus, virus=chunks.others)
     with pytest.raises(InputError, match="guessing"):
         fit_contigs(guessed, virus, groups)
