@@ -61,7 +61,9 @@ def test_an_interrupted_run(call, folder):
     done = 25
     assert (esm["files_done"], esm["files"], esm["sequences_done"]) == (1, 3, done)
     left = esm["sequences"] - done
-    assert run["seconds_left"] == pytest.approx(left * esm["seconds"] / done, abs=0.1)
+    # Where the files took no time that can be told, nobody knows how long the others take.
+    known = pytest.approx(left * esm["seconds"] / done, abs=0.1) if esm["seconds"] else None
+    assert run["seconds_left"] == known
     embedded, total = nucleotide["sequences"] + done, nucleotide["sequences"] + esm["sequences"]
     share = f"in: interrupted, {100 * embedded // total} % of the embedding is kept"
     assert share in call("status", folder / "cut").out
