@@ -97,6 +97,19 @@ def test_features_are_gone_when_the_last_model_has_read_them(source, kept, tmp_p
     assert worked == dict.fromkeys(embeddings, files)
 
 
+def test_a_run_that_is_finished_with_its_features_has_all_of_them(source, kept, tmp_path):
+    """Those of the files that were scored before are made again."""
+    kept_from_start, out = tmp_path / "whole", tmp_path / "out"
+    run_prediction(_request(source, kept_from_start, keep=True), lambda _: None)
+    with pytest.raises(Stopped):
+        run_prediction(_request(source, out), lambda _: None, Stopping("prediction_results.txt"))
+    assert _features(out) < _features(kept_from_start)
+    run_prediction(_request(source, out, keep=True), lambda _: None)
+    assert _features(out) == _features(kept_from_start)
+    run_prediction(_request(source, out), lambda _: None)
+    assert _results(out) == _results(kept)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_stopped_at_random_moments_it_goes_on(source, kept, tmp_path, seed):
     """Some of the starts keep the features: that changes no byte of the results either."""
