@@ -237,7 +237,7 @@ class Thresholds:
         1.0,
         "calls.max_fdr",
         "--max-fdr",
-        "Classify a record as viral where its fdr, 0 to 1, is at most this, or not known.",
+        "Classify a record or region as viral if its fdr, 0 to 1, is at most this, or not known.",
     )
     min_length: Count = setting(
         1,

@@ -17,10 +17,10 @@ Ints = npt.NDArray[np.int64]
 # most two, and so many times less likely for each of its host markers, at most two. Of held-out
 # pieces of 2,000 to 40,000 bases, hallmarks of one function are 6 to 79 times as frequent in
 # viruses as in hosts, and of two or more 9 to 69 times, where the proviruses of hosts count as
-# hosts. Markers are more than 90 times as frequent in pieces of bacteria and archaea as in those of
-# phages, and 5 to 27 times as in giant viruses and herpesviruses (examples/hallmarks/measure.py and
-# measure_markers.py; docs/hallmarks.md has the tables). Both are less here: hosts with a score near
-# those of viruses may be of a kind that has them more often, or less.
+# hosts. In pieces of up to 20,000 bases of bacteria and archaea, markers are at least 90 times as
+# frequent as in those of phages, and 9 to 27 times as in giant viruses and herpesviruses
+# (examples/hallmarks/measure.py, measure_markers.py; docs/hallmarks.md has the tables). Both are
+# less here: hosts that score like viruses may be of a kind that has them more often, or less.
 HALLMARK_ODDS = 8.0
 MARKER_ODDS = 20.0
 MOST = 2
