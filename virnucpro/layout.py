@@ -35,14 +35,13 @@ RESULT_SUFFIXES = (
 STDIN = "-"
 CHECKPOINTS = ".checkpoints"  # the folder beside results with states and locks
 COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
-_SEQUENCE_OF_VERSION_1 = (".fa", ".fasta", ".fna", ".fq", ".fastq")
+_SEQUENCE = (".fa", ".fasta", ".fna", ".fq", ".fastq", ".fas", ".ffn", ".fsa")
 _LONGEST_PICTURE_NAME = 120  # bytes of a file name that are taken from an id
 # What stands in the folders of split files, of embeddings and of scores.
 _INSIDE = re.compile(
     r"output_\d+(\.fa|_(DNABERT_S|ESM|merged)\.pt|_scores\.tsv)(\.done|\.search)?"
     r"|prediction_results(\.txt|_highestscore\.csv)"
 )
-_SEQUENCE = (*_SEQUENCE_OF_VERSION_1, ".fas", ".ffn", ".fsa")
 
 
 def state_folders(path: Path) -> Sequence[Path]:
@@ -67,10 +66,8 @@ def lock_file(root: Path, name: str) -> Path:
     return root / CHECKPOINTS / f"{name}.lock"
 
 
-def stem_of(source: str, *, version_1: bool = False) -> str:
+def stem_of(source: str) -> str:
     """Name of a run: the input's file name without its compression and sequence suffixes.
-
-    ``version_1`` asks for the name that a run of version 1 has, which knew fewer suffixes.
 
     >>> stem_of("in/my.sample.v2.fa.gz"), stem_of("-")
     ('my.sample.v2', 'stdin')
@@ -78,7 +75,7 @@ def stem_of(source: str, *, version_1: bool = False) -> str:
     if source == STDIN:
         return "stdin"
     name = Path(source).name
-    for suffixes in (COMPRESSION, _SEQUENCE_OF_VERSION_1 if version_1 else _SEQUENCE):
+    for suffixes in (COMPRESSION, _SEQUENCE):
         for suffix in suffixes:
             if name.lower().endswith(suffix) and len(name) > len(suffix):
                 name = name[: -len(suffix)]
@@ -169,7 +166,6 @@ class Layout(OutputFolder):
 
         self.home = self.runs / stem  # no STEM can be a name in it
         self.state = self.home / "state"
-        self.former_legacy_state = self.home / self.legacy_state.name  # after ``--force``
         self.lock = self.home / "lock"
         self.spooled = self.home / "input"  # standard input, so that it can be read twice
         self.incoming = self.home / "input.new"  # until it is known to be the input of the run
@@ -225,11 +221,6 @@ class Layout(OutputFolder):
             *self._results.values(),
             self.chunked,
         ]
-
-    def chunked_files(self) -> list[Path]:
-        """Return the existing files of chunks, for any chunk length."""
-        pattern = re.compile(rf"{re.escape(self.stem)}_chunked[1-9][0-9]*\.fa")
-        return sorted(path for path in self.root.glob("*.fa") if pattern.fullmatch(path.name))
 
     def owned(self) -> list[Path]:
         """All files of this run that exist, those of its state last: what a new run replaces."""

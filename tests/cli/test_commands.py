@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 from tests.cli.inputs import SEQUENCE, TOY, poisoned
 from tests.faults.processes import until
-from tests.legacy_run import make_legacy
 from virnucpro import __version__
 from virnucpro.cli.predict import predict
 from virnucpro.layout import Layout
@@ -154,24 +152,6 @@ def test_what_needs_no_torch_imports_none(call, source, tmp_path, monkeypatch):
     )
     assert done.returncode == 0, done.stderr
     assert __version__ in done.stdout
-
-
-def test_a_run_of_version_1_keeps_its_stem(call, tmp_path):
-    """Version 1 left some suffixes in the STEM; they are taken off it now."""
-    stem = "in.fsa"
-    source, layout = make_legacy(tmp_path, stem=stem)
-    source = shutil.move(source, tmp_path / "in.fsa.gz")
-    shards = tmp_path / "shards.yaml"
-    shards.write_text("prediction: {sequences_per_file: 25}\n")
-    arguments = ("predict", source, "-o", layout.root, *TOY, "-e", "200", "-c", shards)
-    assert call(*arguments).code == 64
-    assert call(*arguments, "--resume").code == 0
-    assert (layout.root / f"{stem}_contigs.tsv").exists()
-    assert not (layout.root / "in_contigs.tsv").exists()
-    assert "already finished" in call(*arguments).out
-    other = tmp_path / "new"
-    assert call("predict", source, "-o", other, *TOY, "-e", "200", "-q").code == 0
-    assert (other / "in_contigs.tsv").exists()
 
 
 def test_without_ray_a_cluster_is_refused_and_nothing_else(call, source, tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ from virnucpro.contracts import Device, Session
 from virnucpro.errors import InputError, OutputError, RunInterruptedError
 from virnucpro.events import Emit, Event, StageStarted
 from virnucpro.layout import SamplesFolder
-from virnucpro.run import samples as samples_module
+from virnucpro.run import predict as predict_module
 from virnucpro.run.sample_list import Sample, mates_among, named_files, read_sample_list, samples_of
 from virnucpro.run.samples import _failing, predict_samples
 from virnucpro.stages.embedding import EmbeddingStage
@@ -166,8 +166,8 @@ def test_models_are_loaded_once_for_a_group(folder, monkeypatch, share, most, lo
         return open_stage(stage, device)
 
     monkeypatch.setattr(EmbeddingStage, "open", counted)
-    monkeypatch.setattr(samples_module, "GROUP_SHARE", share)
-    monkeypatch.setattr(samples_module, "MOST_SAMPLES", most)
+    monkeypatch.setattr(predict_module, "GROUP_SHARE", share)
+    monkeypatch.setattr(predict_module, "MOST_RUNS", most)
     assert _predict_samples(lambda event: None) == ["finished"] * 3
     assert len(opened) == loads
     assert not list(OUT.rglob("*.pt"))
@@ -183,9 +183,9 @@ def test_an_interrupted_list_is_continued(folder):
         _predict_samples(interrupt)
     assert [row["state"] for row in _rows().values()] == ["unfinished"] * 3
     events: list[Event] = []
-    finish = samples_module.finish
+    finish = predict_module.finish
     failing = Mock(side_effect=lambda *of: replace(finish(*of), failed_records=1))
-    with patch.object(samples_module, "finish", failing):
+    with patch.object(predict_module, "finish", failing):
         assert _predict_samples(events.append) == ["partial"] * 3
     todo = {e.stage: e.todo for e in events if isinstance(e, StageStarted) and e.on_workers}
     assert todo == {"nucleotide_embeddings": 0, "protein_embeddings": 3}

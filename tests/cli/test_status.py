@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.inputs import Stopped, Stopping
-from tests.legacy_run import make_input, make_legacy, predict
+from tests.legacy_run import make_input, predict
 from virnucpro.layout import Layout
 from virnucpro.store.disk import HOST_NAME
 from virnucpro.store.lock import LockOwner, locked
@@ -125,18 +125,6 @@ def test_a_run_at_work_is_named_with_its_process(call, folder):
         assert run["text"].startswith("left to do: Protein embeddings")
         assert f"in: process {os.getpid()} on " in call("status", folder / "cut").out
     assert _run(call, folder / "cut")["state"] == "interrupted"
-
-
-@pytest.mark.parametrize("completed", [True, False])
-def test_a_run_of_an_earlier_version(call, tmp_path, completed):
-    _, layout = make_legacy(tmp_path, completed=completed)
-    run = _run(call, layout.root)
-    assert (run["stem"], run["state"]) == ("in", "legacy")
-    assert run["legacy_feature_files"] == (6 if completed else 5)
-    if completed:
-        for path in layout.root.rglob("output_*.pt"):
-            path.unlink()
-        assert _run(call, layout.root)["state"] == "legacy finished"
 
 
 @pytest.mark.parametrize("name", ["missing", "empty", "file"])

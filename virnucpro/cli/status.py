@@ -97,6 +97,4 @@ def _word(run: Json) -> str:
         done = sum(stage["sequences_done"] for stage in embedding)
         share = 100 * done // sum(stage["sequences"] for stage in embedding)
         return f"interrupted, {share} % of the embedding is kept"
-    if state.startswith("legacy"):
-        return f"{'finished ' if state.endswith('finished') else ''}run of version 1"
     return state

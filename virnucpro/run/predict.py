@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 
 from virnucpro.contracts import Device, Json
@@ -16,7 +18,7 @@ from virnucpro.layout import STDIN
 from virnucpro.report.writing import report_problem
 from virnucpro.results import open_run
 from virnucpro.run.prepare import Models, find_models, identity, prediction_steps, settled
-from virnucpro.run.recipe import EmbeddingRun, predict
+from virnucpro.run.recipe import EmbeddingRun, begin, conclude, embed
 from virnucpro.run.record import update_failure_table, write_failed_records, write_record
 from virnucpro.run.request import PredictionRequest, refuse_own_files
 from virnucpro.run.run import FINISHED, FinishedFigures
@@ -24,10 +26,18 @@ from virnucpro.run.workers import opened_executor
 from virnucpro.settings import SHIPPED_MODELS, recorded_thresholds
 from virnucpro.stages.genes import HALLMARKS
 from virnucpro.stages.result_files import OutputFigures, result_counts
+from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed, hashed_input
 from virnucpro.store.lock import locked, refuse_held
-from virnucpro.store.work import RunState, check_run
+from virnucpro.store.work import RunState, check_run, read_identity
+
+# Of the free space that the features of a group of runs may take. The features of a group exist at
+# the same time; those of one run do so in any case.
+GROUP_SHARE = 0.25
+# Of a group: each has an open lock file and threads of its own, and many systems allow a process
+# only 256 or 1,024 open files.
+MOST_RUNS = 100
 
 
 @dataclass(frozen=True)
@@ -63,11 +73,61 @@ def run_prediction(
             probe, machine = request.layout.probe, request.settings.machine
             opened = opened_executor(machine, probe, emit, interruption, disk)
             executor = stack.enter_context(opened)
-        models = find_models([request], executor, emit)
-        with opened_run(request, models, disk, emit) as run:
-            run.threads = executor.host_threads
-            predict([run], executor, emit)
-            return finish(request, models, run, executor.pool.devices)
+        (outcome,) = run_predictions(
+            [request], executor, emit, lambda place: nullcontext(emit), disk
+        ).values()
+        return outcome
+
+
+def run_predictions(
+    requests: Sequence[PredictionRequest],
+    executor: Executor,
+    emit: Emit,
+    alone: Callable[[int], AbstractContextManager[Emit]],
+    disk: Disk,
+) -> dict[int, Outcome]:
+    """Carry out requests that differ only in their inputs and output directories.
+
+    The stages of this process are done one run after the other. An embedding stage is one piece of
+    work for a group of runs, so that its model is loaded once for all of them.
+
+    ``alone`` returns the context in which work concerns the request at this place and no other; it
+    may suppress errors, and yields what shows events of that request. Returns the outcomes by the
+    places of their requests.
+    """
+    models = find_models(requests, executor, emit)
+    outcomes: dict[int, Outcome] = {}
+    waiting = deque(enumerate(requests))
+    while waiting:
+        runs: dict[int, EmbeddingRun] = {}
+        with ExitStack() as locks:
+            while waiting and not is_full(runs.values()):
+                place, request = waiting.popleft()
+                if len(requests) > 1:
+                    count = f"{place + 1} of {len(requests)}"
+                    emit(Notice("info", f"sample {count}: {request.layout.sample}"))
+                with alone(place) as show, ExitStack() as lock:
+                    run = lock.enter_context(opened_run(request, models, disk, show))
+                    run.threads = executor.host_threads
+                    begin(run)
+                    runs[place] = run
+                    locks.push(lock.pop_all())
+            embed([*runs.values()], executor, emit)
+            for place, run in runs.items():
+                with alone(place):
+                    conclude(run)
+                    devices = executor.pool.devices
+                    outcomes[place] = finish(requests[place], models, run, devices)
+    return outcomes
+
+
+def is_full(group: Collection[EmbeddingRun]) -> bool:
+    """Return whether runs are enough to share the workers: their features exist at one time."""
+    if not group:
+        return False
+    free = shutil.disk_usage(next(iter(group)).layout.root).free
+    needed = sum(run.bytes_of_features for run in group)
+    return len(group) >= MOST_RUNS or needed > GROUP_SHARE * free
 
 
 @contextmanager
@@ -91,14 +151,20 @@ def opened_run(
             seen = [hashed_input(layout.incoming if piped else path) for path in source.paths]
             request = settled(request, replace(source, first=seen[0].path), emit)
             layout = request.layout
-            own = identity(request, models, seen)
+            own = identity(request, models, seen, None)
             state = RunState(
                 STDIN if piped else str(source.first),
                 asdict(own),
                 mates="" if source.second is None else str(source.second),
             )
-            force, resume = request.force, request.resume
-            state = check_run(layout, disk, state, emit, resume=resume, force=force)
+            if not request.force:
+                stages = models.encoders.stages(layout, disk, request.settings.machine)
+                embedding = [(each.molecule, each.source.dim, each.described) for each in stages]
+                for text in legacy.migrate(layout, disk, state, embedding):
+                    emit(Notice("warning", text))
+                own = identity(request, models, seen, read_identity(layout))
+            state = replace(state, analysis=asdict(own))
+            state = check_run(layout, disk, state, emit, force=request.force)
         except (VirNucProError, RunInterruptedError):
             disk.remove(layout.incoming)  # the input of the run that is there stays as it is
             raise

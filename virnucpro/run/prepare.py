@@ -35,7 +35,6 @@ from virnucpro.stages.translation import TranslationStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import HashedFile
 from virnucpro.store.ledger import has_receipts
-from virnucpro.store.legacy import is_legacy_run, legacy_frames_per_file
 from virnucpro.store.work import RunIdentity, read_identity, read_state
 
 # The chunk length of sequences that usually have at most so many bases. Above 330, one chunk of 500
@@ -156,21 +155,21 @@ def _usual_lengths(source: InputFiles, *, limit: int) -> tuple[int, int]:
     return int(lengths[np.searchsorted(lengths.cumsum(), lengths.sum() / 2)]), int(lengths[-1])
 
 
-def identity(request: PredictionRequest, models: Models, seen: Sequence[HashedFile]) -> RunIdentity:
+def identity(
+    request: PredictionRequest,
+    models: Models,
+    seen: Sequence[HashedFile],
+    earlier: RunIdentity | None,
+) -> RunIdentity:
     """Return everything that decides the results of a run on an input as it was hashed.
 
-    Where nothing is said, a run that has begun goes on as it began: one of version 1 embeds
-    identical sequences, too, and has split files of a fixed size.
+    Where nothing is said, a run that has begun goes on as it began, with what decided ``earlier``.
     """
     layout, analysis = request.layout, request.settings.analysis
-    earlier = None if request.force else read_identity(layout)
     dedup, exactly = analysis.dedup is not False, None
     if earlier is not None:
         exactly = earlier.exact_frames_per_file
         dedup = dedup if analysis.dedup is not None else earlier.dedup
-    elif not request.force and is_legacy_run(layout):
-        exactly = legacy_frames_per_file(layout)
-        dedup = analysis.dedup is True
     return RunIdentity(
         input=seen[0].sha256,
         second_input=seen[1].sha256 if len(seen) > 1 else None,

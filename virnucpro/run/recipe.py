@@ -27,7 +27,7 @@ from pathlib import Path
 
 from virnucpro.contracts import Task, TaskResult, WorkerStage
 from virnucpro.errors import OutputError
-from virnucpro.events import Emit, Notice, StageFinished
+from virnucpro.events import Emit, StageFinished
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.worker import set_torch_threads
 from virnucpro.formatting import byte_size, counted
@@ -37,7 +37,6 @@ from virnucpro.stages.base import HostStage
 from virnucpro.stages.embedding import EmbeddingStage
 from virnucpro.stages.prediction import MergingStage
 from virnucpro.stages.splitting import split_files
-from virnucpro.store import legacy
 from virnucpro.store.disk import AGAIN
 
 HOST_THREAD = "host"
@@ -110,9 +109,6 @@ def predict(runs: Sequence[EmbeddingRun], executor: Executor, show: Emit) -> Non
 
 def begin(run: EmbeddingRun) -> None:
     """Stages 1 to 3, unless the run is finished."""
-    embedding = [(each.molecule, each.source.dim, each.described) for each in run.steps.embedding]
-    for text in legacy.migrate(run.layout, run.disk, embedding):
-        run.show(Notice("warning", text))
     run.begin()
     if run.steps.joining is not None:
         run.look_if_finished(run.files_kept)

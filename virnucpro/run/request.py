@@ -49,18 +49,12 @@ class PredictionRequest:
 
     @cached_property
     def layout(self) -> Layout:
-        """Where everything goes; the default output directory is ``STEM_predictions``.
-
-        A run of version 1 keeps its STEM, also after this version has taken it over.
-        """
+        """Where everything goes; the default output directory is ``STEM_predictions``."""
         length = self.settings.analysis.resolved().chunk_length
         assert length is not None
-        for stem in dict.fromkeys(stem_of(self.source, version_1=old) for old in (True, False)):
-            root = (self.output_dir or Path(f"{stem}_predictions")).absolute()
-            layout = Layout(root, stem, length)
-            if stem != stem_of(self.source) and legacy.has_run(layout):
-                break
-        return layout
+        stem = stem_of(self.source)
+        root = self.output_dir or Path(f"{stem}_predictions")
+        return Layout(root.absolute(), stem, length)
 
     @cached_property
     def input_files(self) -> InputFiles:
@@ -95,12 +89,9 @@ def check_input(request: PredictionRequest) -> None:
             f"input {request.source!r} has a name after which no results can be named (they have "
             f"longer names): rename the file, or make a link with another name"
         )
-    check_writable(layout, force=request.force)
+    takes_over = not request.force and legacy.may_take_over(layout, resume=request.resume)
+    check_writable(layout, force=request.force or takes_over)
     refuse_own_files(layout, files)
-    if request.resume:
-        legacy.refuse_finished(layout)
-    elif not request.force:
-        legacy.refuse_untaken(layout)
 
 
 def refuse_own_files(layout: Layout, files: Iterable[Path]) -> None:

@@ -1,19 +1,14 @@
-"""Several inputs in one command: a run for each, and one set of workers for all of them.
+"""Several inputs in one command: a run for each, which share the workers.
 
-The runs go through their stages in groups. The stages of the host are done one run after the
-other; an embedding stage is one piece of work for the whole group, so that its model is loaded once
-for the group. A sample that cannot be used stops no other.
+A sample that cannot be used stops no other.
 """
 
 from __future__ import annotations
 
 import errno
-import shutil
-from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from virnucpro.errors import DeviceError, ModelError, ResumeRefusedError, VirNucProError
@@ -21,9 +16,7 @@ from virnucpro.events import Emit, Event, Notice
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import SamplesFolder
-from virnucpro.run.predict import finish, opened_run
-from virnucpro.run.prepare import find_models
-from virnucpro.run.recipe import EmbeddingRun, begin, conclude, embed
+from virnucpro.run.predict import run_predictions
 from virnucpro.run.request import PredictionRequest, check_input
 from virnucpro.run.sample_list import Sample, overview_problem, refuse_other_file, write_table
 from virnucpro.run.workers import opened_executor
@@ -31,12 +24,6 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 from virnucpro.store.work import refuse_existing
 
-# Of the free space that the features of a group may take. The features of a group exist at the
-# same time; those of one sample do so in any case.
-GROUP_SHARE = 0.25
-# Of a group: each has an open lock file and threads of its own, and many systems allow a process
-# only 256 or 1,024 open files.
-MOST_SAMPLES = 100
 # They concern all samples. Others, but those of a full disk, concern one input or folder.
 OF_ALL = (ModelError, DeviceError)
 
@@ -79,50 +66,41 @@ def _carry_out(
     executor: Executor,
     emit: Emit,
 ) -> None:
-    """Take all samples through their stages, in groups."""
-    usable: list[tuple[Sample, PredictionRequest]] = []
+    """Carry out the requests of all samples that can be used."""
+    usable: list[Sample] = []
+    requests: list[PredictionRequest] = []
     for sample in samples:
         place = folder.sample(sample.name)
         own = replace(request, source=sample.file, mates=sample.mates, output_dir=place)
         with _failing(sample, emit):
             check_input(own)
             refuse_other_file(own.layout)
-            usable.append((sample, own))
+            usable.append(sample)
+            requests.append(own)
     if not usable:
         return
-    requests = [own for _, own in usable]
-    models = find_models(requests, executor, emit)
-    waiting = deque(usable)
-    while waiting:
-        with ExitStack() as locks:
-            group: list[tuple[Sample, PredictionRequest, EmbeddingRun]] = []
-            room = GROUP_SHARE * shutil.disk_usage(folder.root).free
-            while waiting and len(group) < MOST_SAMPLES and room >= 0:
-                sample, own = waiting.popleft()
-                number = len(usable) - len(waiting)
-                emit(Notice("info", f"sample {number} of {len(usable)}: {sample.name}"))
-                named = partial(_emit_named, sample, emit)
-                with _failing(sample, emit), ExitStack() as lock:
-                    disk = Disk()
-                    run = lock.enter_context(opened_run(own, models, disk, named))
-                    run.threads = executor.host_threads
-                    begin(run)
-                    group.append((sample, own, run))
-                    room -= run.bytes_of_features
-                    locks.push(lock.pop_all())
-            embed([run for _, _, run in group], executor, emit)
-            for sample, own, run in group:
-                with _failing(sample, emit):
-                    conclude(run)
-                    sample.outcome = finish(own, models, run, executor.pool.devices)
-                    sample.state = "partial" if sample.outcome.failed_records else "finished"
+    outcomes = run_predictions(
+        requests, executor, emit, lambda place: _failing(usable[place], emit), Disk()
+    )
+    for number, outcome in outcomes.items():
+        usable[number].outcome = outcome
+        usable[number].state = "partial" if outcome.failed_records else "finished"
 
 
 @contextmanager
-def _failing(sample: Sample, emit: Emit) -> Iterator[None]:
-    """Note in a sample, and say, what in the block is wrong with this sample alone."""
+def _failing(sample: Sample, emit: Emit) -> Iterator[Emit]:
+    """Note in a sample, and say, what in the block is wrong with this sample alone.
+
+    Yields what shows its events: a warning names the sample.
+    """
+
+    def named(event: Event) -> None:
+        if isinstance(event, Notice) and event.level == "warning":
+            event = replace(event, message=f"sample {sample.name}: {event.message}")
+        emit(event)
+
     try:
-        yield
+        yield named
     except VirNucProError as error:
         is_full = getattr(error.__cause__, "errno", 0) in (errno.ENOSPC, errno.EDQUOT)
         if is_full or isinstance(error, OF_ALL):
@@ -130,10 +108,3 @@ def _failing(sample: Sample, emit: Emit) -> Iterator[None]:
         sample.state, sample.error = "failed", error
         sample.message = " ".join(str(error).split())
         emit(Notice("warning", f"sample {sample.name} failed: {error}"))
-
-
-def _emit_named(sample: Sample, emit: Emit, event: Event) -> None:
-    """Pass an event on; a warning names the sample."""
-    if isinstance(event, Notice) and event.level == "warning":
-        event = replace(event, message=f"sample {sample.name}: {event.message}")
-    emit(event)

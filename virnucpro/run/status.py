@@ -14,7 +14,6 @@ from pathlib import Path
 from virnucpro.contracts import Json
 from virnucpro.formatting import clock_time, counted
 from virnucpro.layout import Layout, OutputFolder
-from virnucpro.store import legacy
 from virnucpro.store.lock import A_RUN, holder
 from virnucpro.store.work import RunProgress, has_begun, read_progress, read_state
 
@@ -24,9 +23,8 @@ def statuses(root: Path) -> list[dict[str, Json]]:
 
     These are the documents that ``virnucpro status --json`` prints; None stands for unknown.
     """
-    folder = OutputFolder(root)
-    names = {*legacy.legacy_stems(folder), *(path.name for path in folder.runs.glob("*"))}
-    return [status for name in sorted(names) if (status := _run_status(Layout(root, name)))]
+    names = sorted(path.name for path in OutputFolder(root).runs.glob("*"))
+    return [status for name in names if (status := _run_status(Layout(root, name)))]
 
 
 def _run_status(layout: Layout) -> dict[str, Json] | None:
@@ -41,12 +39,9 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
         "stages": [],
         "failed": [],
         "seconds_left": None,
-        "legacy_feature_files": 0,
         "text": "the run has just begun",
     }
     if not has_begun(layout):
-        if legacy.is_legacy_run(layout):
-            return status | _legacy_status(layout, is_running=owner is not None)
         return status if owner is not None and owner.work == A_RUN else None
     earlier = read_state(layout)
     progress = read_progress(layout) or RunProgress([], [], is_finished=False)
@@ -65,22 +60,6 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
     if stages:
         command = "" if owner else earlier.command if earlier else "predict"
         status["text"] = _text(todo if status["state"] != "finished" else [], seconds, command)
-    return status
-
-
-def _legacy_status(layout: Layout, *, is_running: bool) -> dict[str, Json]:
-    """Return what is known of a run of version 1."""
-    files = len(legacy.feature_files(layout))
-    text = (
-        f"predict --resume would use those of its {counted(files, 'feature file')} that are right, "
-        f"and compute everything else; time unknown"
-    )
-    finished = legacy.is_finished(layout)
-    if finished:
-        text = "predict --resume would change nothing"
-    status: dict[str, Json] = {"legacy_feature_files": files}
-    if not is_running:
-        status |= {"state": "legacy finished" if finished else "legacy", "text": text}
     return status
 
 

@@ -1,70 +1,69 @@
 """Runs of version 1 of the program, which are known by their ``pipeline_state.json``.
 
 What is cheap in such a run is computed again. A feature file, which is expensive, is taken over if
-it holds the embeddings of the sequences in the FASTA file beside it: :func:`take_over` writes its
-receipt, before anything is overwritten. Then the run is one of this version, and where a new split
-file has other sequences, the receipt does not fit. No file says with which model and precision it
-was made.
+it holds the embeddings of the sequences in the FASTA file beside it: :func:`migrate` writes its
+receipt, and then the state of the run, before anything is overwritten. Then the run is one of this
+version, and nothing else asks. Where a new split file has other sequences, the receipt does not
+fit.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from virnucpro.contracts import MOLECULES, Json, Molecule, OutputFile, Task, TaskFigures
 from virnucpro.errors import NothingToResumeError, UsageError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
-from virnucpro.layout import FEATURE_SUFFIX, Layout, OutputFolder, receipt_beside
+from virnucpro.layout import FEATURE_SUFFIX, Layout, receipt_beside
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json, sealed
 from virnucpro.store.hashed import hashed
 from virnucpro.store.ledger import Receipt, fingerprint, receipt_document
+from virnucpro.store.work import RunIdentity, RunState, WorkIdentity, check_same, write_state
 
 
-def is_legacy_run(layout: Layout) -> bool:
-    """Return whether version 1 of the program worked on this STEM in this directory."""
-    if not layout.legacy_state.exists():
+def may_take_over(layout: Layout, *, resume: bool) -> bool:
+    """Return whether there is a run of version 1 which was not taken over yet, and is to be.
+
+    Raises:
+        NothingToResumeError: it is finished, and nothing of it could be proved (exit 0).
+        UsageError: nobody asked to ``resume`` it.
+    """
+    if not _is_untaken(layout):
         return False
-    names = _chunk_files(layout)
+    if not resume:
+        raise UsageError(
+            f"{layout.root} already holds files of {layout.stem} that an earlier version of the "
+            f"program made ({layout.owned()[0].name}, ...): take them over with --resume, or start "
+            f"over with --force, which removes them"
+        )
+    if not layout.state.exists() and _is_finished(layout):
+        raise NothingToResumeError(
+            f"{layout.root} holds a finished run of an earlier version of the program, without the "
+            f"files that it was made from: it is left as it is, see {layout.predictions}; "
+            f"to compute it anew use --force, which removes it"
+        )
+    return True
+
+
+def _is_untaken(layout: Layout) -> bool:
+    """Return whether files of version 1 are there, and no state of this version."""
+    if layout.run_state.exists() or not layout.legacy_state.exists() or not layout.owned():
+        return False
+    try:
+        files = _state(layout)["stages"]["CHUNKING"]["outputs"]["files"]
+        names = [Path(str(name)).name for name in files]
+    except (LookupError, TypeError):
+        return True  # it does not say of which input it is
     return not names or any(name.startswith(f"{layout.stem}_chunked") for name in names)
 
 
-def is_new_legacy_run(layout: Layout) -> bool:
-    """Return whether there is such a run, which was not taken over yet."""
-    return not layout.run_state.exists() and is_legacy_run(layout)
-
-
-def has_run(layout: Layout) -> bool:
-    """Return whether files of this STEM are there that version 1 began to make.
-
-    This version may have taken them over since, or removed them and started over.
-    """
-    was_one = is_legacy_run(layout) or layout.former_legacy_state.exists()
-    return bool(layout.owned()) and was_one
-
-
-def refuse_untaken(layout: Layout) -> None:
-    """Raise UsageError where a run of version 1 is there, which nobody asked to take over."""
-    if is_new_legacy_run(layout) and (owned := layout.owned()):
-        raise UsageError(
-            f"{layout.root} already holds files of {layout.stem} that an earlier version of the "
-            f"program made ({owned[0].name}, ...): take them over with --resume, or start over "
-            f"with --force, which removes them"
-        )
-
-
-def legacy_stems(folder: OutputFolder) -> list[str]:
-    """Return the STEMs that version 1 worked on, as its state file in ``folder`` says."""
-    names = _chunk_files(folder)
-    return sorted({name.rsplit("_chunked", 1)[0] for name in names if "_chunked" in name})
-
-
-def is_finished(layout: Layout) -> bool:
-    """Return whether the run ended, its features were removed, and no later run went on with it."""
-    if layout.state.exists() or not is_legacy_run(layout):
-        return False
+def _is_finished(layout: Layout) -> bool:
+    """Return whether the run ended, and its features were removed."""
     try:
         rows = list(_state(layout)["stages"].values())
         ended = bool(rows) and all(row["status"] == "completed" for row in rows)
@@ -73,25 +72,8 @@ def is_finished(layout: Layout) -> bool:
     return ended and layout.predictions.exists() and not feature_files(layout)
 
 
-def refuse_finished(layout: Layout) -> None:
-    """Raise NothingToResumeError (exit 0) for a finished run, of which nothing could be proved."""
-    if is_finished(layout):
-        raise NothingToResumeError(
-            f"{layout.root} holds a finished run of an earlier version of the program, without the "
-            f"files that it was made from: it is left as it is, see {layout.predictions}; "
-            f"to compute it anew use --force, which removes it"
-        )
-
-
-def chunk_length(layout: Layout) -> int | None:
-    """Return the chunk length of the run; None where it does not say."""
-    config = _state(layout).get("pipeline_config")
-    length = config.get("expected_length") if isinstance(config, dict) else None
-    return length if isinstance(length, int) else None
-
-
-def _state(layout: OutputFolder) -> dict[str, Json]:
-    """Return the state file; empty if there is none, or if it cannot be read."""
+def _state(layout: Layout) -> dict[str, Json]:
+    """Return what version 1 wrote of the run; nothing where that cannot be read."""
     try:
         document = parse_json(layout.legacy_state.read_bytes())
     except (OSError, ValueError):
@@ -99,21 +81,26 @@ def _state(layout: OutputFolder) -> dict[str, Json]:
     return document if isinstance(document, dict) else {}
 
 
-def _chunk_files(layout: OutputFolder) -> list[str]:
-    """Return the names of the files of chunks that the state file names."""
-    try:
-        files = _state(layout)["stages"]["CHUNKING"]["outputs"]["files"]
-        return [Path(str(name)).name for name in files]
-    except (LookupError, TypeError):
-        return []
+def _identity(layout: Layout, wanted: RunIdentity) -> RunIdentity:
+    """Return what the run depends on: as ``wanted``, but for what is known of it.
 
-
-def legacy_frames_per_file(layout: Layout) -> int | None:
-    """Return how many frames a split file of the run has; None where there is none."""
-    try:
-        return sum(1 for _ in read_fasta(layout.split("nucleotide", 1))) or None
-    except (OSError, ValueError):
-        return None
+    Version 1 knew no pairs, its split files have a fixed number of frames, and it embedded
+    identical sequences, too.
+    """
+    config, length, frames = _state(layout).get("pipeline_config"), wanted.chunk_length, None
+    if isinstance(config, dict) and isinstance(config.get("expected_length"), int):
+        length = config["expected_length"]
+    with suppress(OSError, ValueError):  # there is no split file
+        frames = sum(1 for _ in read_fasta(layout.split("nucleotide", 1))) or None
+    return replace(
+        wanted,
+        second_input=None,
+        interleaved=False,
+        chunk_length=length,
+        most_frames_per_file=None if frames else wanted.most_frames_per_file,
+        exact_frames_per_file=frames,
+        dedup=False,
+    )
 
 
 def feature_files(layout: Layout) -> dict[Path, tuple[Molecule, int]]:
@@ -132,29 +119,41 @@ def feature_files(layout: Layout) -> dict[Path, tuple[Molecule, int]]:
 def migrate(
     layout: Layout,
     disk: Disk,
+    wanted: RunState,
     encoders: Iterable[tuple[Molecule, int, Callable[[int], Task]]],
 ) -> list[str]:
     """Make a run of version 1 one of this version, file by file; nothing happens to others.
 
+    Its state, which comes last, says what version 1 did not write down as the ``wanted`` one does.
     ``encoders`` have what they embed, the width of their embeddings, and what describes the task of
     a split file. Returns sentences for the user.
+
+    Raises:
+        ResumeRefusedError: the input is another kind, or the chunks have another length (exit 3).
     """
-    if not is_new_legacy_run(layout):
+    if not _is_untaken(layout):
         return []
-    texts = list[str]()
+    was, texts = _identity(layout, wanted.identity), list[str]()
+    names = ("second_input", "interleaved", "chunk_length")
+    asked, known = (
+        {name: getattr(each, name) for name in names} for each in (wanted.identity, was)
+    )
+    label = f"a run of {layout.stem} by an earlier version of the program"
+    check_same(WorkIdentity(wanted.work.label, asked), WorkIdentity(label, known), layout.root)
     for molecule, width, task_of in encoders:
-        texts += take_over(layout, disk, task_of, molecule, width)
+        texts += _take_over(layout, disk, task_of, molecule, width)
+    write_state(layout, disk, replace(wanted, analysis=asdict(was)))
     return texts
 
 
-def take_over(
+def _take_over(
     layout: Layout, disk: Disk, task_of: Callable[[int], Task], molecule: Molecule, width: int
 ) -> list[str]:
     """Write receipts for the feature files that prove right, and return sentences for the user.
 
     ``task_of`` returns the task of a split file; ``width`` is that of the encoder's embeddings.
     """
-    # Imported here, because `status` and the state of a run use this module without torch.
+    # Imported here, because what checks a request needs this module before torch.
     from virnucpro.store.features import load_features
 
     texts, taken = [], 0

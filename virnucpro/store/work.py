@@ -18,7 +18,6 @@ from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice
 from virnucpro.layout import Layout, existing_paths
-from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import read_kept, sealed, stamped
 from virnucpro.store.ledger import has_receipts
@@ -90,7 +89,7 @@ def has_begun(layout: Layout) -> bool:
 
 def refuse_files_of_others(layout: Layout) -> None:
     """Raise UsageError where a run has not begun, and files with the names of its results exist."""
-    if has_begun(layout) or legacy.is_legacy_run(layout):
+    if has_begun(layout):
         return
     refuse_existing(path for path in layout.owned() if path not in layout.state_files())
     with suppress(OSError, ValueError), layout.failed_table.open(encoding="utf-8") as table:
@@ -207,13 +206,11 @@ def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
     disk.save(layout.run_state, sealed(stamped("run state", **asdict(state))))
 
 
-def check_run(
-    layout: Layout, disk: Disk, wanted: RunState, emit: Emit, *, resume: bool, force: bool
-) -> RunState:
+def check_run(layout: Layout, disk: Disk, wanted: RunState, emit: Emit, *, force: bool) -> RunState:
     """Check whether a run may start or go on, and return its state, which is not written yet.
 
-    ``force`` removes what the program wrote for an earlier run. ``resume`` only decides what is
-    said where there is nothing to continue. The state has the batch budgets of an earlier start.
+    ``force`` removes what the program wrote for an earlier run. The state has the batch budgets of
+    an earlier start.
 
     Raises ResumeRefusedError (exit 3) where the earlier run depended on something else.
     """
@@ -221,18 +218,9 @@ def check_run(
         start_over(layout, disk)
         emit(Notice("info", "--force: starting over; the earlier results were removed"))
     earlier = read_state(layout)
-    if legacy.is_new_legacy_run(layout):
-        identity = _legacy_identity(layout, wanted)
-    elif has_receipts(layout):
+    if has_receipts(layout):
         # Without a state, its receipts decide task by task what is done again.
         identity = earlier.work if earlier else wanted.work
-    else:  # nothing was finished
-        identity = None
-    if identity is None:
-        if resume:
-            nothing = f"nothing to resume in {layout.root}: starting from the beginning"
-            emit(Notice("info", nothing))
-    else:
         check_same(wanted.work, identity, layout.root)
         finished = layout.run_json.exists() and not layout.failed_fasta.exists()
         going_on = f"going on with {identity.label}"
@@ -246,21 +234,7 @@ def start_over(layout: Layout, disk: Disk) -> None:
     with suppress(ResumeRefusedError):
         if earlier := read_identity(layout):  # its chunks may have had another length
             files.append(Layout(layout.root, layout.stem, earlier.chunk_length).chunked)
-    if legacy.is_new_legacy_run(layout):
-        files += layout.chunked_files()
-        disk.make_folder(layout.home)  # a later start must still know that it was such a run
-        disk.move(layout.legacy_state, layout.former_legacy_state)
     for path in reversed(files):
         disk.remove(path)
     for folder in (*layout.folders.values(), layout.merged_folder):
         disk.remove_folder(folder)
-
-
-def _legacy_identity(layout: Layout, wanted: RunState) -> WorkIdentity:
-    """Return what a run of version 1 is known to depend on."""
-    settings = dict(wanted.analysis)
-    if (length := legacy.chunk_length(layout)) is not None:
-        settings["chunk_length"] = length
-    settings["second_input"] = None  # version 1 knew no pairs
-    label = f"a run of {layout.stem} by an earlier version of the program"
-    return WorkIdentity(label, settings)

@@ -57,7 +57,7 @@ def embed(
         for part, layout in layouts.items():
             # The shards are known by their receipts.
             state = RunState(str(layout.root), encoders.identity(), command="train embed")
-            state = check_run(layout, disk, state, emit, resume=False, force=force)
+            state = check_run(layout, disk, state, emit, force=force)
             embedding = encoders.stages(layout, disk, machine)
             shards = ShardsStage(layout, disk, sizes[part]["shards"], sizes[part]["frames"])
             params = {stage.molecule: stage.params for stage in embedding}

@@ -41,11 +41,9 @@ def begun(layout: Layout) -> Layout:
     return layout
 
 
-def _check(
-    layout: Layout, state: RunState = STATE, *, resume: bool = False, force: bool = False
-) -> str:
+def _check(layout: Layout, state: RunState = STATE, *, force: bool = False) -> str:
     said: list[Event] = []
-    check_run(layout, Disk(), state, said.append, resume=resume, force=force)
+    check_run(layout, Disk(), state, said.append, force=force)
     return "".join(event.message for event in said if isinstance(event, Notice))
 
 
@@ -84,7 +82,7 @@ def test_state_of_another_schema_is_refused(begun):
     document = unsealed(begun.run_state.read_bytes())
     begun.run_state.write_bytes(sealed({**document, "schema": 99}))
     with pytest.raises(ResumeRefusedError, match="another version") as caught:
-        _check(begun, resume=True)
+        _check(begun)
     assert caught.value.exit_code == 3
     assert "starting over" in _check(begun, force=True)
 
