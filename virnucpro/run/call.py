@@ -19,15 +19,14 @@ from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout
 from virnucpro.report.writing import report_problem
 from virnucpro.results import INCOMPLETE, open_run
-from virnucpro.run.record import save_record
+from virnucpro.run.record import facts_of_results, save_record
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import finished_runs, renew_samples
 from virnucpro.settings import Thresholds, trained
-from virnucpro.stages.genes import HALLMARKS
 from virnucpro.stages.output import OutputStage
-from virnucpro.stages.result_files import OutputFigures, result_counts
+from virnucpro.stages.result_files import OutputFigures
 from virnucpro.store.disk import Disk
-from virnucpro.store.hashed import HashedFile, hashed, hashed_input
+from virnucpro.store.hashed import HashedFile, hashed_input
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
 from virnucpro.store.work import read_state
@@ -100,32 +99,26 @@ def _called(
         own = state.identity
         layout = Layout(place.root, place.stem, own.chunk_length)
         record = dict(open_run(layout.root, layout.stem).record)
-        before, counts = dict(record["settings"]), dict(record["counts"])
-        ledger = Ledger(layout, disk)
-        receipt = ledger.read(layout.receipt("output"), OutputFigures)
-        figures = receipt.figures
-        assert isinstance(figures, OutputFigures)
+        classifier = dict(record["models"]["classifier"])
         found = [
             _input_file(layout, path, digest, given)
             for path, digest in zip((state.source, state.mates), own.inputs, strict=False)
         ]
         source = InputFiles(*(file.path for file in found), interleaved=own.interleaved)
-        known = figures.contig_model
-        model = ContigModel(*known) if known else None
-        earlier = OutputStage(
+        earlier = Ledger(layout, disk).read(layout.receipt("output"), OutputFigures)
+        figures = earlier.figures
+        assert isinstance(figures, OutputFigures)
+        model = ContigModel(*figures.contig_model) if figures.contig_model else None
+        stage = OutputStage(
             layout, disk, source, found, figures.calibrated, model, figures.thresholds
         )
-        classifier = dict(record["models"]["classifier"])
-        stage = replace(earlier, thresholds=thresholds)
-        name, digests = Path(classifier["path"]).name, own.weights
-        calibrations = find_calibrations(name, digests, own.precision, show)
-        if calibration := calibrations.get(trained(layout.chunk_length, calibrations)):
-            stage = replace(stage, calibrated=True, contig_model=calibration.contigs)
-            classifier |= {"calibrated": True, "calibration": str(calibration.path)}
-        thresholds.check(calibrated=stage.calibrated)
-        run = Run(layout, disk, [stage], state, show, found, is_whole=False)
-        task = earlier.task(run.ledger)
-        if receipt.fingerprint != run.ledger.fingerprint(task):
+        name = Path(classifier["path"]).name
+        calibrations = find_calibrations(name, own.weights, own.precision, show)
+        calibration = calibrations.get(trained(layout.chunk_length, calibrations))
+        wanted = replace(stage.calibrated_by(calibration), thresholds=thresholds)
+        thresholds.check(calibrated=wanted.calibrated)
+        run = Run(layout, disk, [wanted], state, show, found, is_whole=False)
+        if earlier.fingerprint != run.ledger.fingerprint(stage.task(run.ledger)):
             raise ValueError("its scores were changed since")
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(
@@ -134,22 +127,25 @@ def _called(
         ) from error
     sweep(layout, disk)
     show(StepStarted(f"calling {layout.stem}", figures.records))
-    run.once(stage)
+    run.once(wanted)
     figures = run.ledger.figures(layout.receipt("output"))
     assert isinstance(figures, OutputFigures)
-    if before["thresholds"] != asdict(thresholds) or INCOMPLETE in record or run.computed:
+    settings = {**record["settings"], "thresholds": asdict(thresholds)}
+    if settings != record["settings"] or INCOMPLETE in record or run.computed:
         record.pop(INCOMPLETE, None)
+        if calibration:
+            classifier |= {"calibrated": True, "calibration": str(calibration.path)}
+        facts = facts_of_results(figures)
         record |= {
+            **facts,
             "called_again": {
                 "virnucpro": __version__,
                 "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
                 "command": list(command),
             },
-            "hallmarks": {"sha256": hashed(HALLMARKS).sha256},
             "models": {**record["models"], "classifier": classifier},
-            "viral": thresholds.described(calibrated=figures.calibrated),
-            "settings": {**before, "thresholds": asdict(thresholds)},
-            "counts": {**counts, **result_counts(figures)},
+            "settings": settings,
+            "counts": {**record["counts"], **facts["counts"]},
         }
         save_record(layout, disk, record)
     return layout, figures, bool(run.computed), "pair" if source.paired else "record"

@@ -19,16 +19,20 @@ from virnucpro.report.writing import report_problem
 from virnucpro.results import open_run
 from virnucpro.run.prepare import Models, find_models, identity, prediction_steps, settled
 from virnucpro.run.recipe import EmbeddingRun, begin, conclude, embed
-from virnucpro.run.record import update_failure_table, write_failed_records, write_record
+from virnucpro.run.record import (
+    facts_of_results,
+    update_failure_table,
+    write_failed_records,
+    write_record,
+)
 from virnucpro.run.request import PredictionRequest, refuse_own_files
 from virnucpro.run.run import FINISHED, FinishedFigures
 from virnucpro.run.workers import opened_executor
 from virnucpro.settings import SHIPPED_MODELS, recorded_thresholds
-from virnucpro.stages.genes import HALLMARKS
-from virnucpro.stages.result_files import OutputFigures, result_counts
+from virnucpro.stages.result_files import OutputFigures
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
-from virnucpro.store.hashed import hashed, hashed_input
+from virnucpro.store.hashed import HashedFile, hashed_input
 from virnucpro.store.lock import locked, refuse_held
 from virnucpro.store.work import RunState, check_run, read_identity
 
@@ -151,27 +155,14 @@ def opened_run(
             seen = [hashed_input(layout.incoming if piped else path) for path in source.paths]
             request = settled(request, replace(source, first=seen[0].path), emit)
             layout = request.layout
-            own = identity(request, models, seen, None)
-            state = RunState(
-                STDIN if piped else str(source.first),
-                asdict(own),
-                mates="" if source.second is None else str(source.second),
-            )
-            if not request.force:
-                stages = models.encoders.stages(layout, disk, request.settings.machine)
-                embedding = [(each.molecule, each.source.dim, each.described) for each in stages]
-                for text in legacy.migrate(layout, disk, state, embedding):
-                    emit(Notice("warning", text))
-                own = identity(request, models, seen, read_identity(layout))
-            state = replace(state, analysis=asdict(own))
-            state = check_run(layout, disk, state, emit, force=request.force)
+            state = begun_state(request, models, seen, disk, emit)
         except (VirNucProError, RunInterruptedError):
             disk.remove(layout.incoming)  # the input of the run that is there stays as it is
             raise
         if piped:
             disk.move(layout.incoming, layout.spooled)
             seen = [replace(seen[0], path=source.first)]
-        steps = prediction_steps(request, models, disk, seen, own)
+        steps = prediction_steps(request, models, disk, seen, state.identity)
         keeps = not request.settings.machine.remove_intermediate
         run = EmbeddingRun(
             layout,
@@ -192,60 +183,45 @@ def opened_run(
             raise type(error)(str(error).replace(str(layout.spooled), "standard input")) from error
 
 
+def begun_state(
+    request: PredictionRequest,
+    models: Models,
+    seen: Sequence[HashedFile],
+    disk: Disk,
+    emit: Emit,
+) -> RunState:
+    """Return the state of a run, which may start or continue; one of version 1 is taken over."""
+    layout, source = request.layout, request.input_files
+    state = RunState(
+        STDIN if request.source == STDIN else str(source.first),
+        asdict(identity(request, models, seen, None)),
+        mates="" if source.second is None else str(source.second),
+    )
+    if not request.force:
+        stages = models.encoders.stages(layout, disk, request.settings.machine)
+        embedding = [(each.molecule, each.source.dim, each.described) for each in stages]
+        for text in legacy.migrate(layout, disk, state, embedding):
+            emit(Notice("warning", text))
+        going_on = identity(request, models, seen, read_identity(layout))
+        state = replace(state, analysis=asdict(going_on))
+    return check_run(layout, disk, state, emit, force=request.force)
+
+
 def finish(
     request: PredictionRequest, models: Models, run: EmbeddingRun, devices: Sequence[Device]
 ) -> Outcome:
     """Account for what was carried out, write the record and the report of the run, and tidy up."""
-    layout, disk, ledger = run.layout, run.disk, run.ledger
+    layout, disk, settings = run.layout, run.disk, request.settings
     failures, failed = run.failures, 0
     if failures or layout.failed_lock.exists():  # a start that was killed may have written a part
         update_failure_table(layout, disk, run.state.source, failures)
     if failures or layout.failed_fasta.exists():
         failed = write_failed_records(run, request.input_files, failures)
-    results = ledger.figures(layout.receipt("output"))
+    results = run.ledger.figures(layout.receipt("output"))
     assert isinstance(results, OutputFigures)
-    records, kept = ledger.rows(layout.records_table), facts_of_frames(run)
-    if records != results.records:
-        raise AssertionError(f"{records} records went in, {results.records} are accounted for")
-    digests = [file.sha256 for file in run.inputs]
-    source: dict[str, Json] = {"path": request.source, "sha256": digests[0]}
-    if request.mates is not None:
-        source["mates"] = {"path": request.mates, "sha256": digests[1]}
-    if request.interleaved:
-        source["interleaved"] = True
-    dedup, length = run.state.identity.dedup, layout.chunk_length
-    settings = request.settings
-    analysis = replace(settings.analysis.resolved(), dedup=dedup, chunk_length=length)
-    classifier, calibration = models.classifier.file, models.calibration(length)
-    details: dict[str, Json] = {
-        "input": source,
-        "models": {
-            "classifier": {
-                "path": str(classifier.path),
-                "sha256": classifier.sha256,
-                "calibrated": results.calibrated,
-                "calibration": calibration and str(calibration.path),
-            }
-        },
-        "hallmarks": {"sha256": hashed(HALLMARKS).sha256},
-        "viral": settings.thresholds.described(calibrated=results.calibrated),
-        "settings": {
-            "analysis": asdict(analysis),
-            "thresholds": asdict(settings.thresholds),
-            "machine": asdict(settings.machine),
-        },
-        "counts": {
-            "records": records,
-            **result_counts(results),
-            "frames": kept.frames,
-            "records_with_failures": failed,
-            "feature_files_of_an_earlier_version": kept.feature_files_of_version_1,
-        },
-    }
-    if shipped := SHIPPED_MODELS.get(analysis.model_type):
-        details["notice"] = shipped.notice
-    if kept.identical_frames is not None:
-        details["counts"]["identical_frames"] = kept.identical_frames
+    frames = facts_of_frames(run)
+    details = details_of(request, models, run, results, frames)
+    details["counts"]["records_with_failures"] = failed
     with suppress(UsageError, TypeError, LookupError):  # there is none yet, or it is damaged
         earlier = recorded_thresholds(open_run(layout.root, layout.stem).record["settings"])
         if earlier != settings.thresholds:
@@ -256,10 +232,62 @@ def finish(
     if problem := report_problem(layout, disk):
         run.show(Notice("warning", problem))
     if not failed and settings.machine.remove_intermediate:
-        run.finish(run.files_kept, kept)
+        run.finish(run.files_kept, frames)
         disk.remove(layout.spooled)
     run.save_progress(is_finished=not failed)
     return Outcome(results, record, failed, run.computed.total())
+
+
+def details_of(
+    request: PredictionRequest,
+    models: Models,
+    run: EmbeddingRun,
+    results: OutputFigures,
+    frames: FinishedFigures,
+) -> dict[str, Json]:
+    """Return what the record of a run of ``predict`` says beside what any record does."""
+    records, length = run.ledger.rows(run.layout.records_table), run.layout.chunk_length
+    if records != results.records:
+        raise AssertionError(f"{records} records went in, {results.records} are accounted for")
+    digests = [file.sha256 for file in run.inputs]
+    source: dict[str, Json] = {"path": request.source, "sha256": digests[0]}
+    if request.mates is not None:
+        source["mates"] = {"path": request.mates, "sha256": digests[1]}
+    if request.interleaved:
+        source["interleaved"] = True
+    settings, dedup = request.settings, run.state.identity.dedup
+    analysis = replace(settings.analysis.resolved(), dedup=dedup, chunk_length=length)
+    classifier, calibration = models.classifier.file, models.calibration(length)
+    facts = facts_of_results(results)
+    counts: dict[str, Json] = {
+        "records": records,
+        **facts["counts"],
+        "frames": frames.frames,
+        "feature_files_of_an_earlier_version": frames.feature_files_of_version_1,
+    }
+    if frames.identical_frames is not None:
+        counts["identical_frames"] = frames.identical_frames
+    details: dict[str, Json] = {
+        "input": source,
+        "models": {
+            "classifier": {
+                "path": str(classifier.path),
+                "sha256": classifier.sha256,
+                "calibrated": results.calibrated,
+                "calibration": calibration and str(calibration.path),
+            }
+        },
+        **facts,
+        "settings": {
+            "analysis": asdict(analysis),
+            "thresholds": asdict(settings.thresholds),
+            "machine": asdict(settings.machine),
+        },
+        "counts": counts,
+    }
+    if shipped := SHIPPED_MODELS.get(analysis.model_type):
+        details["notice"] = shipped.notice
+    return details
 
 
 def facts_of_frames(run: EmbeddingRun) -> FinishedFigures:

@@ -201,8 +201,9 @@ def prediction_steps(
     lengths = classifier.chunk_lengths or (layout.chunk_length,)
     calibrated = classifier.temperature is not None
     contig_model = classifier.contigs.get(trained(layout.chunk_length, classifier.contigs))
-    if found := models.calibration(layout.chunk_length):
-        calibrated, contig_model = True, found.contigs
+    output = OutputStage(
+        layout, disk, source, seen, calibrated, contig_model, settings.thresholds
+    ).calibrated_by(models.calibration(layout.chunk_length))
     size, dedup = (own.most_frames_per_file, own.exact_frames_per_file), own.dedup
     embedding = encoders.stages(layout, disk, settings.machine)
     keep = not settings.machine.remove_intermediate
@@ -216,8 +217,5 @@ def prediction_steps(
         embedding=embedding,
         merging=MergingStage(layout, disk, params, classifier, keep),
         joining=PredictionStage(layout, disk, dedup),
-        results=[
-            ConsensusStage(layout, disk),
-            OutputStage(layout, disk, source, seen, calibrated, contig_model, settings.thresholds),
-        ],
+        results=[ConsensusStage(layout, disk), output],
     )

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from virnucpro.contracts import Device, Json
 from virnucpro.io.fasta import fasta_bytes
@@ -20,14 +21,18 @@ from virnucpro.io.pairs import InputFiles, mate_headers
 from virnucpro.layout import Layout, stem_of
 from virnucpro.results import INCOMPLETE
 from virnucpro.run.run import Run
-from virnucpro.stages.embedding import EncoderSetup
+from virnucpro.stages.genes import HALLMARKS
+from virnucpro.stages.result_files import OutputFigures, result_counts
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
-from virnucpro.store.hashed import refuse_changed_input
+from virnucpro.store.hashed import hashed, refuse_changed_input
 from virnucpro.store.ledger import FileFailure
 from virnucpro.store.lock import locked
 from virnucpro.tables import FAILURES, PAIRS, RECORDS
 from virnucpro.version import __version__
+
+if TYPE_CHECKING:
+    from virnucpro.stages.embedding import EncoderSetup  # which imports torch
 
 
 def write_record(
@@ -79,6 +84,15 @@ def write_record(
             return record
     save_record(run.layout, run.disk, record)
     return record
+
+
+def facts_of_results(results: OutputFigures) -> dict[str, Json]:
+    """Return what the record of a run says of its tables."""
+    return {
+        "hallmarks": {"sha256": hashed(HALLMARKS).sha256},
+        "viral": results.thresholds.described(calibrated=results.calibrated),
+        "counts": result_counts(results),
+    }
 
 
 def save_record(layout: Layout, disk: Disk, record: Mapping[str, Json]) -> None:

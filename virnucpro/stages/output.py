@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from gzip import GzipFile
 from itertools import islice, pairwise
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from virnucpro.classifier.calibration import FoundCalibration
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.evidence import GeneEvidence, no_evidence
 from virnucpro.columns import GFF3_HEADER, MISSING
@@ -107,6 +108,12 @@ class OutputStage(HostStage):
     calibrated: bool
     contig_model: ContigModel | None = None
     thresholds: Thresholds = DEFAULT_THRESHOLDS
+
+    def calibrated_by(self, found: FoundCalibration | None) -> OutputStage:
+        """Return the stage with the calibration that was found, if one was."""
+        if found is None:
+            return self
+        return replace(self, calibrated=True, contig_model=found.contigs)
 
     @property
     def files(self) -> dict[str, Path]:
