@@ -73,7 +73,7 @@ class FailedSequences:
 
 @dataclass(frozen=True)
 class FailedRow:
-    """A record of a file, by its place from 0, that cannot be computed, and why."""
+    """A record of a file, by its index from 0, that cannot be computed, and why."""
 
     row: int
     error: str
@@ -116,7 +116,7 @@ class Task:
         trial: in a worker, the half-open range of records of a step of such a search: they are
             computed, and nothing is written.
         excluded: records that are known to fail. They are left out, and named in the figures.
-        run: the place of its run among those that share the workers.
+        run: the index of its run among those that share the workers.
         number: the number of the split file, from 1.
         reads: files it reads that follow from its inputs; they may be gone when it is finished.
         optional: files it writes only where it finds something for them, and removes otherwise.

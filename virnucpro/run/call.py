@@ -60,8 +60,8 @@ def call_again(
         raise UsageError(f"no directory holds a finished run {', '.join(sorted(missing))}")
     given = {file.sha256: file for file in (hashed_input(path.absolute()) for path in inputs)}
     called, left_out = [], []
-    for layout in (Layout(*place) for place in found):
-        disk = Disk()
+    for folder, stem in found:
+        layout, disk = Layout(folder, stem), Disk()
         try:
             with locked(layout.lock):
                 called.append(_called(layout, disk, thresholds, command, given, show))
@@ -80,7 +80,7 @@ def call_again(
 
 
 def _called(
-    place: Layout,
+    called: Layout,
     disk: Disk,
     thresholds: Thresholds,
     command: Sequence[str],
@@ -93,11 +93,11 @@ def _called(
     what they are made from, and the same command writes them all again.
     """
     try:
-        state = read_state(place)
+        state = read_state(called)
         if state is None:
             raise ValueError("its state is missing or damaged")
         own = state.identity
-        layout = Layout(place.root, place.stem, own.chunk_length)
+        layout = Layout(called.root, called.stem, own.chunk_length)
         record = dict(open_run(layout.root, layout.stem).record)
         classifier = dict(record["models"]["classifier"])
         found = [
@@ -122,7 +122,7 @@ def _called(
             raise ValueError("its scores were changed since")
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(
-            f"the run {place.stem} in {place.root} is not finished by this version ({error}): do "
+            f"the run {called.stem} in {called.root} is not finished by this version ({error}): do "
             f"so with virnucpro predict --resume, or choose other runs with --stem"
         ) from error
     sweep(layout, disk)
@@ -152,14 +152,14 @@ def _called(
 
 
 def _input_file(
-    layout: Layout, place: str, digest: str, given: Mapping[str, HashedFile]
+    layout: Layout, source: str, digest: str, given: Mapping[str, HashedFile]
 ) -> HashedFile:
-    """Return a file of the input of a run that it read at ``place``."""
-    path = layout.spooled if place == STDIN else Path(place)
+    """Return a file of the input of a run, whose ``source`` was a path or standard input."""
+    path = layout.spooled if source == STDIN else Path(source)
     file = given.get(digest) or (hashed_input(path) if path.is_file() else None)
     if file is None or file.sha256 != digest:
         piped = "standard input, which was not kept (a file of the same unpacked bytes will do),"
-        what = piped if place == STDIN else f"{path},"
+        what = piped if source == STDIN else f"{path},"
         raise InputError(
             f"the input of the run {layout.stem}, {what} is gone or has changed since; name the "
             f"file that the run has read: virnucpro call {layout.root} --input FILE"

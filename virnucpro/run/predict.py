@@ -78,7 +78,7 @@ def run_prediction(
             opened = opened_executor(machine, probe, emit, interruption, disk)
             executor = stack.enter_context(opened)
         (outcome,) = run_predictions(
-            [request], executor, emit, lambda place: nullcontext(emit), disk
+            [request], executor, emit, lambda index: nullcontext(emit), disk
         ).values()
         return outcome
 
@@ -95,9 +95,9 @@ def run_predictions(
     The stages of this process are done one run after the other. An embedding stage is one piece of
     work for a group of runs, so that its model is loaded once for all of them.
 
-    ``alone`` returns the context in which work concerns the request at this place and no other; it
+    ``alone`` returns the context in which work concerns the request of this index and no other; it
     may suppress errors, and yields what shows events of that request. Returns the outcomes by the
-    places of their requests.
+    indices of their requests.
     """
     models = find_models(requests, executor, emit)
     outcomes: dict[int, Outcome] = {}
@@ -106,22 +106,22 @@ def run_predictions(
         runs: dict[int, EmbeddingRun] = {}
         with ExitStack() as locks:
             while waiting and not is_full(runs.values()):
-                place, request = waiting.popleft()
+                index, request = waiting.popleft()
                 if len(requests) > 1:
-                    count = f"{place + 1} of {len(requests)}"
+                    count = f"{index + 1} of {len(requests)}"
                     emit(Notice("info", f"sample {count}: {request.layout.sample}"))
-                with alone(place) as show, ExitStack() as lock:
+                with alone(index) as show, ExitStack() as lock:
                     run = lock.enter_context(opened_run(request, models, disk, show))
                     run.threads = executor.host_threads
                     begin(run)
-                    runs[place] = run
+                    runs[index] = run
                     locks.push(lock.pop_all())
             embed([*runs.values()], executor, emit)
-            for place, run in runs.items():
-                with alone(place):
+            for index, run in runs.items():
+                with alone(index):
                     conclude(run)
                     devices = executor.pool.devices
-                    outcomes[place] = finish(requests[place], models, run, devices)
+                    outcomes[index] = finish(requests[index], models, run, devices)
     return outcomes
 
 

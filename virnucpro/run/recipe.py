@@ -122,8 +122,8 @@ def embed(runs: Sequence[EmbeddingRun], executor: Executor, show: Emit) -> None:
     if not runs:
         return
     workers = WorkerTable(runs, show)
-    for place, run in enumerate(runs):
-        run.place = place
+    for index, run in enumerate(runs):
+        run.index = index
     plans = [unscored_files(run) for run in runs]
     with MergingThread() as merging:
         for position, stage in enumerate(runs[0].steps.embedding):
@@ -183,7 +183,7 @@ def unscored_files(run: EmbeddingRun) -> list[list[tuple[Task, str]]]:
         missing = 0
         for own_found, task in zip(found, of_file, strict=True):
             if reason := ledger.reason(task):
-                own_found.append((replace(task, run=run.place), reason))
+                own_found.append((replace(task, run=run.index), reason))
                 missing += 1
             else:
                 run.note(task)
@@ -216,8 +216,8 @@ def on_workers(
         run.save_progress()
         yield result.task
     elapsed = time.perf_counter() - started
-    for place, weight in weights.items():
-        runs[place].seconds[stage.name] += elapsed * weight / weights.total()
+    for index, weight in weights.items():
+        runs[index].seconds[stage.name] += elapsed * weight / weights.total()
     show(StageFinished(stage.name, runs[0].number(stage), elapsed))
 
 
@@ -269,7 +269,7 @@ class MergingThread:
         while self._begun and (wait or self._begun[0][2].done()):
             run, number, future = self._begun.popleft()
             result = future.result()
-            run.accept(result, durable=True)
+            run.accept(result, durable=run.steps.merging.durable)
             run.save_progress()
             del run.missing[number]
             if not run.keeps_features and not result.task.params["failed"]:

@@ -70,8 +70,8 @@ def _carry_out(
     usable: list[Sample] = []
     requests: list[PredictionRequest] = []
     for sample in samples:
-        place = folder.sample(sample.name)
-        own = replace(request, source=sample.file, mates=sample.mates, output_dir=place)
+        root = folder.sample(sample.name)
+        own = replace(request, source=sample.file, mates=sample.mates, output_dir=root)
         with _failing(sample, emit):
             check_input(own)
             refuse_other_file(own.layout)
@@ -80,11 +80,11 @@ def _carry_out(
     if not usable:
         return
     outcomes = run_predictions(
-        requests, executor, emit, lambda place: _failing(usable[place], emit), Disk()
+        requests, executor, emit, lambda index: _failing(usable[index], emit), Disk()
     )
-    for number, outcome in outcomes.items():
-        usable[number].outcome = outcome
-        usable[number].state = "partial" if outcome.failed_records else "finished"
+    for index, outcome in outcomes.items():
+        usable[index].outcome = outcome
+        usable[index].state = "partial" if outcome.failed_records else "finished"
 
 
 @contextmanager

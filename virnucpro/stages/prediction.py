@@ -39,6 +39,7 @@ class MergingStage(HostStage):
     """
 
     name, title = "merging", "Merging"
+    durable: ClassVar[bool] = False  # a power cut costs what was scored in the last seconds
 
     encoders: Mapping[Molecule, Json]
     classifier: ClassifierInfo | None = None
@@ -73,12 +74,14 @@ class MergingStage(HostStage):
             scores = self.classifier.model.scores(features.data).numpy()
             refuse_changed_models(self.classifier.file)
             content = prediction_rows(features.ids, scores).encode()
-            outputs.append(self.disk.save(task.outputs[0], content, len(features.ids)))
+            rows = len(features.ids)
+            outputs.append(self.disk.save(task.outputs[0], content, rows, durable=False))
         for path in task.optional:
             self.disk.remove(path)  # of an earlier start, which was to keep it
         if self.keep or self.classifier is None:
             content = encode_features(features, "merged")
-            outputs.append(self.disk.save(task.outputs[-1], content, len(features.ids)))
+            rows = len(features.ids)
+            outputs.append(self.disk.save(task.outputs[-1], content, rows, durable=False))
         report(len(features.ids), 0)
         return TaskResult(task, tuple(outputs))
 

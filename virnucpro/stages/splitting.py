@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -36,21 +36,32 @@ COPIES_AT_A_TIME = 4096  # are written together
 SORTED_AT_A_TIME = 1 << 20  # digests; sorting takes 90 bytes for each of them
 
 
-def first_places(digests: bytearray) -> npt.NDArray[np.uint32]:
-    """Return for each of the joined ``digests`` the place of the first one that is equal.
+def first_indices(digests: bytearray) -> npt.NDArray[np.uint32]:
+    """Return for each of the joined ``digests`` the index of the first one that is equal.
 
-    Places count from 0; that of a digest without an earlier equal one is its own. Takes 4 bytes per
-    digest, and what a part of them needs to be sorted.
+    That of a digest without an earlier equal one is its own. Takes 4 bytes per digest, and what a
+    part of them needs to be sorted.
     """
     keys = np.frombuffer(digests, f"S{DIGEST_BYTES}")  # all of one length, so zeros at ends count
     starts = keys.view(np.uint64)[:: DIGEST_BYTES // 8]
     firsts = np.empty(len(keys), np.uint32)
     parts = -(-len(keys) // SORTED_AT_A_TIME)
     for part in range(parts):  # equal digests are in the same part
-        places = np.flatnonzero(starts % np.uint64(parts) == part)
-        _, first, number = np.unique(keys[places], return_index=True, return_inverse=True)
-        firsts[places] = places[first[number]]
+        indices = np.flatnonzero(starts % np.uint64(parts) == part)
+        _, first, number = np.unique(keys[indices], return_index=True, return_inverse=True)
+        firsts[indices] = indices[first[number]]
     return firsts
+
+
+def digests_of_frames(files: Sequence[Path]) -> bytearray:
+    """Return the joined digests of frames, each of its sequences in all FASTA ``files``."""
+    digests = bytearray()
+    with ExitStack() as stack:
+        opened = [stack.enter_context(path.open("rb")) for path in files]
+        # Every second line is a sequence; the line feed at its end separates molecules.
+        for texts in zip(*(islice(file, 1, None, 2) for file in opened), strict=True):
+            digests += blake2b(b"".join(texts), digest_size=DIGEST_BYTES).digest()
+    return digests
 
 
 # Frames per file. With 640 files, eight or sixteen workers end together, and batches of 32,768
@@ -101,31 +112,14 @@ class SplittingStage(HostStage):
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write the files of all molecules, and the table of copies."""
         outputs: list[OutputFile] = []
-        embedded: Iterable[int] = repeat(1)
+        embedded: Iterable[int] = repeat(1)  # line by line: headers and sequences
         if self.dedup:
-            digests = bytearray()
-            with ExitStack() as stack:
-                files = [stack.enter_context(path.open("rb")) for path in task.inputs]
-                # Every second line is a sequence; the line feed at its end separates molecules.
-                for texts in zip(*(islice(file, 1, None, 2) for file in files), strict=True):
-                    digests += blake2b(b"".join(texts), digest_size=DIGEST_BYTES).digest()
-            firsts = first_places(digests)
-            del digests
+            firsts = first_indices(digests_of_frames(task.inputs))
             is_copy = firsts != np.arange(len(firsts))
-            embedded = np.repeat(~is_copy, 2).tobytes()  # line by line
-            frames = len(firsts) - int(is_copy.sum())
-            with (
-                task.inputs[0].open("rb") as lines,
-                self.disk.create(self.layout.copies_table, durable=False) as table,
-            ):
-                headers = compress(islice(lines, 0, None, 2), is_copy.tobytes())
-                numbers = firsts[is_copy] + 1
-                for start in range(0, len(numbers), COPIES_AT_A_TIME):
-                    names = [header[1:-1].decode() for header in islice(headers, COPIES_AT_A_TIME)]
-                    own = numbers[start : start + COPIES_AT_A_TIME].tolist()
-                    table.write(COPIES.lines(frame=names, first=own).encode(), len(names))
-            outputs.append(table.output)
-            report(len(self.molecules) * table.output.rows, 0)
+            outputs.append(self._write_copies(task.inputs[0], is_copy, firsts[is_copy] + 1))
+            report(len(self.molecules) * outputs[0].rows, 0)
+            embedded = np.repeat(~is_copy, 2).tobytes()
+            frames = len(firsts) - outputs[0].rows
         else:
             with task.inputs[0].open("rb") as lines:
                 frames = sum(1 for _ in lines) // 2
@@ -136,11 +130,26 @@ class SplittingStage(HostStage):
             with self.layout.frames[molecule].open("rb") as lines:
                 chosen = compress(lines, embedded)
                 for number, start in enumerate(range(0, frames, size), 1):
-                    content = b"".join(islice(chosen, 2 * size))  # headers and sequences
+                    content = b"".join(islice(chosen, 2 * size))
                     rows, path = min(size, frames - start), self.layout.split(molecule, number)
                     outputs.append(self.disk.save(path, content, rows, durable=False))
                     report(rows, 0)
         return TaskResult(task, tuple(outputs))
+
+    def _write_copies(
+        self, frames: Path, is_copy: npt.NDArray[np.bool_], numbers: npt.NDArray[np.uint32]
+    ) -> OutputFile:
+        """Write a row per copy: its id, and the number, from 1, of the frame that it repeats."""
+        with (
+            frames.open("rb") as lines,
+            self.disk.create(self.layout.copies_table, durable=False) as table,
+        ):
+            headers = compress(islice(lines, 0, None, 2), is_copy.tobytes())
+            for start in range(0, len(numbers), COPIES_AT_A_TIME):
+                names = [header[1:-1].decode() for header in islice(headers, COPIES_AT_A_TIME)]
+                own = numbers[start : start + COPIES_AT_A_TIME].tolist()
+                table.write(COPIES.lines(frame=names, first=own).encode(), len(names))
+        return table.output
 
 
 @dataclass(frozen=True)

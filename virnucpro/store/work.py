@@ -36,8 +36,8 @@ class WorkIdentity:
     settings: Mapping[str, Json]
 
 
-def check_same(wanted: WorkIdentity, earlier: WorkIdentity, place: Path) -> None:
-    """Raise ResumeRefusedError (exit 3) where the work in ``place`` depended on something else."""
+def check_same(wanted: WorkIdentity, earlier: WorkIdentity, folder: Path) -> None:
+    """Raise ResumeRefusedError (exit 3) where the work in ``folder`` depended on something else."""
     changes = ""
     for name in dict.fromkeys([*wanted.settings, *earlier.settings]):
         # As JSON has them: what was read from a file compares equal to what was written.
@@ -48,7 +48,7 @@ def check_same(wanted: WorkIdentity, earlier: WorkIdentity, place: Path) -> None
     if changes:
         instead = f", not {wanted.label}" if wanted.label != earlier.label else ""
         raise ResumeRefusedError(
-            f"{place} holds {earlier.label}{instead}; the results would differ:\n"
+            f"{folder} holds {earlier.label}{instead}; the results would differ:\n"
             f"{changes}repeat the command with the earlier input and settings, choose another "
             f"output, or start over with --force, which removes the earlier results"
         )
