@@ -13,6 +13,7 @@ from tests.cli.inputs import open_bases
 from virnucpro.classifier.files import with_changes
 from virnucpro.cli import run
 from virnucpro.layout import Layout
+from virnucpro.results import INCOMPLETE
 from virnucpro.settings import TOY_CLASSIFIER
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
@@ -68,7 +69,10 @@ def test_the_tables_are_those_of_a_run_with_these_thresholds(call, finished, hom
     assert [row["state"] for row in status["runs"]] == ["finished", "finished"]
     stamp = (out / "a_contigs.tsv").stat().st_mtime_ns
     assert call(*_predict(finished, out, "a", "--resume", *thresholds)).code == 0
+    (out / "a_run.json").write_text(json.dumps(record | {INCOMPLETE: True}))  # killed at its end
+    assert call("report", out, "-o", tmp_path / "page.html").code == 65
     assert call("call", out, *thresholds).code == 0
+    assert call("report", out, "-o", tmp_path / "page.html").code == 0
     assert (out / "a_contigs.tsv").stat().st_mtime_ns == stamp
     assert call("call", out).code == 0
     assert _tables(out, "a") == default

@@ -39,9 +39,15 @@ def call(folders: tuple[Path, ...], **options: Any) -> int:
     settings = shared.configuration(options)
     from virnucpro.run.call import call_again
 
-    wanted = (options["stems"], options["inputs"], settings.thresholds, shared.command_line())
     with shared.steps(settings) as screen:
-        runs, are_left_out = call_again(folders, *wanted, screen.show)
+        runs, are_left_out = call_again(
+            folders,
+            options["stems"],
+            options["inputs"],
+            settings.thresholds,
+            shared.command_line(),
+            screen.show,
+        )
     for layout, figures, changed, noun in runs:
         state = "" if changed else " (as it was)"
         thresholds = figures.thresholds.described(calibrated=figures.calibrated)

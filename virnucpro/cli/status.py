@@ -11,7 +11,7 @@ import click
 from virnucpro.cli.shared import FOLDER, command, tell
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
-from virnucpro.formatting import counted, part_of
+from virnucpro.formatting import clock_time, counted, part_of
 from virnucpro.run.sample_list import Sample, samples_of
 from virnucpro.run.status import statuses
 from virnucpro.store.lock import LockOwner
@@ -23,8 +23,8 @@ SHOWN = 3  # failures that are named
 def status(output_dir: Path, as_json: bool) -> None:
     """Show how far the runs in an output directory are.
 
-    It says what is done, what failed, and what is left to do, as far as the run has written it
-    down. Of a command with several inputs, it shows a line per sample. Times are for one device.
+    It says what is done and what failed, as far as the run has written it down. Of a command with
+    several inputs, it shows a line per sample. Times are for one device.
 
     Examples:
       virnucpro status results --json
@@ -42,7 +42,8 @@ def status(output_dir: Path, as_json: bool) -> None:
         words = ", ".join(map(_word, sample["runs"])) or "not begun"
         if sample["failed"]:
             words = f"failed: {sample['failed']}"
-        finished += {run["state"] for run in sample["runs"]} == {"finished"}
+        if {run["state"] for run in sample["runs"]} == {"finished"}:
+            finished += 1
         lines.append(f"{sample['sample']}: {words}")
     for run in runs:
         lines.append("\n  ".join([f"{run['stem']}: {_word(run)}", *_lines(run)]))
@@ -64,7 +65,7 @@ def _sample(root: Path, sample: Sample) -> dict[str, Json]:
 
 
 def _lines(run: Json) -> Iterator[str]:
-    """Yield the stages, what failed, and what the same command would do."""
+    """Yield the stages, what failed, and how long the embedding will take."""
     width, waits = max((len(stage["title"]) for stage in run["stages"]), default=0), False
     for stage in run["stages"]:
         text = f"{stage['files_done']:,} of {counted(stage['files'] or 0, 'file')}"
@@ -82,7 +83,12 @@ def _lines(run: Json) -> Iterator[str]:
         yield "all that failed: failed_files.txt"
     if run["ended"]:
         yield f"what ended the last start: {run['ended'].strip(': ').split(': ', 1)[-1]}"
-    yield run["text"]
+    if not run["stages"]:
+        yield "the run has just begun"
+    elif run["state"] in ("running", "interrupted"):
+        seconds = run["seconds_left"]
+        left = "unknown" if seconds is None else f"about {clock_time(seconds)} on one device"
+        yield f"time left for embeddings: {left}"
 
 
 def _word(run: Json) -> str:

@@ -128,7 +128,7 @@ def embed_residues(
     with locked(layout.lock):
         files = (layout.output(n, ResidueStage.suffix) for n in range(1, len(blocks) + 1))
         disk.sweep(layout.root, {path.name for path in files})  # other runs may share the folder
-        state = RunState(str(layout.root), analysis, command="rcl embed")
+        state = RunState(str(layout.root), analysis)
         state = check_run(layout, disk, state, emit, force=force)
         reading = ReadingStage(layout, disk, (), analysis, lambda: blocks)
         budgets = (machine.protein_batch, state.budgets)

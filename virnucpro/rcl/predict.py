@@ -279,7 +279,7 @@ def run_rcl_prediction(
         if finder.esm2 is not None:
             settings["precision"] = finder.precision = choose_precision("auto", devices)
         label = STDIN if request.source == STDIN else str(source.absolute())
-        state = RunState(label, settings, command="rcl predict")
+        state = RunState(label, settings)
         state = check_run(layout, disk, state, emit, force=request.force)
         size = {"proteins per block": request.proteins_at_a_time}
         params = {**settings, "label": finder.label}

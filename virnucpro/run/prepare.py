@@ -128,7 +128,8 @@ def settled(request: PredictionRequest, source: InputFiles, emit: Emit) -> Predi
     if trained(length, lengths) not in lengths:
         usual, longest = _usual_lengths(source, limit=shutil.disk_usage(layout.root).free // 2)
         length = min(n for n in lengths if usual <= LONGEST_USUAL.get(n, usual))
-        length += length + 1 in (usual, longest)
+        if length + 1 in (usual, longest):
+            length += 1
         reason = f"as half of the bases are in sequences of at most {usual:,} (-e: another length)"
         if not longest:  # no base was read; why is said where the input is cut into chunks
             reason = ""
@@ -204,7 +205,6 @@ def prediction_steps(
     output = OutputStage(
         layout, disk, source, seen, calibrated, contig_model, settings.thresholds
     ).calibrated_by(models.calibration(layout.chunk_length))
-    size, dedup = (own.most_frames_per_file, own.exact_frames_per_file), own.dedup
     embedding = encoders.stages(layout, disk, settings.machine)
     keep = not settings.machine.remove_intermediate
     params = {stage.molecule: stage.params for stage in embedding}
@@ -212,10 +212,17 @@ def prediction_steps(
         before=[
             ChunkingStage(layout, disk, source, settings.analysis.duplicate_ids, lengths),
             TranslationStage(layout, disk, encoders.sources["nucleotide"].reading),
-            SplittingStage(layout, disk, *size, molecules, dedup),
+            SplittingStage(
+                layout,
+                disk,
+                sequences_per_file=own.most_frames_per_file,
+                exactly=own.exact_frames_per_file,
+                molecules=molecules,
+                dedup=own.dedup,
+            ),
         ],
         embedding=embedding,
         merging=MergingStage(layout, disk, params, classifier, keep),
-        joining=PredictionStage(layout, disk, dedup),
+        joining=PredictionStage(layout, disk, own.dedup),
         results=[ConsensusStage(layout, disk), output],
     )

@@ -12,7 +12,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from virnucpro.contracts import Json
-from virnucpro.formatting import clock_time, counted
 from virnucpro.layout import Layout, OutputFolder
 from virnucpro.store.lock import A_RUN, holder
 from virnucpro.store.work import RunProgress, has_begun, read_progress, read_state
@@ -39,27 +38,22 @@ def _run_status(layout: Layout) -> dict[str, Json] | None:
         "stages": [],
         "failed": [],
         "seconds_left": None,
-        "text": "the run has just begun",
     }
     if not has_begun(layout):
         return status if owner is not None and owner.work == A_RUN else None
     earlier = read_state(layout)
     progress = read_progress(layout) or RunProgress([], [], is_finished=False)
     stages, failed = [asdict(row) for row in progress.stages], progress.failed
-    todo = [row for row in stages if row["files"] is None or row["files_done"] < row["files"]]
+    is_through = all(row["files"] == row["files_done"] for row in stages)
     seconds = _seconds_left([row for row in stages if row["embeds"]])
     status |= {"input": earlier and earlier.source, "stages": stages, "failed": failed}
     status["seconds_left"] = None if seconds is None else round(seconds, 1)
     if owner is None:
-        is_finished = progress.is_finished
-        is_partial = failed and not todo
-        status["state"] = "finished" if is_finished else "partial" if is_partial else "interrupted"
+        ended = "partial" if failed and is_through else "interrupted"
+        status["state"] = "finished" if progress.is_finished else ended
         with suppress(OSError):  # the last line of the log says what ended the last start
             *_, last = layout.log.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
             status["ended"] = last.partition(" ended by ")[2] or None
-    if stages:
-        command = "" if owner else earlier.command if earlier else "predict"
-        status["text"] = _text(todo if status["state"] != "finished" else [], seconds, command)
     return status
 
 
@@ -72,21 +66,3 @@ def _seconds_left(rows: Sequence[Json]) -> float | None:
             return None
         seconds += left * row["seconds"] / max(row["sequences_done"], 1)
     return seconds
-
-
-def _text(todo: Sequence[Json], seconds: float | None, command: str) -> str:
-    """Say what the same ``command`` would do, or what is left where a process is at work."""
-    verb = f"{command} would do" if command else "left to do"
-    if not todo:
-        return f"{verb}: nothing"
-    stages = []
-    for row in todo:
-        count = "sequences still to be counted"
-        if row["sequences"] is not None:
-            count = counted(row["sequences"] - row["sequences_done"], "sequence")
-        stages.append(f"{row['title']} of {count}" if row["embeds"] else row["title"])
-    duration = "time unknown"  # of the embedding; the other stages are quick
-    if seconds is not None:
-        about = f"about {clock_time(seconds)} on one device"
-        duration = about if seconds else "nothing to embed"
-    return f"{verb}: {', '.join(stages)}; {duration}"

@@ -94,8 +94,15 @@ class EmbeddingStage(WorkerStage):
         """Return the task of a split file of which nothing else is known."""
         split = self.layout.split(self.molecule, number)
         output = self.layout.features(self.molecule, number)
-        task = (self.name, self.version, (split,), (output,), receipt_beside(output), self.params)
-        return Task(*task, number=number)
+        return Task(
+            self.name,
+            self.version,
+            inputs=(split,),
+            outputs=(output,),
+            receipt=receipt_beside(output),
+            params=self.params,
+            number=number,
+        )
 
     def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> EmbeddingStage:
         """Return the stage as it is opened where it embeds so many sequences in all."""

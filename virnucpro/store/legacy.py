@@ -174,8 +174,8 @@ def _take_over(
                 rows = features.data.shape[1]
                 raise ValueError(f"its rows have {rows} numbers, the model's {width}")
             output = OutputFile(path, path.stat().st_size, digest, len(ids))
-            proof = task.stage, fingerprint(task, [sha.hexdigest()]), (output,), TaskFigures()
-            receipt = Receipt(*proof, "legacy", 0.0)
+            decided_by = fingerprint(task, [sha.hexdigest()])
+            receipt = Receipt(task.stage, decided_by, (output,), TaskFigures(), "legacy", 0.0)
             disk.save(task.receipt, sealed(receipt_document(receipt, layout.root)))
             taken += 1
         except (OSError, ValueError) as reason:

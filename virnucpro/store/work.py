@@ -147,7 +147,6 @@ class RunState:
     # of an embedding: the same ones make the same bytes on the same device.
     budgets: Mapping[str, int] = field(default_factory=dict)
     mates: str = ""  # the file of the second mates, likewise; empty for single records
-    command: str = "predict"  # what continues the run; for ``status`` only
 
     @property
     def work(self) -> WorkIdentity:

@@ -56,7 +56,7 @@ def embed(
         runs = []
         for part, layout in layouts.items():
             # The shards are known by their receipts.
-            state = RunState(str(layout.root), encoders.identity(), command="train embed")
+            state = RunState(str(layout.root), encoders.identity())
             state = check_run(layout, disk, state, emit, force=force)
             embedding = encoders.stages(layout, disk, machine)
             shards = ShardsStage(layout, disk, sizes[part]["shards"], sizes[part]["frames"])
