@@ -91,7 +91,7 @@ def test_features_are_gone_when_the_last_model_has_read_them(source, kept, tmp_p
     counts = summary.record["counts"]
     files = -(-(counts["frames"] - counts["identical_frames"]) // FRAMES_PER_FILE)
     names = {f"output_{number}_DNABERT_S.pt" for number in range(1, files + 1)}
-    assert (left["protein_embeddings"], left["merging"]) == ((files, names), (0, set()))
+    assert (left["protein_embeddings"], left["merging"]) == ((files, names), (files, set()))
     embeddings = ("nucleotide_embeddings", "protein_embeddings")
     worked = {row["stage"]: row["tasks"] for row in summary.record["workers"]}
     assert worked == dict.fromkeys(embeddings, files)

@@ -17,7 +17,7 @@ def test_a_sample_of_stops_and_faults_is_survived(tmp_path, capsys):
     assert done.code == 0, done.out + done.err
 
 
-def test_data_is_on_the_disk_before_its_receipt(tmp_path):
+def test_nothing_goes_before_what_was_made_of_it_is_proved(tmp_path):
     source = tmp_path / "in.fa"
     make_input(source, 900)
     disk = Noting(tmp_path / "out")
@@ -26,10 +26,14 @@ def test_data_is_on_the_disk_before_its_receipt(tmp_path):
     order = disk.notes
     names = [n for verb, n in order if verb == "rename" and n.endswith("_scores.tsv")]
     assert len(names) >= 2
+    table = "prediction_results.txt"
+    assert order.index(("sync", table)) < order.index(("rename", table))
+    safe = order.index(("rename", "finished.done"))
+    assert order.index(("rename", table)) < order.index(("sync", "finished.done")) < safe
+    safe += order[safe:].index(("sync folder", "state"))
     for name in names:  # others may be written at the same time, in other threads
-        data, receipt = order.index(("rename", name)), order.index(("rename", f"{name}.done"))
-        assert order.index(("sync", name)) < data
-        assert order.index(("sync", f"{name}.done")) < receipt
-        safe = receipt + order[receipt:].index(("sync folder", "in_merged"))
-        for kind in ("DNABERT_S", "ESM"):  # features may be torn, but go only after that
-            assert safe < order.index(("unlink", name.replace("scores.tsv", f"{kind}.pt")))
+        receipt = order.index(("rename", f"{name}.done"))
+        assert order.index(("rename", name)) < receipt
+        for kind in ("DNABERT_S", "ESM"):
+            assert receipt < order.index(("unlink", name.replace("scores.tsv", f"{kind}.pt")))
+        assert safe < order.index(("unlink", name))

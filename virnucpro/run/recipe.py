@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from virnucpro.contracts import Task, TaskResult, WorkerStage
@@ -75,13 +75,11 @@ class EmbeddingRun(Run):
         steps: its stages.
         keeps_features: whether they stay when they are scored.
         bytes_per_frame: what the features of a frame take on the disk.
-        missing: how many embeddings of a split file are still to be made.
     """
 
     steps: Steps
     keeps_features: bool = True
     bytes_per_frame: int = 0
-    missing: Counter[int] = field(default_factory=Counter)
 
     @property
     def bytes_of_features(self) -> int:
@@ -124,32 +122,35 @@ def embed(runs: Sequence[EmbeddingRun], executor: Executor, show: Emit) -> None:
     workers = WorkerTable(runs, show)
     for index, run in enumerate(runs):
         run.index = index
-    plans = [unscored_files(run) for run in runs]
+    plans, missing = zip(*map(unscored_files, runs), strict=True)
     with MergingThread() as merging:
+        for run, of_run in zip(runs, missing, strict=True):
+            for number, count in of_run.items():
+                if not count:
+                    merging.submit(run, number)
         for position, stage in enumerate(runs[0].steps.embedding):
-            todo = [found for plan in plans for found in plan[position]]
+            todo = [each for plan in plans for each in plan[position]]
             sequences = sum(run.progress[stage.name].sequences or 0 for run in runs)
             budgets = {name: n for run in runs for name, n in run.state.budgets.items()}
             opened = stage.opened_for(sequences, budgets)
             for task in on_workers(runs, opened, todo, executor, workers.show):
-                run = runs[task.run]
-                run.missing[task.number] -= 1
-                if not run.missing[task.number]:
-                    merging.submit(run, task.number)
+                missing[task.run][task.number] -= 1
+                if not missing[task.run][task.number]:
+                    merging.submit(runs[task.run], task.number)
                 merging.accept()
         merging.accept(wait=True)
     for run in runs:
+        step = run.steps.merging
+        run.show(run.started(step, merging.merged[run], []))
+        run.show(StageFinished(step.name, run.number(step), run.seconds[step.name]))
         run.workers = list(workers.rows.values())
 
 
 def conclude(run: EmbeddingRun) -> None:
-    """Stages 6 to 9: what was not merged beside the workers, and the results."""
+    """Stages 7 to 9: the results."""
     with run.disk.together():
-        if not run.is_finished:
-            rest = (run.steps.merging.of(number) for number in sorted(run.missing))
-            run.once(run.steps.merging, [stage.task(run.ledger) for stage in rest])
-            if run.steps.joining is not None:
-                run.once(run.steps.joining)
+        if run.steps.joining is not None and not run.is_finished:
+            run.once(run.steps.joining)
         for stage in run.steps.results:
             run.once(stage)
 
@@ -157,17 +158,19 @@ def conclude(run: EmbeddingRun) -> None:
 # --- the embedding
 
 
-def unscored_files(run: EmbeddingRun) -> list[list[tuple[Task, str]]]:
+def unscored_files(run: EmbeddingRun) -> tuple[list[list[tuple[Task, str]]], dict[int, int]]:
     """Return for each encoder the split files that it has to embed, and why.
 
-    A file whose scores are proved needs no features, unless they are to be kept. What is left in
-    ``missing`` with 0 has all its features, and is to be merged.
+    Beside it, how many embeddings each file without scores lacks, by its number. A file whose
+    scores are proved needs no features, unless they are to be kept.
     """
     steps, ledger = run.steps, run.ledger
     tasks = [stage.tasks(ledger) for stage in steps.embedding]
     for stage, own in zip(steps.embedding, tasks, strict=True):
         run.expect(stage, own)
+    run.progress[steps.merging.name].files = len(tasks[0])
     found: list[list[tuple[Task, str]]] = [[] for _ in tasks]
+    missing: dict[int, int] = {}
     frames = 0
     for number, of_file in enumerate(zip(*tasks, strict=True), 1):
         merged = steps.merging.of(number).task(ledger)
@@ -180,18 +183,18 @@ def unscored_files(run: EmbeddingRun) -> list[list[tuple[Task, str]]]:
                 run.note(task)
             continue
         frames += of_file[0].count
-        missing = 0
-        for own_found, task in zip(found, of_file, strict=True):
+        lacking = 0
+        for todo, task in zip(found, of_file, strict=True):
             if reason := ledger.reason(task):
-                own_found.append((replace(task, run=run.index), reason))
-                missing += 1
+                todo.append((replace(task, run=run.index), reason))
+                lacking += 1
             else:
                 run.note(task)
-        if missing or not is_merged:
-            run.missing[number] = missing
+        if lacking or not is_merged:
+            missing[number] = lacking
     if any(found):
         require_space(run, frames)
-    return found
+    return found, missing
 
 
 def on_workers(
@@ -238,11 +241,15 @@ class MergingThread:
     """Merges split files in a thread of this process, beside the workers, and accepts the results.
 
     Features of a file without failures are removed, unless the run keeps them.
+
+    Attributes:
+        merged: what was accepted, by run.
     """
 
     def __init__(self) -> None:
+        self.merged: defaultdict[EmbeddingRun, list[Task]] = defaultdict(list)
         self._thread = ThreadPoolExecutor(1, HOST_THREAD, set_torch_threads, (1,))
-        self._begun: deque[tuple[EmbeddingRun, int, Future[TaskResult]]] = deque()
+        self._begun: deque[tuple[EmbeddingRun, Future[TaskResult]]] = deque()
 
     def __enter__(self) -> MergingThread:
         """Return itself."""
@@ -258,20 +265,20 @@ class MergingThread:
         task = stage.task(run.ledger)
         if run.ledger.is_proved(task):
             run.note(task)
-            del run.missing[number]
         else:
             run.ledger.fingerprint(task)
             future = self._thread.submit(timed, stage, task, lambda *_: None)
-            self._begun.append((run, number, future))
+            self._begun.append((run, future))
 
     def accept(self, *, wait: bool = False) -> None:
         """Accept what is merged; ``wait`` for all."""
-        while self._begun and (wait or self._begun[0][2].done()):
-            run, number, future = self._begun.popleft()
+        while self._begun and (wait or self._begun[0][1].done()):
+            run, future = self._begun.popleft()
             result = future.result()
             run.accept(result, durable=run.steps.merging.durable)
+            run.seconds[result.task.stage] += result.seconds
+            self.merged[run].append(result.task)
             run.save_progress()
-            del run.missing[number]
             if not run.keeps_features and not result.task.params["failed"]:
                 for path in result.task.reads:
                     run.disk.remove(path)

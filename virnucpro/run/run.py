@@ -113,29 +113,22 @@ class Run:
 
     # --- what is done once
 
-    def once(self, stage: HostStage, tasks: Sequence[Task] | None = None) -> None:
-        """Carry out a stage of this process, unless its receipt proves that it was.
-
-        ``tasks`` are those of a stage that has several.
-        """
-        started = time.perf_counter()
-        tasks = [stage.task(self.ledger)] if tasks is None else tasks
+    def once(self, stage: HostStage) -> None:
+        """Carry out a stage of this process, unless its receipt proves that it was."""
+        started, task = time.perf_counter(), stage.task(self.ledger)
         if self.is_finished:  # its rows are those of the start that finished it
             self.progress[stage.name] = StageProgress(stage.name, stage.title, embeds=False)
-        found = [(task, self.ledger.reason(task)) for task in tasks]
-        todo = [task for task, reason in found if reason]
-        for task in todo:
+        if reason := self.ledger.reason(task):
             self.ledger.fingerprint(task)
-        self.show(self.started(stage, todo, [reason for _, reason in found]))
-        for task, reason in found:
-            if reason:
-                self._carry_out(stage, task)
-            else:
-                self.note(task)
+            self.show(self.started(stage, [task], [reason]))
+            self._carry_out(stage, task)
+        else:
+            self.show(self.started(stage, [], []))
+            self.note(task)
         self.save_progress()
         elapsed = time.perf_counter() - started
         self.seconds[stage.name] += elapsed
-        for notice in (n for task in tasks for n in self.ledger.figures(task.receipt).notices):
+        for notice in self.ledger.figures(task.receipt).notices:
             self.show(Notice("warning", notice))
         self.show(StageFinished(stage.name, self.number(stage), elapsed))
 
