@@ -102,7 +102,7 @@ def report(folders: tuple[Path, ...], output: Path | None, *, force: bool) -> No
                 screen.say(f"report: {write_report(run, Disk(), again=True)}")
             runs[number] = name, run
             screen.show(StepAdvanced(1))
-        problem = renew_samples(folders[0], screen.show) if of_samples else ""
+        problem = renew_samples(folders[0]) if of_samples else ""
         if overview and not of_samples:
             write_overview(overview, runs, Disk())
         if overview:

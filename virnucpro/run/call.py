@@ -70,7 +70,7 @@ def call_again(
         except (UsageError, InputError, LockedError) as error:
             left_out.append(error)
     for folder in dict.fromkeys(layout.root.parent for layout, *_ in called):
-        if problem := renew_samples(folder, show):
+        if problem := renew_samples(folder):
             show(Notice("info", problem))
     if left_out and (stems or not called):
         raise left_out[0]

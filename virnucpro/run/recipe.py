@@ -252,7 +252,6 @@ class MergingThread:
         self._begun: deque[tuple[EmbeddingRun, Future[TaskResult]]] = deque()
 
     def __enter__(self) -> MergingThread:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:

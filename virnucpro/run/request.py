@@ -89,9 +89,10 @@ def check_input(request: PredictionRequest) -> None:
             f"input {request.source!r} has a name after which no results can be named (they have "
             f"longer names): rename the file, or make a link with another name"
         )
-    takes_over = not request.force and legacy.may_take_over(layout, resume=request.resume)
-    check_writable(layout, force=request.force or takes_over)
+    check_folder(layout)
     refuse_own_files(layout, files)
+    if not request.force and not legacy.may_take_over(layout, resume=request.resume):
+        refuse_files_of_others(layout)
 
 
 def refuse_own_files(layout: Layout, files: Iterable[Path]) -> None:
@@ -122,10 +123,14 @@ def check_models(analysis: AnalysisSettings) -> None:
 
 
 def check_writable(layout: Layout, *, force: bool) -> None:
-    """Check what can be checked without writing; a missing folder is fine.
+    """Check the output directory; without ``force``, refuse files of somebody else in it."""
+    check_folder(layout)
+    if not force:
+        refuse_files_of_others(layout)
 
-    Without ``force``, files of somebody else under the names of results are refused.
-    """
+
+def check_folder(layout: Layout) -> None:
+    """Check what can be checked of a folder without writing; a missing one is fine."""
     for folder in (layout.root, layout.checkpoints):
         # Path.exists raises where a folder above it may not be searched.
         if not os.path.exists(folder):  # noqa: PTH110
@@ -134,8 +139,6 @@ def check_writable(layout: Layout, *, force: bool) -> None:
             raise UsageError(f"--output-dir {folder} is a file: name a folder")
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise OutputError(f"cannot write into {folder}: choose another --output-dir")
-    if not force:
-        refuse_files_of_others(layout)
 
 
 def check_readable(source: Path) -> None:
