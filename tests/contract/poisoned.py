@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from virnucpro.contracts import Device, ReportProgress, Session, Task, TaskResult, WorkerStage
-from virnucpro.events import Emit
+from virnucpro.events import Show
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.pool import WorkerPool
 from virnucpro.io.fasta import read_fasta
@@ -42,7 +42,7 @@ class PoisonedExecutor(Executor):
         super().__init__(pool, host_threads=1)
         self._poison = frozenset(poison)
 
-    def run(self, stage: WorkerStage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
+    def run(self, stage: WorkerStage, tasks: Iterable[Task], show: Show) -> Iterator[TaskResult]:
         if stage.name == "protein_embeddings":
             stage = PoisonedStage(**vars(stage), poison=self._poison)
-        return super().run(stage, tasks, emit)
+        return super().run(stage, tasks, show)

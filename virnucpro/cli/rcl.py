@@ -176,7 +176,7 @@ def _embedded(
 
     proteins, warnings = read_proteins(*tables)
     with shared.dashboard(settings, feature_layout(folder), warnings) as screen:
-        options |= {"emit": screen.show, "interruption": screen.interruption}
+        options |= {"show": screen.show, "interruption": screen.interruption}
         return embed_residues(proteins, folder=folder, machine=settings.machine, **options)
 
 

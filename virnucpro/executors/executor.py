@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from virnucpro.contracts import Device, Task, TaskResult, WorkerStage
-from virnucpro.events import Emit
+from virnucpro.events import Show
 from virnucpro.executors.pool import HandleEvent, Work, WorkerPool
 from virnucpro.executors.processes import ProcessPool
 from virnucpro.executors.scheduler import Scheduler
@@ -75,7 +75,7 @@ class Executor:
     host_threads: int
     interruption: Interruption = field(default_factory=Interruption)
 
-    def run(self, stage: WorkerStage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
+    def run(self, stage: WorkerStage, tasks: Iterable[Task], show: Show) -> Iterator[TaskResult]:
         """Carry out ``tasks``; results come in the order of completion.
 
         Before an error is raised, the results of all finished tasks are yielded.
@@ -87,7 +87,7 @@ class Executor:
         """
         if queue := list(tasks):
             with self.interruption.held():
-                scheduler = Scheduler(stage, queue, self.pool, emit, self.interruption)
+                scheduler = Scheduler(stage, queue, self.pool, show, self.interruption)
                 yield from scheduler.outcomes()
 
     def close(self) -> None:

@@ -16,9 +16,9 @@ import virnucpro.errors as errors
 from virnucpro.contracts import Device, Measurements, SearchResult, Task, TaskResult, WorkerStage
 from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
-    Emit,
     Notice,
     Progressed,
+    Show,
     TaskFinished,
     TaskStarted,
     WorkerDied,
@@ -86,7 +86,7 @@ class Scheduler:
     _stage: WorkerStage
     _queue: list[Task]  # the next task is the last one, once workers are there
     _pool: WorkerPool
-    _emit: Emit
+    _show: Show
     _interruption: Interruption
     _retries: dict[Path, Retries] = field(default_factory=dict)  # of failed tasks, by receipt
     _failures_in_a_row: int = 0
@@ -140,7 +140,7 @@ class Scheduler:
             for worker in self._workers.values():
                 who, worked = (worker.number, worker.device, self._stage.name), worker.busy_seconds
                 counts = max(0.0, elapsed - worked), worker.finished_tasks, worker.measured
-                self._emit(WorkerReport(*who, worked, *counts))
+                self._show(WorkerReport(*who, worked, *counts))
         if self._final_error is not None:
             raise self._final_error
 
@@ -193,7 +193,7 @@ class Scheduler:
             worker.task_began = time.monotonic()
             if self._first_task_began is None:
                 self._first_task_began = worker.task_began
-            self._emit(TaskStarted(worker.number, worker.tasks[0]))
+            self._show(TaskStarted(worker.number, worker.tasks[0]))
 
     def _handle(self, event: PoolEvent) -> None:
         worker = self._workers.get(event.worker)
@@ -203,9 +203,9 @@ class Scheduler:
         match event:
             case WorkerReady():
                 worker.is_open, worker.failed_openings = True, 0
-                self._emit(event)
+                self._show(event)
             case Progressed():
-                self._emit(event)
+                self._show(event)
             case WorkerDied():
                 self._after_death(worker, event)
             case WorkEnded(_, _, WorkFailure() as failure):
@@ -227,14 +227,14 @@ class Scheduler:
             worker.finished_tasks += 1
             worker.measured = event.measured
             failures = result.figures.failures
-            self._emit(TaskFinished(worker.number, task, event.seconds, failures))
+            self._show(TaskFinished(worker.number, task, event.seconds, failures))
             self._outcomes.append(result)
         if event.halvings:
             text = (
                 f"worker {worker.number} ran out of memory: its batches are "
                 f"{2**event.halvings} times smaller now; is another program using the device?"
             )
-            self._emit(Notice("warning", text))
+            self._show(Notice("warning", text))
         if self._final_error is not None and worker.tasks:
             self._remove(worker)  # it has begun its next task
         else:
@@ -296,7 +296,7 @@ class Scheduler:
     def _after_death(self, worker: WorkerState, event: WorkerDied) -> None:
         """Deal with a worker that died, that has to be ended, or that is lost with its device."""
         text = f"{worker.title} died ({event.reason})"
-        self._emit(event)
+        self._show(event)
         if self._final_error is not None:
             self._remove(worker)
         elif event.lost:
@@ -307,7 +307,7 @@ class Scheduler:
             if worker.tasks:
                 worker.busy_seconds += time.monotonic() - worker.task_began
             self._after_exit(worker, text)
-            self._emit(Notice("warning", f"{text}; a new worker takes its place"))
+            self._show(Notice("warning", f"{text}; a new worker takes its place"))
             self._replace(worker)
 
     def _after_exit(self, worker: WorkerState, reason: str) -> None:
@@ -343,7 +343,7 @@ class Scheduler:
         if worker.failed_openings == MAX_FAILURES:
             self._give_up_device(worker, reason)
         else:
-            self._emit(Notice("warning", f"{reason}; trying again"))
+            self._show(Notice("warning", f"{reason}; trying again"))
             self._replace(worker)
 
     def _check_silence(self) -> None:
@@ -387,7 +387,7 @@ class Scheduler:
         if count:
             others = f"{count} other worker{'s' if count > 1 else ''}"
             text = f"{reason}; its device is given up, the run goes on with {others}"
-            self._emit(Notice("warning", text))
+            self._show(Notice("warning", text))
         else:
             self._end(DeviceError(f"no device is left: {reason}"))
 
@@ -401,4 +401,4 @@ class Scheduler:
             self._remove(worker)
         if any(worker.tasks for worker in self._workers.values()):
             text = f"stopping: up to {GRACE:.0f} s for the tasks in flight"
-            self._emit(Notice("warning", text))
+            self._show(Notice("warning", text))

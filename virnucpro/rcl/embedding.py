@@ -19,7 +19,7 @@ from virnucpro.devices import choose_devices
 from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.family import EncoderSource, refuse_changed_models
 from virnucpro.encoders.registry import open_encoder
-from virnucpro.events import Emit
+from virnucpro.events import Show
 from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import read_fasta
@@ -99,7 +99,7 @@ def embed_residues(
     model: str,
     folder: Path,
     machine: MachineSettings,
-    emit: Emit,
+    show: Show,
     *,
     per_file: int = 64,
     force: bool = False,
@@ -129,11 +129,11 @@ def embed_residues(
         files = (layout.output(n, ResidueStage.suffix) for n in range(1, len(blocks) + 1))
         disk.sweep(layout.root, {path.name for path in files})  # other runs may share the folder
         state = RunState(str(layout.root), analysis, command="rcl embed")
-        state = check_run(layout, disk, state, emit, resume=False, force=force)
+        state = check_run(layout, disk, state, show, resume=False, force=force)
         reading = ReadingStage(layout, disk, (), analysis, lambda: blocks)
         budgets = (machine.protein_batch, state.budgets)
         stage = ResidueStage(layout, disk, analysis, source, precision, len(order[-1]), *budgets)
-        run = Run(layout, disk, [reading, stage], state, emit)
+        run = Run(layout, disk, [reading, stage], state, show)
         with closing(open_executor(devices, machine, interruption)) as executor:
             run.begin()
             run.once(reading)

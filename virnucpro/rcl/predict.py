@@ -32,7 +32,7 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.devices import choose_devices
-from virnucpro.events import Emit, Notice
+from virnucpro.events import Notice, Show
 from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import read_fasta
@@ -249,7 +249,7 @@ class RclResultsStage(HostStage):
 
 
 def run_rcl_prediction(
-    request: RclRequest, emit: Emit, interruption: Interruption | None = None
+    request: RclRequest, show: Show, interruption: Interruption | None = None
 ) -> Record:
     """Carry out a request, or what is missing of it; return the record."""
     layout, finder = request.layout, request.finder
@@ -280,7 +280,7 @@ def run_rcl_prediction(
             settings["precision"] = finder.precision = choose_precision("auto", devices)
         label = STDIN if request.source == STDIN else str(source.absolute())
         state = RunState(label, settings, command="rcl predict")
-        state = check_run(layout, disk, state, emit, resume=False, force=request.force)
+        state = check_run(layout, disk, state, show, resume=False, force=request.force)
         size = {"proteins per block": request.proteins_at_a_time}
         params = {**settings, "label": finder.label}
         facts = {
@@ -292,7 +292,7 @@ def run_rcl_prediction(
         reading = ReadingStage(layout, disk, (source,), size, partial(_blocks, request, source))
         finding = FindingStage(layout, disk, params, finder)
         results = RclResultsStage(layout, disk, facts, [device.name for device in devices])
-        run = Run(layout, disk, [reading, finding, results], state, emit, [seen])
+        run = Run(layout, disk, [reading, finding, results], state, show, [seen])
         kept = (*layout.results.values(), layout.run_json)
         run.begin()
         run.look_if_finished(kept)
@@ -302,7 +302,7 @@ def run_rcl_prediction(
                 carry_out_tasks(run, finding, finding.tasks(run.ledger), executor)
             run.once(results)
         if not run.computed:
-            emit(Notice("info", "nothing to compute: all files are intact"))
+            show(Notice("info", "nothing to compute: all files are intact"))
         run.finish(kept, FinishedFigures())
         run.save_progress(is_finished=True)
     record: Record = parse_json(layout.run_json.read_bytes())

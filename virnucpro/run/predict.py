@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, RunInterruptedError, UsageError, VirNucProError
-from virnucpro.events import Emit, Notice
+from virnucpro.events import Notice, Show
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import STDIN
@@ -46,7 +46,7 @@ class Outcome:
 
 def run_prediction(
     request: PredictionRequest,
-    emit: Emit,
+    show: Show,
     disk: Disk | None = None,
     interruption: Interruption | None = None,
     executor: Executor | None = None,
@@ -61,18 +61,18 @@ def run_prediction(
     with ExitStack() as stack:
         if executor is None:
             probe, machine = request.layout.probe, request.settings.machine
-            opened = opened_executor(machine, probe, emit, interruption, disk)
+            opened = opened_executor(machine, probe, show, interruption, disk)
             executor = stack.enter_context(opened)
-        models = find_models([request], executor, emit)
-        with opened_run(request, models, disk, emit) as run:
+        models = find_models([request], executor, show)
+        with opened_run(request, models, disk, show) as run:
             run.threads = executor.host_threads
-            predict([run], executor, emit)
+            predict([run], executor, show)
             return finish(request, models, run, executor.pool.devices)
 
 
 @contextmanager
 def opened_run(
-    request: PredictionRequest, models: Models, disk: Disk, emit: Emit
+    request: PredictionRequest, models: Models, disk: Disk, show: Show
 ) -> Iterator[EmbeddingRun]:
     """Hold the lock of a run in the block, and check that it may start or continue."""
     layout, source = request.layout, request.input_files
@@ -81,7 +81,7 @@ def opened_run(
     refuse_own_files(layout, [file.path for file in files])
     with locked(layout.lock) as stale:
         if stale:
-            emit(Notice("info", f"the last run ended unexpectedly: {stale}"))
+            show(Notice("info", f"the last run ended unexpectedly: {stale}"))
         piped = request.source == STDIN
         if piped:
             with disk.create(layout.incoming) as out:
@@ -89,7 +89,7 @@ def opened_run(
                     out.write(block)
         try:
             seen = [hashed_input(layout.incoming if piped else path) for path in source.paths]
-            request = settled(request, replace(source, first=seen[0].path), emit)
+            request = settled(request, replace(source, first=seen[0].path), show)
             layout = request.layout
             own = identity(request, models, seen)
             state = RunState(
@@ -98,7 +98,7 @@ def opened_run(
                 mates="" if source.second is None else str(source.second),
             )
             force, resume = request.force, request.resume
-            state = check_run(layout, disk, state, emit, resume=resume, force=force)
+            state = check_run(layout, disk, state, show, resume=resume, force=force)
         except (VirNucProError, RunInterruptedError):
             disk.remove(layout.incoming)  # the input of the run that is there stays as it is
             raise
@@ -112,7 +112,7 @@ def opened_run(
             disk,
             steps.all,
             state,
-            emit,
+            show,
             seen,
             steps=steps,
             keeps_features=keeps,

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from virnucpro.contracts import Task, TaskResult, WorkerStage
 from virnucpro.errors import OutputError
-from virnucpro.events import Emit, Notice, StageFinished
+from virnucpro.events import Notice, Show, StageFinished
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.worker import set_torch_threads
 from virnucpro.formatting import byte_size, counted
@@ -99,7 +99,7 @@ class EmbeddingRun(Run):
         return layout.records_table, layout.frames_table, layout.predictions
 
 
-def predict(runs: Sequence[EmbeddingRun], executor: Executor, show: Emit) -> None:
+def predict(runs: Sequence[EmbeddingRun], executor: Executor, show: Show) -> None:
     """Take runs with the same models through all stages."""
     for run in runs:
         begin(run)
@@ -120,7 +120,7 @@ def begin(run: EmbeddingRun) -> None:
         run.once(stage)
 
 
-def embed(runs: Sequence[EmbeddingRun], executor: Executor, show: Emit) -> None:
+def embed(runs: Sequence[EmbeddingRun], executor: Executor, show: Show) -> None:
     """Stages 4 to 6 of runs with the same models, which share the workers."""
     runs = [run for run in runs if not run.is_finished]
     if not runs:
@@ -203,7 +203,7 @@ def on_workers(
     stage: WorkerStage,
     todo: Sequence[tuple[Task, str]],
     executor: Executor,
-    show: Emit,
+    show: Show,
 ) -> Iterator[Task]:
     """Have workers carry out tasks of a stage; each says to which of the ``runs`` it belongs.
 

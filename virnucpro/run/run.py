@@ -17,9 +17,9 @@ from virnucpro.contracts import (
     WorkerStage,
 )
 from virnucpro.events import (
-    Emit,
     Notice,
     Progressed,
+    Show,
     StageFinished,
     StageStarted,
     TaskFinished,
@@ -78,7 +78,7 @@ class Run:
     disk: Disk
     stages: Sequence[HostStage | WorkerStage]
     state: RunState
-    show: Emit
+    show: Show
     inputs: Sequence[HashedFile] = ()
     threads: int = 1
     is_whole: bool = True

@@ -20,7 +20,7 @@ from virnucpro.errors import (
     UsageError,
     VirNucProError,
 )
-from virnucpro.events import Emit
+from virnucpro.events import Show
 from virnucpro.layout import STDIN, Layout, SamplesFolder, stem_of
 from virnucpro.report.writing import write_overview
 from virnucpro.results import PredictionRun, open_runs
@@ -232,7 +232,7 @@ def _row(folder: SamplesFolder, sample: Sample) -> dict[str, Json]:
         return {**row, "message": str(error)}
 
 
-def renew_samples(root: Path, emit: Emit) -> str:
+def renew_samples(root: Path, show: Show) -> str:
     """Write the table and the overview of all samples in an output directory, if it has samples.
 
     Returns what was in the way, if anything.

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from virnucpro.errors import DeviceError, ModelError, ResumeRefusedError, VirNucProError
-from virnucpro.events import Emit, Event, Notice
+from virnucpro.events import Event, Notice, Show
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import SamplesFolder
@@ -45,7 +45,7 @@ def predict_samples(
     request: PredictionRequest,
     samples: Sequence[Sample],
     root: Path,
-    emit: Emit,
+    show: Show,
     interruption: Interruption | None = None,
 ) -> str:
     """Carry out the runs of all samples, or finish what an earlier call left.
@@ -61,9 +61,9 @@ def predict_samples(
     with locked(folder.lock, "these samples"):
         write_table(folder, disk, samples)
         machine = request.settings.machine
-        with opened_executor(machine, folder.probe, emit, interruption, disk) as executor:
+        with opened_executor(machine, folder.probe, show, interruption, disk) as executor:
             try:
-                _carry_out(request, samples, folder, executor, emit)
+                _carry_out(request, samples, folder, executor, show)
             finally:
                 write_table(folder, disk, samples)
         errors = [sample.error for sample in samples]
@@ -77,21 +77,21 @@ def _carry_out(
     samples: Sequence[Sample],
     folder: SamplesFolder,
     executor: Executor,
-    emit: Emit,
+    show: Show,
 ) -> None:
     """Take all samples through their stages, in groups."""
     usable: list[tuple[Sample, PredictionRequest]] = []
     for sample in samples:
         place = folder.sample(sample.name)
         own = replace(request, source=sample.file, mates=sample.mates, output_dir=place)
-        with _failing(sample, emit):
+        with _failing(sample, show):
             check_input(own)
             refuse_other_file(own.layout)
             usable.append((sample, own))
     if not usable:
         return
     requests = [own for _, own in usable]
-    models = find_models(requests, executor, emit)
+    models = find_models(requests, executor, show)
     waiting = deque(usable)
     while waiting:
         with ExitStack() as locks:
@@ -100,9 +100,9 @@ def _carry_out(
             while waiting and len(group) < MOST_SAMPLES and room >= 0:
                 sample, own = waiting.popleft()
                 number = len(usable) - len(waiting)
-                emit(Notice("info", f"sample {number} of {len(usable)}: {sample.name}"))
-                named = partial(_emit_named, sample, emit)
-                with _failing(sample, emit), ExitStack() as lock:
+                show(Notice("info", f"sample {number} of {len(usable)}: {sample.name}"))
+                named = partial(_show_named, sample, show)
+                with _failing(sample, show), ExitStack() as lock:
                     disk = Disk()
                     run = lock.enter_context(opened_run(own, models, disk, named))
                     run.threads = executor.host_threads
@@ -110,16 +110,16 @@ def _carry_out(
                     group.append((sample, own, run))
                     room -= run.bytes_of_features
                     locks.push(lock.pop_all())
-            embed([run for _, _, run in group], executor, emit)
+            embed([run for _, _, run in group], executor, show)
             for sample, own, run in group:
-                with _failing(sample, emit):
+                with _failing(sample, show):
                     conclude(run)
                     sample.outcome = finish(own, models, run, executor.pool.devices)
                     sample.state = "partial" if sample.outcome.failed_records else "finished"
 
 
 @contextmanager
-def _failing(sample: Sample, emit: Emit) -> Iterator[None]:
+def _failing(sample: Sample, show: Show) -> Iterator[None]:
     """Note in a sample, and say, what in the block is wrong with this sample alone."""
     try:
         yield
@@ -129,11 +129,11 @@ def _failing(sample: Sample, emit: Emit) -> Iterator[None]:
             raise
         sample.state, sample.error = "failed", error
         sample.message = " ".join(str(error).split())
-        emit(Notice("warning", f"sample {sample.name} failed: {error}"))
+        show(Notice("warning", f"sample {sample.name} failed: {error}"))
 
 
-def _emit_named(sample: Sample, emit: Emit, event: Event) -> None:
+def _show_named(sample: Sample, show: Show, event: Event) -> None:
     """Pass an event on; a warning names the sample."""
     if isinstance(event, Notice) and event.level == "warning":
         event = replace(event, message=f"sample {sample.name}: {event.message}")
-    emit(event)
+    show(event)

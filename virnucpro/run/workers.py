@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from virnucpro.contracts import Device, Json
 from virnucpro.devices import choose_devices, host_threads
-from virnucpro.events import Emit, Event, Notice, WorkerReady, WorkerReport
+from virnucpro.events import Event, Notice, Show, WorkerReady, WorkerReport
 from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.run.run import Run
@@ -57,7 +57,7 @@ def warm_up_workers(executor: Executor, requests: Sequence[PredictionRequest]) -
 
 @contextmanager
 def opened_executor(
-    machine: MachineSettings, probe: Path, emit: Emit, interruption: Interruption | None, disk: Disk
+    machine: MachineSettings, probe: Path, show: Show, interruption: Interruption | None, disk: Disk
 ) -> Iterator[Executor]:
     """Have an executor for the duration of the block: on this machine, or on a cluster.
 
@@ -73,18 +73,18 @@ def opened_executor(
             from virnucpro.executors.ray_pool import RayPool, connected, place_finder
 
             text = "waiting for its first free GPU or processor ('ray status' shows them)"
-            emit(Notice("info", f"connecting to the Ray cluster {machine.cluster}, and {text}"))
+            show(Notice("info", f"connecting to the Ray cluster {machine.cluster}, and {text}"))
             stack.enter_context(connected(machine.cluster))
             # Only nodes that share this folder see a file of this size there.
             stack.callback(disk.remove, probe)
             disk.save(probe, bytes(size := 1 + secrets.randbelow(1 << 16)))
             threads = machine.tokenizer_threads
-            pool = RayPool(place_finder(machine), threads, {probe: size}, emit)
+            pool = RayPool(place_finder(machine), threads, {probe: size}, show)
             stack.callback(pool.close)
             pool.gather()
             hosts = Counter(device.host for device in pool.devices)
             named = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items()))
-            emit(Notice("info", f"workers: {named}"))
+            show(Notice("info", f"workers: {named}"))
             executor = Executor(
                 pool, machine.threads or host_threads(), interruption or Interruption()
             )
@@ -100,7 +100,7 @@ class WorkerTable:
     """
 
     _runs: Sequence[Run]
-    _emit: Emit
+    _show: Show
     # A row per worker and stage: how it was opened last, and what it did.
     rows: dict[tuple[int, str], dict[str, Json]] = field(default_factory=dict)
     _warnings: set[str] = field(default_factory=set)
@@ -125,7 +125,7 @@ class WorkerTable:
                         f"never if it comes again"
                     )
                 row |= {"busy": event.busy, "idle": event.idle, "tasks": event.tasks, **measured}
-        self._emit(event)
+        self._show(event)
 
     def _row(self, worker: int, device: Device, stage: str) -> dict[str, Json]:
         start = {"worker": worker, "stage": stage, "device": device.name, "uuid": device.uuid}
@@ -136,7 +136,7 @@ class WorkerTable:
         """Say something once, however many workers report the same."""
         if text not in self._warnings:
             self._warnings.add(text)
-            self._emit(Notice("warning", text))
+            self._show(Notice("warning", text))
 
     def _keep_budget(self, stage: str, device: Device, budget: int) -> None:
         """Keep the smallest budget that a device of a kind found: it fits on each of them."""

@@ -16,7 +16,7 @@ import msgspec
 
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
-from virnucpro.events import Emit, Notice
+from virnucpro.events import Notice, Show
 from virnucpro.layout import Layout, existing_paths
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
@@ -208,7 +208,7 @@ def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
 
 
 def check_run(
-    layout: Layout, disk: Disk, wanted: RunState, emit: Emit, *, resume: bool, force: bool
+    layout: Layout, disk: Disk, wanted: RunState, show: Show, *, resume: bool, force: bool
 ) -> RunState:
     """Check whether a run may start or go on, and return its state, which is not written yet.
 
@@ -219,7 +219,7 @@ def check_run(
     """
     if force and layout.owned():
         start_over(layout, disk)
-        emit(Notice("info", "--force: starting over; the earlier results were removed"))
+        show(Notice("info", "--force: starting over; the earlier results were removed"))
     earlier = read_state(layout)
     if legacy.is_new_legacy_run(layout):
         identity = _legacy_identity(layout, wanted)
@@ -231,12 +231,12 @@ def check_run(
     if identity is None:
         if resume:
             nothing = f"nothing to resume in {layout.root}: starting from the beginning"
-            emit(Notice("info", nothing))
+            show(Notice("info", nothing))
     else:
         check_same(wanted.work, identity, layout.root)
         finished = layout.run_json.exists() and not layout.failed_fasta.exists()
         going_on = f"going on with {identity.label}"
-        emit(Notice("info", checked_again(identity.label) if finished else going_on))
+        show(Notice("info", checked_again(identity.label) if finished else going_on))
     return replace(wanted, budgets=earlier.budgets if earlier else {})
 
 
