@@ -116,7 +116,7 @@ class Task:
         trial: in a worker, the half-open range of records of a step of such a search: they are
             computed, and nothing is written.
         excluded: records that are known to fail. They are left out, and named in the figures.
-        run: the place of its run among those that share the workers.
+        run: the index of its run among those that share the workers.
         number: the number of the split file, from 1.
         reads: files it reads that follow from its inputs; they may be gone when it is finished.
         optional: files it writes only where it finds something for them, and removes otherwise.
@@ -158,14 +158,6 @@ class TaskResult:
     outputs: tuple[OutputFile, ...]
     figures: TaskFigures = field(default_factory=TaskFigures)
     seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """A search in single mode that has ended, and the records that it ``found``."""
-
-    task: Task
-    found: tuple[FailedRow, ...]
 
 
 ReportProgress = Callable[[int, int], None]

@@ -33,8 +33,6 @@ from virnucpro.contracts import (
 )
 from virnucpro.devices import choose_devices
 from virnucpro.events import Notice, Show
-from virnucpro.executors.executor import open_executor
-from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import read_fasta
 from virnucpro.io.input_summary import RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
@@ -47,6 +45,7 @@ from virnucpro.rcl.rule import RclResult
 from virnucpro.run.recipe import carry_out_tasks
 from virnucpro.run.request import check_readable, check_writable, refuse_own_files
 from virnucpro.run.run import FinishedFigures, Run
+from virnucpro.run.workers import open_workers
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.chunking import duplicate_ids_error
@@ -58,6 +57,7 @@ from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
 from virnucpro.version import __version__
+from virnucpro.workers.signals import Interruption
 
 RESIDUES_AT_A_TIME = 1 << 20
 """Residues from which a block is full, so that long proteins take no more memory."""
@@ -298,8 +298,8 @@ def run_rcl_prediction(
         run.look_if_finished(kept)
         if not run.is_finished:
             run.once(reading)
-            with closing(open_executor(devices, request.machine, interruption)) as executor:
-                carry_out_tasks(run, finding, finding.tasks(run.ledger), executor)
+            with closing(open_workers(devices, request.machine, interruption)) as workers:
+                carry_out_tasks(run, finding, finding.tasks(run.ledger), workers)
             run.once(results)
         if not run.computed:
             show(Notice("info", "nothing to compute: all files are intact"))

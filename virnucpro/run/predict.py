@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, RunInterruptedError, UsageError, VirNucProError
 from virnucpro.events import Notice, Show
-from virnucpro.executors.executor import Executor
-from virnucpro.executors.signals import Interruption
 from virnucpro.layout import STDIN
 from virnucpro.report.writing import report_problem
 from virnucpro.results import open_run
@@ -20,7 +18,7 @@ from virnucpro.run.recipe import EmbeddingRun, predict
 from virnucpro.run.record import update_failure_table, write_failed_records, write_record
 from virnucpro.run.request import PredictionRequest, refuse_own_files
 from virnucpro.run.run import FINISHED, FinishedFigures
-from virnucpro.run.workers import opened_executor
+from virnucpro.run.workers import opened_workers
 from virnucpro.settings import SHIPPED_MODELS, recorded_thresholds
 from virnucpro.stages.genes import HALLMARKS
 from virnucpro.stages.result_files import OutputFigures, result_counts
@@ -28,6 +26,8 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed, hashed_input
 from virnucpro.store.lock import locked, refuse_held
 from virnucpro.store.work import RunState, check_run
+from virnucpro.workers.scheduler import Workers
+from virnucpro.workers.signals import Interruption
 
 
 @dataclass(frozen=True)
@@ -49,25 +49,25 @@ def run_prediction(
     show: Show,
     disk: Disk | None = None,
     interruption: Interruption | None = None,
-    executor: Executor | None = None,
+    workers: Workers | None = None,
 ) -> Outcome:
     """Carry out a checked request, or finish what an earlier one left.
 
-    ``interruption`` is what catches the signals, if anything does. ``executor`` carries out the
+    ``interruption`` is what catches the signals, if anything does. ``workers`` carries out the
     tasks; None is that of the chosen devices.
     """
     disk = disk or Disk()
     refuse_held(request.layout.lock)
     with ExitStack() as stack:
-        if executor is None:
+        if workers is None:
             probe, machine = request.layout.probe, request.settings.machine
-            opened = opened_executor(machine, probe, show, interruption, disk)
-            executor = stack.enter_context(opened)
-        models = find_models([request], executor, show)
+            opened = opened_workers(machine, probe, show, interruption, disk)
+            workers = stack.enter_context(opened)
+        models = find_models([request], workers, show)
         with opened_run(request, models, disk, show) as run:
-            run.threads = executor.host_threads
-            predict([run], executor, show)
-            return finish(request, models, run, executor.pool.devices)
+            run.threads = workers.host_threads
+            predict([run], workers, show)
+            return finish(request, models, run, workers.pool.devices)
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import family_named, locate
 from virnucpro.errors import UsageError, VirNucProError
 from virnucpro.events import Notice, Show
-from virnucpro.executors.executor import Executor
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import Layout
 from virnucpro.models.store import check_digest
@@ -37,6 +36,7 @@ from virnucpro.store.hashed import HashedFile
 from virnucpro.store.ledger import has_receipts
 from virnucpro.store.legacy import is_legacy_run, legacy_frames_per_file
 from virnucpro.store.work import RunIdentity, read_identity, read_state
+from virnucpro.workers.scheduler import Workers
 
 # The chunk length of sequences that usually have at most so many bases. Above 330, one chunk of 500
 # tells viruses apart better than two of 300: AUROC 0.856 and 0.847 for the pieces outside of 350
@@ -58,14 +58,14 @@ class Models:
         return self.calibrations.get(trained(length, self.calibrations))
 
 
-def find_models(requests: Sequence[PredictionRequest], executor: Executor, show: Show) -> Models:
+def find_models(requests: Sequence[PredictionRequest], workers: Workers, show: Show) -> Models:
     """Find the models and check that they fit each other, before any work.
 
     The requests differ only in their inputs and output directories. Workers begin meanwhile; nodes
     that lack a file of the models are left out.
     """
-    warm_up_workers(executor, requests)
-    request, devices = requests[0], executor.pool.devices
+    warm_up_workers(workers, requests)
+    request, devices = requests[0], workers.pool.devices
     analysis = request.settings.analysis.resolved()
     assert analysis.chunk_length is not None
     layouts = [] if request.force else [each.layout for each in requests]
@@ -76,7 +76,7 @@ def find_models(requests: Sequence[PredictionRequest], executor: Executor, show:
     for warning in check_fit(classifier, sources, analysis.chunk_length):
         show(Notice("warning", warning))
     paths = [file.path for source in sources for file in source.files]
-    executor.pool.require({path: path.stat().st_size for path in paths})
+    workers.pool.require({path: path.stat().st_size for path in paths})
     digests = [classifier.file.sha256, *(source.sha256 for source in sources)]
     name = classifier.file.path.name
     models = Models(

@@ -25,7 +25,6 @@ from virnucpro.events import (
     TaskFinished,
     TaskStarted,
 )
-from virnucpro.executors.worker import ProgressReporter, set_torch_threads
 from virnucpro.layout import Layout
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.splitting import copies_of
@@ -40,6 +39,7 @@ from virnucpro.store.work import (
     read_progress,
     write_state,
 )
+from virnucpro.workers.worker import ProgressReporter, set_torch_threads
 
 FINISHED = "finished"
 """Name of the task that a run is as a whole: its receipt proves the files that stay."""
@@ -65,7 +65,7 @@ class Run:
         inputs: the files that are read and that no stage writes, as they were hashed.
         threads: those of the host that torch computes on here.
         is_whole: whether these are all stages; else what was written for ``status`` stays.
-        place: that of this run among those that share the workers.
+        index: that of this run among those that share the workers.
         is_finished: whether all was proved that the results are made from, whose features and
             other intermediate files are gone.
         computed: tasks carried out per stage.
@@ -82,7 +82,7 @@ class Run:
     inputs: Sequence[HashedFile] = ()
     threads: int = 1
     is_whole: bool = True
-    place: int = 0
+    index: int = 0
     is_finished: bool = field(init=False, default=False)
     ledger: Ledger = field(init=False)
     progress: dict[str, StageProgress] = field(init=False)

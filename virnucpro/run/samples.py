@@ -18,18 +18,18 @@ from pathlib import Path
 
 from virnucpro.errors import DeviceError, ModelError, ResumeRefusedError, VirNucProError
 from virnucpro.events import Event, Notice, Show
-from virnucpro.executors.executor import Executor
-from virnucpro.executors.signals import Interruption
 from virnucpro.layout import SamplesFolder
 from virnucpro.run.predict import finish, opened_run
 from virnucpro.run.prepare import find_models
 from virnucpro.run.recipe import EmbeddingRun, begin, conclude, embed
 from virnucpro.run.request import PredictionRequest, check_input
 from virnucpro.run.sample_list import Sample, overview_problem, refuse_other_file, write_table
-from virnucpro.run.workers import opened_executor
+from virnucpro.run.workers import opened_workers
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 from virnucpro.store.work import refuse_existing
+from virnucpro.workers.scheduler import Workers
+from virnucpro.workers.signals import Interruption
 
 # Of the free space that the features of a group may take. The features of a group exist at the
 # same time; those of one sample do so in any case.
@@ -61,9 +61,9 @@ def predict_samples(
     with locked(folder.lock, "these samples"):
         write_table(folder, disk, samples)
         machine = request.settings.machine
-        with opened_executor(machine, folder.probe, show, interruption, disk) as executor:
+        with opened_workers(machine, folder.probe, show, interruption, disk) as workers:
             try:
-                _carry_out(request, samples, folder, executor, show)
+                _carry_out(request, samples, folder, workers, show)
             finally:
                 write_table(folder, disk, samples)
         errors = [sample.error for sample in samples]
@@ -76,7 +76,7 @@ def _carry_out(
     request: PredictionRequest,
     samples: Sequence[Sample],
     folder: SamplesFolder,
-    executor: Executor,
+    workers: Workers,
     show: Show,
 ) -> None:
     """Take all samples through their stages, in groups."""
@@ -91,7 +91,7 @@ def _carry_out(
     if not usable:
         return
     requests = [own for _, own in usable]
-    models = find_models(requests, executor, show)
+    models = find_models(requests, workers, show)
     waiting = deque(usable)
     while waiting:
         with ExitStack() as locks:
@@ -105,16 +105,16 @@ def _carry_out(
                 with _failing(sample, show), ExitStack() as lock:
                     disk = Disk()
                     run = lock.enter_context(opened_run(own, models, disk, named))
-                    run.threads = executor.host_threads
+                    run.threads = workers.host_threads
                     begin(run)
                     group.append((sample, own, run))
                     room -= run.bytes_of_features
                     locks.push(lock.pop_all())
-            embed([run for _, _, run in group], executor, show)
+            embed([run for _, _, run in group], workers, show)
             for sample, own, run in group:
                 with _failing(sample, show):
                     conclude(run)
-                    sample.outcome = finish(own, models, run, executor.pool.devices)
+                    sample.outcome = finish(own, models, run, workers.pool.devices)
                     sample.state = "partial" if sample.outcome.failed_records else "finished"
 
 

@@ -8,13 +8,12 @@ from contextlib import ExitStack
 from virnucpro.devices import choose_devices
 from virnucpro.errors import UsageError
 from virnucpro.events import Show
-from virnucpro.executors.executor import open_executor
-from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted
 from virnucpro.run.prepare import find_encoders
 from virnucpro.run.recipe import EmbeddingRun, Steps, predict
 from virnucpro.run.record import update_failure_table, write_record
 from virnucpro.run.request import check_writable
+from virnucpro.run.workers import open_workers
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.prediction import MergingStage
 from virnucpro.stages.splitting import ShardsStage
@@ -23,6 +22,7 @@ from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
 from virnucpro.training.data.dataset import PARTS, Dataset
+from virnucpro.workers.signals import Interruption
 
 
 def embed(
@@ -67,9 +67,9 @@ def embed(
                 layout, disk, steps.all, state, show, steps=steps, bytes_per_frame=size
             )
             runs.append(run)
-        executor = open_executor(devices, machine, interruption)
-        stack.callback(executor.close)
-        predict(runs, executor, show)
+        workers = open_workers(devices, machine, interruption)
+        stack.callback(workers.close)
+        predict(runs, workers, show)
         for part, run in zip(layouts, runs, strict=True):
             update_failure_table(run.layout, disk, f"part {part}", run.failures)
             failed = len({name for failure in run.failures for name in failure.ids})

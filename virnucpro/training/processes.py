@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from virnucpro.contracts import Device
 from virnucpro.errors import DeviceError, VirNucProError
-from virnucpro.executors.processes import ChildProcess, settle_on_device
+from virnucpro.workers.processes import ChildProcess, settle_on_device
 
 if TYPE_CHECKING:
     from virnucpro.events import Show

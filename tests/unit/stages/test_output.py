@@ -22,8 +22,6 @@ from virnucpro.classifier.evidence import no_evidence
 from virnucpro.classifier.files import with_changes
 from virnucpro.errors import RunInterruptedError, UsageError
 from virnucpro.events import Event, Progressed, StageStarted
-from virnucpro.executors import worker
-from virnucpro.executors.signals import interruptible
 from virnucpro.io.records import Record, Records
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
@@ -35,6 +33,8 @@ from virnucpro.stages.kinds import Kind, VirusKinds
 from virnucpro.stages.regions import Region
 from virnucpro.stages.result_files import ResultFiles
 from virnucpro.store.disk import Disk
+from virnucpro.workers import worker
+from virnucpro.workers.signals import interruptible
 
 Asking = Callable[..., PredictionRequest]
 RECORDS = 130  # enough for the correction of the share of virus

@@ -26,11 +26,11 @@ from virnucpro.contracts import Device, OutputFile, TaskResult
 from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.errors import UsageError
 from virnucpro.events import Notice, Show, WorkerDied
-from virnucpro.executors.pool import HandleEvent, PoolEvent, Work, WorkEnded, WorkerPool
-from virnucpro.executors.processes import serve_tasks, settle_on_device
-from virnucpro.executors.signals import SIGNALS
 from virnucpro.settings import MachineSettings
 from virnucpro.version import __version__
+from virnucpro.workers.pool import HandleEvent, PoolEvent, Work, WorkEnded, WorkerPool
+from virnucpro.workers.processes import serve_tasks, settle_on_device
+from virnucpro.workers.signals import SIGNALS
 
 ANSWER_SECONDS = 20.0  # until a head counts as unreachable
 NODE_SECONDS = 2.0  # between two looks at the nodes of the cluster
