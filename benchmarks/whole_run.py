@@ -26,14 +26,14 @@ from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device, Molecule, ReportProgress, Session, Task, TaskResult
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.events import Event, StageFinished, StageStarted
-from virnucpro.executors.executor import Executor
-from virnucpro.executors.processes import ProcessPool
 from virnucpro.io.fasta import read_fasta
 from virnucpro.run import predict, prepare
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings, Thresholds
 from virnucpro.stages.embedding import EmbeddingStage, EncoderSetup
 from virnucpro.store.features import Features, encode_features
+from virnucpro.workers.processes import ProcessPool
+from virnucpro.workers.scheduler import Workers
 
 # Sequences per second of one H200 through `predict` (GPU_OPTIMIZATION.md), and widths.
 RATES: dict[Molecule, float] = {"nucleotide": 9_000.0, "protein": 559.0}
@@ -95,7 +95,7 @@ def make_models(folder: Path) -> prepare.Models:
     return prepare.Models(encoders, inspect_classifier(path), {})
 
 
-def measure(source: Path, folder: Path, executor: Executor, models: prepare.Models) -> None:
+def measure(source: Path, folder: Path, workers: Workers, models: prepare.Models) -> None:
     """Carry out a run and print the seconds of its stages."""
     started: dict[str, float] = {}
     seconds: dict[str, float] = {}
@@ -116,7 +116,7 @@ def measure(source: Path, folder: Path, executor: Executor, models: prepare.Mode
     request = PredictionRequest(str(source), folder, Configuration(analysis, thresholds, machine))
     began = time.perf_counter()
     with patch.object(predict, "find_models", lambda *_: models):
-        predict.run_prediction(request, note, executor=executor)
+        predict.run_prediction(request, note, workers=workers)
     elapsed = time.perf_counter() - began
     computing = sum(frames / rate for rate in RATES.values())
     idle = elapsed - computing / DEVICES
@@ -132,14 +132,14 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=200_000)
     options = parser.parse_args()
     pool = ProcessPool([Device("cpu", n) for n in range(DEVICES)], tokenizer_threads=1)
-    executor = Executor(pool, host_threads=os.cpu_count() or 1)
+    workers = Workers(pool, host_threads=os.cpu_count() or 1)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         models = make_models(folder)
         for name, frames in (("warm", 2_000 * DEVICES), ("run", options.frames)):
             source = write_contigs(folder / f"{name}.fa", frames, longest=CHUNK)
-            measure(source, folder / name, executor, models)
-    executor.close()
+            measure(source, folder / name, workers, models)
+    workers.close()
 
 
 if __name__ == "__main__":

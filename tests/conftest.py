@@ -54,7 +54,7 @@ def threads() -> None:
 def forked_processes() -> Iterator[None]:
     """Have workers and trainings start without importing torch; see ``tests.forked``."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("virnucpro.executors.processes.START", ForkedStart(CONTEXT))
+        patch.setattr("virnucpro.workers.processes.START", ForkedStart(CONTEXT))
         yield
 
 

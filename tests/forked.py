@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from virnucpro.executors import processes
+from virnucpro.workers import processes
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.preloaded"])
@@ -72,7 +72,7 @@ def _carry_out(
 
 
 class ForkedStart:
-    """What ``virnucpro.executors.processes`` starts its processes with, in place of spawning them."""
+    """What ``virnucpro.workers.processes`` starts its processes with, in place of spawning them."""
 
     def __init__(self, context: Any) -> None:
         self.Pipe, self._process = context.Pipe, context.Process

@@ -87,7 +87,7 @@ def test_no_file_and_no_function_is_too_long(module):
     assert not [f.name for f in functions if f.end_lineno - f.lineno >= LONGEST_FUNCTION]
 
 
-def test_executors_know_no_biology():
+def test_workers_know_no_biology():
     for module in MODULES:
-        if unit_of(module) == "executors":
+        if unit_of(module) == "workers":
             assert not set(map(unit_of, imported(module))) & {"io", "encoders", "stages"}, module

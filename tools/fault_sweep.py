@@ -24,15 +24,15 @@ from typing import BinaryIO
 import torch
 
 import tests.preloaded  # noqa: F401 - what runs import takes a second, which forked ones save
-from tests.contract.poisoned import PoisonedExecutor
+from tests.contract.poisoned import PoisonedWorkers
 from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device
 from virnucpro.errors import OutputError, VirNucProError
-from virnucpro.executors.executor import LocalPool
 from virnucpro.io.frames import GENETIC_CODE
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.store.disk import Bytes, Disk
+from virnucpro.workers.local_pool import LocalPool
 
 STOPPED = 99
 POISON = ("r3_chunk_1F1",)
@@ -114,8 +114,8 @@ def run_once(source: Path, out: Path, disk: Disk, *, poisoned: bool, report: int
         science = {"model_type": "toy", "chunk_length": 200, "sequences_per_file": 400}
         settings = Configuration().with_values({**science, "device": "cpu", "threads": 1})
         request = PredictionRequest(str(source), out, settings, not poisoned)
-        executor = PoisonedExecutor(LocalPool([Device("cpu")]), POISON) if poisoned else None
-        run_prediction(request, lambda event: None, disk, executor=executor)
+        workers = PoisonedWorkers(LocalPool([Device("cpu")]), POISON) if poisoned else None
+        run_prediction(request, lambda event: None, disk, workers=workers)
         code = 0
     except VirNucProError as error:
         code = error.exit_code

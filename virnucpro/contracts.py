@@ -160,14 +160,6 @@ class TaskResult:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class SearchResult:
-    """A search in single mode that has ended, and the records that it ``found``."""
-
-    task: Task
-    found: tuple[FailedRow, ...]
-
-
 ReportProgress = Callable[[int, int], None]
 """Called by a session, first when it begins, with the sequences and tokens just finished."""
 

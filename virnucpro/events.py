@@ -153,5 +153,5 @@ class EpochEnded(Event):
     best: int
 
 
-Emit = Callable[[Event], None]
+Show = Callable[[Event], None]
 """Takes an event to whoever shows it."""

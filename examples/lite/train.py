@@ -55,7 +55,7 @@ from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.encoders.weights import read_safetensors
 from virnucpro.errors import InputError
-from virnucpro.events import Emit, EpochProgress, Event, Notice
+from virnucpro.events import EpochProgress, Event, Notice, Show
 from virnucpro.metrics.classification import auroc, fit_temperature
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
@@ -298,7 +298,7 @@ def fit_lite(
     dataset: Dataset,
     root: Path,
     settings: LiteTrainingSettings,
-    show: Emit,
+    show: Show,
     *,
     start_from: Path | None = None,
     mask: Path | None = None,

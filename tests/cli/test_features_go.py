@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.cli.inputs import Stopped, Stopping, open_bases, toy_request
-from tests.contract.poisoned import PoisonedExecutor
+from tests.contract.poisoned import PoisonedWorkers
 from virnucpro.contracts import Device
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, StageStarted
-from virnucpro.executors.executor import LocalPool
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.status import statuses
 from virnucpro.tables import FAILURES
+from virnucpro.workers.local_pool import LocalPool
 
 FRAMES_PER_FILE = 20
 FAILING = "r14_chunk_1F1"
@@ -169,8 +169,8 @@ def test_a_disk_that_is_too_small_is_named_before_a_model_computes(source, tmp_p
 
 def test_failed_sequences_are_tried_again_and_the_others_are_not(source, kept, tmp_path):
     request = _request(source, tmp_path / "out")
-    executor = PoisonedExecutor(LocalPool([Device("cpu")]), (FAILING,))
-    summary = run_prediction(request, lambda _: None, executor=executor)
+    workers = PoisonedWorkers(LocalPool([Device("cpu")]), (FAILING,))
+    summary = run_prediction(request, lambda _: None, workers=workers)
     assert summary.failed_records == 3
     layout = request.layout
     assert len({name.split("_")[1] for name in _features(layout.root)}) == 1  # that of the frame

@@ -21,7 +21,7 @@ from tests.conftest import Call
 from virnucpro.cli import run
 from virnucpro.contracts import Device, Session
 from virnucpro.errors import InputError, OutputError, RunInterruptedError
-from virnucpro.events import Emit, Event, StageStarted
+from virnucpro.events import Event, Show, StageStarted
 from virnucpro.layout import SamplesFolder
 from virnucpro.run import predict as predict_module
 from virnucpro.run.sample_list import Sample, mates_among, named_files, read_sample_list, samples_of
@@ -144,11 +144,11 @@ def test_mates_are_told_by_their_names(files, mates):
     assert mates_among([Sample(row.name, row.file, "x.fq") for row in named_files(files)]) is None
 
 
-def _predict_samples(emit: Emit) -> list[str]:
+def _predict_samples(show: Show) -> list[str]:
     """Predict the samples of ``GOOD`` into ``out``; returns their states."""
     request = toy_request(Path(), None)
     samples = [Sample(name, f"in/{name}.fa") for name in GOOD]
-    predict_samples(request, samples, Path("out").absolute(), emit)
+    predict_samples(request, samples, Path("out").absolute(), show)
     return [sample.state for sample in samples]
 
 

@@ -11,4 +11,4 @@ import pytest
 def spawned_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Undo what ``tests/conftest.py`` does for speed."""
     spawn = multiprocessing.get_context("spawn")
-    monkeypatch.setattr("virnucpro.executors.processes.START", spawn)
+    monkeypatch.setattr("virnucpro.workers.processes.START", spawn)

@@ -1,4 +1,4 @@
-"""A stage for the executors' tests: it measures sequences, and fails where their ids say so.
+"""A stage for the tests of workers: it measures sequences, and fails where their ids say so.
 
 What goes wrong is the word an id begins with:
 

@@ -1,4 +1,4 @@
-"""An executor under which the protein encoder fails on some sequences; all else is unchanged."""
+"""Workers under which the protein encoder fails on some sequences; all else is unchanged."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from virnucpro.contracts import Device, ReportProgress, Session, Task, TaskResult, WorkerStage
-from virnucpro.events import Emit
-from virnucpro.executors.executor import Executor
-from virnucpro.executors.pool import WorkerPool
+from virnucpro.events import Show
 from virnucpro.io.fasta import read_fasta
 from virnucpro.stages.embedding import EmbeddingStage
+from virnucpro.workers.pool import WorkerPool
+from virnucpro.workers.scheduler import Workers
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,16 @@ class PoisonedStage(EmbeddingStage):
         return session
 
 
-class PoisonedExecutor(Executor):
+class PoisonedWorkers(Workers):
     """Carries out the stage of the protein embeddings poisoned."""
 
     def __init__(self, pool: WorkerPool, poison: Iterable[str]) -> None:
         super().__init__(pool, host_threads=1)
         self._poison = frozenset(poison)
 
-    def run(self, stage: WorkerStage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
+    def carry_out(
+        self, stage: WorkerStage, tasks: Iterable[Task], show: Show
+    ) -> Iterator[TaskResult]:
         if stage.name == "protein_embeddings":
             stage = PoisonedStage(**vars(stage), poison=self._poison)
-        return super().run(stage, tasks, emit)
+        return super().carry_out(stage, tasks, show)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from virnucpro.contracts import Device
-from virnucpro.executors.executor import LocalPool
-from virnucpro.executors.pool import WorkerPool
-from virnucpro.executors.processes import ProcessPool
+from virnucpro.workers.local_pool import LocalPool
+from virnucpro.workers.pool import WorkerPool
+from virnucpro.workers.processes import ProcessPool
 
 
 def as_gpus(devices: Sequence[Device]) -> list[Device]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from virnucpro.contracts import Device
-from virnucpro.executors.ray_pool import RayPool, places
+from virnucpro.workers.ray_pool import RayPool, places
 
 OBJECT_STORE = 80 << 20  # bytes, the smallest that Ray accepts
 SETTINGS = {

@@ -8,10 +8,10 @@ from pathlib import Path
 from tests.contract.counting import Counting
 from virnucpro.contracts import TaskResult
 from virnucpro.events import Event
-from virnucpro.executors.executor import Executor
 from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
+from virnucpro.workers.scheduler import Workers
 
 
 def fasta(folder: Path, name: str, ids: Sequence[str]) -> Path:
@@ -40,7 +40,7 @@ def failed_ids(results: Sequence[TaskResult]) -> list[str]:
 
 def run_stage(
     stage: Counting,
-    executor: Executor,
+    workers: Workers,
     folder: Path,
 ) -> tuple[list[TaskResult], list[Event]]:
     """Do what is stale, and accept what comes back."""
@@ -50,7 +50,7 @@ def run_stage(
         ledger.fingerprint(task)
     events: list[Event] = []
     results = []
-    for result in executor.run(stage, todo, events.append):
+    for result in workers.carry_out(stage, todo, events.append):
         ledger.accept(result)
         results.append(result)
     return results, events

@@ -13,7 +13,7 @@ from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS
 from tests.contract.running import fastas
 from virnucpro.contracts import Device, Task
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
-from virnucpro.executors.pool import PoolEvent, WorkEnded, WorkerPool, WorkFailure
+from virnucpro.workers.pool import PoolEvent, WorkEnded, WorkerPool, WorkFailure
 
 DEVICES = [Device("cpu", 0), Device("cpu", 1)]
 SECONDS = 60  # a bound for a hang

@@ -1,6 +1,6 @@
 """The worker pool on a Ray cluster: the contract of every pool, and what only this one does.
 
-The contract of executors and the faults run over it in ``tests/slow``.
+The contract of workers and the faults run over it in ``tests/slow``.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tests.contract.test_pools import (  # noqa: F401 - run here over the pool o
 )
 from virnucpro.errors import UsageError
 from virnucpro.events import Event, Notice, WorkerDied
-from virnucpro.executors.pool import WorkEnded, WorkerPool
-from virnucpro.executors.ray_pool import RayPool, places
+from virnucpro.workers.pool import WorkEnded, WorkerPool
+from virnucpro.workers.ray_pool import RayPool, places
 
 
 class StartedOnce:

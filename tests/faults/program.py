@@ -12,10 +12,10 @@ from tests.contract.counting import Counting
 from tests.contract.running import run_stage
 from virnucpro.contracts import Device
 from virnucpro.errors import RunInterruptedError
-from virnucpro.executors import scheduler
-from virnucpro.executors.executor import Executor
-from virnucpro.executors.processes import ProcessPool
-from virnucpro.executors.signals import interruptible
+from virnucpro.workers import scheduler
+from virnucpro.workers.processes import ProcessPool
+from virnucpro.workers.scheduler import Workers
+from virnucpro.workers.signals import interruptible
 
 
 def main(folder: Path, seconds_per_base: float) -> int:
@@ -24,13 +24,13 @@ def main(folder: Path, seconds_per_base: float) -> int:
     scheduler.GRACE = 250.0  # longer than any of its tasks
     with interruptible() as interruption:
         pool = ProcessPool([Device("cpu")] * 2, tokenizer_threads=1)
-        executor = Executor(pool, 1, interruption)
+        workers = Workers(pool, 1, interruption)
         try:
-            run_stage(stage, executor, folder)
+            run_stage(stage, workers, folder)
         except RunInterruptedError as error:
             return error.exit_code
         finally:
-            executor.close()
+            workers.close()
     return 0
 
 

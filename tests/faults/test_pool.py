@@ -15,22 +15,22 @@ from tests.contract.running import failed_ids, fasta, fastas, run_stage, written
 from virnucpro.contracts import Device, TaskResult
 from virnucpro.errors import DeviceError, OutputError
 from virnucpro.events import Event, Progressed, WorkerDied, WorkerReport
-from virnucpro.executors import scheduler
-from virnucpro.executors.executor import Executor
-from virnucpro.executors.pool import WorkerPool
+from virnucpro.workers import scheduler
+from virnucpro.workers.pool import WorkerPool
+from virnucpro.workers.scheduler import Workers
 
-Make = Callable[..., Executor]
+Make = Callable[..., Workers]
 
 
 @contextmanager
 def maker(make_pool: Callable[[list[Device]], WorkerPool]) -> Iterator[Make]:
-    """Make executors with so many workers, or fewer, over a pool."""
-    with ExitStack() as executors, pytest.MonkeyPatch.context() as patch:
+    """Make so many workers, or fewer, over a pool."""
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
 
-        def make(workers: int, indices: Sequence[int] = (), silence: float = 600) -> Executor:
+        def make(workers: int, indices: Sequence[int] = (), silence: float = 600) -> Workers:
             patch.setattr(scheduler, "MOST_SILENCE", silence)
             devices = [Device("cpu", index) for index in indices or range(workers)]
-            return executors.enter_context(closing(Executor(make_pool(devices), 1)))
+            return stack.enter_context(closing(Workers(make_pool(devices), 1)))
 
         yield make
 
@@ -88,10 +88,10 @@ def test_batches_stay_smaller_where_everything_fits_then(pool, tmp_path, word, f
 
 def test_a_device_that_never_opens_does_not_hold_up_the_others(pool, tmp_path):
     ids = [f"a{n}" for n in range(30)]
-    stage, executor = Counting(fastas(tmp_path, ids, 5), tmp_path, opening="hangs on 1"), pool(2)
-    outcomes, _ = run_stage(stage, executor, tmp_path)
+    stage, workers = Counting(fastas(tmp_path, ids, 5), tmp_path, opening="hangs on 1"), pool(2)
+    outcomes, _ = run_stage(stage, workers, tmp_path)
     _check(ids, [], outcomes, tmp_path)
-    _, events = run_stage(Counting(fastas(tmp_path, ids, 4), tmp_path), executor, tmp_path)
+    _, events = run_stage(Counting(fastas(tmp_path, ids, 4), tmp_path), workers, tmp_path)
     assert {event.worker for event in _of(events, WorkerReport)} == {0, 1}
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.inputs import open_bases, toy_request
-from tests.contract.poisoned import PoisonedExecutor
+from tests.contract.poisoned import PoisonedWorkers
 from tests.contract.pools import ENCODER_POOLS, POOLS
 from virnucpro.contracts import Device
 from virnucpro.io.fasta import read_fasta
@@ -25,8 +25,8 @@ def test_the_poisonous_are_set_aside_and_resume_completes_the_run(tmp_path, pool
     source, out = tmp_path / "in.fa", tmp_path / "out"
     source.write_text("".join(f">r{n}\n{open_bases(63, n)}\n" for n in range(120)))
     request = toy_request(source, out, chunk_length=200, sequences_per_file=100)
-    with closing(PoisonedExecutor(POOLS[pool](DEVICES), POISON)) as executor:
-        assert run_prediction(request, print, executor=executor).failed_records == 2
+    with closing(PoisonedWorkers(POOLS[pool](DEVICES), POISON)) as workers:
+        assert run_prediction(request, print, workers=workers).failed_records == 2
     scored = [line.split("\t")[0] for line in (out / RESULTS[3]).read_text().splitlines()[1:]]
     frames = [name for name, _ in read_fasta(out / "in_protein.faa")]
     assert scored == [name for name in frames if name not in POISON]

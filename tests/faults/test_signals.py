@@ -75,7 +75,7 @@ def test_a_second_signal_ends_at_once(counting, tmp_path):
 
 LOST = """
 import os, signal, time
-from virnucpro.executors.signals import interruptible
+from virnucpro.workers.signals import interruptible
 class Interrupted:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGTERM)

@@ -15,13 +15,13 @@ from virnucpro.contracts import Device, Session, Task, TaskResult
 from virnucpro.devices import visible_gpus
 from virnucpro.encoders.registry import family_named, locate
 from virnucpro.events import Event, Notice, WorkerReport
-from virnucpro.executors.executor import Executor
-from virnucpro.executors.processes import ProcessPool
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout
 from virnucpro.stages.embedding import EmbeddingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
+from virnucpro.workers.processes import ProcessPool
+from virnucpro.workers.scheduler import Workers
 
 pytestmark = pytest.mark.filterwarnings("default")  # those of torch are not ours
 
@@ -91,9 +91,9 @@ def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tm
     stage = Tight(*place, "protein", source, "fp32", 1024, 32768, spare=128 * MIB)
     where = visible_gpus()[0] if device == "cuda" else Device("cpu")
     events: list[Event] = []
-    pool = Executor(ProcessPool([where], tokenizer_threads=1), host_threads=1)
+    pool = Workers(ProcessPool([where], tokenizer_threads=1), host_threads=1)
     try:
-        outcomes = list(pool.run(stage, [stage.whole(proteins)], events.append))
+        outcomes = list(pool.carry_out(stage, [stage.whole(proteins)], events.append))
     finally:
         pool.close()
     done = [outcome for outcome in outcomes if isinstance(outcome, TaskResult)]

@@ -1,4 +1,4 @@
-"""The contract of every executor and the injected faults, over the worker pool on Ray."""
+"""The contract of workers and the injected faults, over the worker pool on Ray."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.ray_cluster import local_cluster, ray_pool
-from tests.contract.test_executors import (  # noqa: F401 - run here over the pool of this file
+from tests.contract.test_workers import (  # noqa: F401 - run here over the pool of this file
     test_every_sequence_exactly_once_in_file_order,
     test_only_the_wrong_sequence_is_lost,
 )
@@ -21,7 +21,7 @@ from tests.faults.test_pool import (  # noqa: F401
     test_two_bad_sequences_are_found_and_no_other_lost,
     test_when_no_device_is_left_the_run_ends,
 )
-from virnucpro.executors.executor import Executor
+from virnucpro.workers.scheduler import Workers
 
 pytestmark = pytest.mark.slow
 
@@ -35,12 +35,12 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture
 def pool() -> Iterator[Make]:
-    """Make executors with so many workers over the pool on Ray."""
+    """Make so many workers over the pool on Ray."""
     with maker(ray_pool) as make:
         yield make
 
 
 @pytest.fixture
-def executor(pool: Make) -> Executor:
-    """An executor with two workers."""
+def workers(pool: Make) -> Workers:
+    """Two workers."""
     return pool(2)

@@ -15,7 +15,7 @@ from msgspec import Struct, convert, to_builtins
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.contracts import Json
 from virnucpro.errors import ModelError
-from virnucpro.events import Emit, Notice
+from virnucpro.events import Notice, Show
 from virnucpro.models.store import own_folder
 from virnucpro.settings import Bases
 from virnucpro.store.documents import SCHEMAS, sealed, unsealed
@@ -68,7 +68,7 @@ def read_calibration(path: Path) -> Calibration:
 
 
 def find_calibrations(
-    classifier: str, weights: Sequence[str], precision: str, show: Emit
+    classifier: str, weights: Sequence[str], precision: str, show: Show
 ) -> dict[int, FoundCalibration]:
     """Return the calibrations of these ``weights``, by chunk length, and say so.
 

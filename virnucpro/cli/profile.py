@@ -48,8 +48,8 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     from virnucpro.compute.budget import best_budget, measure_budget, random_sequences
     from virnucpro.encoders.batched import BatchedEncoder
     from virnucpro.encoders.registry import locate, open_encoder
-    from virnucpro.executors.processes import settled_device
     from virnucpro.precision import choose_precision
+    from virnucpro.workers.processes import settled_device
 
     settings = shared.configuration(options)
     analysis, device = settings.analysis, settled_device(settings.machine)

@@ -176,7 +176,7 @@ def _embedded(
 
     proteins, warnings = read_proteins(*tables)
     with shared.dashboard(settings, feature_layout(folder), warnings) as screen:
-        options |= {"emit": screen.show, "interruption": screen.interruption}
+        options |= {"show": screen.show, "interruption": screen.interruption}
         return embed_residues(proteins, folder=folder, machine=settings.machine, **options)
 
 
@@ -306,7 +306,7 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
           --split runs/run_001/split.tsv --dataset test --model hmm --aa
     """
     settings = shared.configuration(options)
-    from virnucpro.executors.processes import settled_device
+    from virnucpro.workers.processes import settled_device
 
     device = settled_device(settings.machine)
     from virnucpro.precision import choose_precision

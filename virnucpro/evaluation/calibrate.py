@@ -23,7 +23,7 @@ from virnucpro.classifier.mixture import with_distributions
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError
 from virnucpro.evaluation.tables import CONTIG_LENGTHS
-from virnucpro.events import Emit, StepAdvanced, StepStarted
+from virnucpro.events import Show, StepAdvanced, StepStarted
 from virnucpro.formatting import aligned
 from virnucpro.layout import Layout
 from virnucpro.metrics.classification import (
@@ -201,7 +201,7 @@ def fit_contigs(chunks: Chunks, virus: Bools, groups: npt.NDArray[np.str_]) -> C
 
 
 def calibrate_run(
-    table: DataFrame, sequences: list[str], layout: Layout, show: Emit
+    table: DataFrame, sequences: list[str], layout: Layout, show: Show
 ) -> Calibration:
     """Return the calibration of the models of a finished run over the known records.
 

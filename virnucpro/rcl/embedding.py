@@ -19,9 +19,7 @@ from virnucpro.devices import choose_devices
 from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.family import EncoderSource, refuse_changed_models
 from virnucpro.encoders.registry import open_encoder
-from virnucpro.events import Emit
-from virnucpro.executors.executor import open_executor
-from virnucpro.executors.signals import Interruption
+from virnucpro.events import Show
 from virnucpro.io.fasta import read_fasta
 from virnucpro.precision import choose_precision
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, ReadingStage
@@ -30,11 +28,13 @@ from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.run.recipe import carry_out_tasks
 from virnucpro.run.request import check_writable
 from virnucpro.run.run import Run
+from virnucpro.run.workers import open_workers
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.embedding import EmbeddingSession, budget_key
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
+from virnucpro.workers.signals import Interruption
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def embed_residues(
     model: str,
     folder: Path,
     machine: MachineSettings,
-    emit: Emit,
+    show: Show,
     *,
     per_file: int = 64,
     force: bool = False,
@@ -129,14 +129,14 @@ def embed_residues(
         files = (layout.output(n, ResidueStage.suffix) for n in range(1, len(blocks) + 1))
         disk.sweep(layout.root, {path.name for path in files})  # other runs may share the folder
         state = RunState(str(layout.root), analysis)
-        state = check_run(layout, disk, state, emit, force=force)
+        state = check_run(layout, disk, state, show, force=force)
         reading = ReadingStage(layout, disk, (), analysis, lambda: blocks)
         budgets = (machine.protein_batch, state.budgets)
         stage = ResidueStage(layout, disk, analysis, source, precision, len(order[-1]), *budgets)
-        run = Run(layout, disk, [reading, stage], state, emit)
-        with closing(open_executor(devices, machine, interruption)) as executor:
+        run = Run(layout, disk, [reading, stage], state, show)
+        with closing(open_workers(devices, machine, interruption)) as workers:
             run.begin()
             run.once(reading)
-            carry_out_tasks(run, stage, stage.tasks(run.ledger), executor)
+            carry_out_tasks(run, stage, stage.tasks(run.ledger), workers)
         run.save_progress(is_finished=True)
     return run.computed[stage.name]

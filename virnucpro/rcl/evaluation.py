@@ -12,7 +12,7 @@ import numpy as np
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError
 from virnucpro.evaluation.run import evaluation_folder
-from virnucpro.events import Emit, StepAdvanced, StepStarted
+from virnucpro.events import Show, StepAdvanced, StepStarted
 from virnucpro.metrics.classification import (
     LEVELS,
     RESAMPLES,
@@ -49,7 +49,7 @@ EVALUATION_FILES = (REPORT, "rcl_evaluation.tsv", "rcl_evaluation_proteins.tsv")
 
 
 def evaluate_finder(
-    finder: RclFinder, proteins: Sequence[AnnotatedProtein], show: Emit
+    finder: RclFinder, proteins: Sequence[AnnotatedProtein], show: Show
 ) -> tuple[DataFrame, DataFrame]:
     """Apply a model to proteins, and return tables of the proteins and of its metrics.
 
@@ -164,7 +164,7 @@ def run_rcl_evaluation(
     settings: Mapping[str, Json],
     folder: Path,
     notify: Callable[[str], None],
-    show: Emit,
+    show: Show,
     *,
     force: bool = False,
 ) -> DataFrame:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from virnucpro.errors import UsageError
-from virnucpro.events import Emit, EpochEnded, Event
+from virnucpro.events import EpochEnded, Event, Show
 from virnucpro.metrics.plots import BLUE, GREY, ORANGE, image_of
 from virnucpro.results import RclRun
 from virnucpro.tables import RclResidueRow, RclRow
@@ -80,8 +80,8 @@ def draw_protein(
     return image_of(figure, suffix)
 
 
-def keep_scalars(folder: Path, history: Sequence[Mapping[str, float]], report: Emit) -> Emit:
-    """Return a function that reports every event, and writes each epoch for TensorBoard."""
+def keep_scalars(folder: Path, history: Sequence[Mapping[str, float]], show: Show) -> Show:
+    """Return a function that shows every event, and writes each epoch for TensorBoard."""
     from torch.utils.tensorboard.writer import SummaryWriter
 
     # The history takes the place of what an earlier start wrote, or was killed before it could.
@@ -94,11 +94,11 @@ def keep_scalars(folder: Path, history: Sequence[Mapping[str, float]], report: E
                 writer.add_scalar(title, value, row["epoch"])
         writer.flush()
 
-    def report_and_write(event: Event) -> None:
-        report(event)
+    def show_and_write(event: Event) -> None:
+        show(event)
         if isinstance(event, EpochEnded):
             write(event.row)
 
     for row in history:
         write(row)
-    return report_and_write
+    return show_and_write

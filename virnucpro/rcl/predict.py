@@ -32,9 +32,7 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.devices import choose_devices
-from virnucpro.events import Emit, Notice
-from virnucpro.executors.executor import open_executor
-from virnucpro.executors.signals import Interruption
+from virnucpro.events import Notice, Show
 from virnucpro.io.fasta import read_fasta
 from virnucpro.io.input_summary import RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
@@ -47,6 +45,7 @@ from virnucpro.rcl.rule import RclResult
 from virnucpro.run.recipe import carry_out_tasks
 from virnucpro.run.request import check_readable, check_writable, refuse_own_files
 from virnucpro.run.run import FinishedFigures, Run
+from virnucpro.run.workers import open_workers
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.chunking import duplicate_ids_error
@@ -58,6 +57,7 @@ from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
 from virnucpro.version import __version__
+from virnucpro.workers.signals import Interruption
 
 RESIDUES_AT_A_TIME = 1 << 20
 """Residues from which a block is full, so that long proteins take no more memory."""
@@ -249,7 +249,7 @@ class RclResultsStage(HostStage):
 
 
 def run_rcl_prediction(
-    request: RclRequest, emit: Emit, interruption: Interruption | None = None
+    request: RclRequest, show: Show, interruption: Interruption | None = None
 ) -> Record:
     """Carry out a request, or what is missing of it; return the record."""
     layout, finder = request.layout, request.finder
@@ -280,7 +280,7 @@ def run_rcl_prediction(
             settings["precision"] = finder.precision = choose_precision("auto", devices)
         label = STDIN if request.source == STDIN else str(source.absolute())
         state = RunState(label, settings)
-        state = check_run(layout, disk, state, emit, force=request.force)
+        state = check_run(layout, disk, state, show, force=request.force)
         size = {"proteins per block": request.proteins_at_a_time}
         params = {**settings, "label": finder.label}
         facts = {
@@ -292,17 +292,17 @@ def run_rcl_prediction(
         reading = ReadingStage(layout, disk, (source,), size, partial(_blocks, request, source))
         finding = FindingStage(layout, disk, params, finder)
         results = RclResultsStage(layout, disk, facts, [device.name for device in devices])
-        run = Run(layout, disk, [reading, finding, results], state, emit, [seen])
+        run = Run(layout, disk, [reading, finding, results], state, show, [seen])
         kept = (*layout.results.values(), layout.run_json)
         run.begin()
         run.look_if_finished(kept)
         if not run.is_finished:
             run.once(reading)
-            with closing(open_executor(devices, request.machine, interruption)) as executor:
-                carry_out_tasks(run, finding, finding.tasks(run.ledger), executor)
+            with closing(open_workers(devices, request.machine, interruption)) as workers:
+                carry_out_tasks(run, finding, finding.tasks(run.ledger), workers)
             run.once(results)
         if not run.computed:
-            emit(Notice("info", "nothing to compute: all files are intact"))
+            show(Notice("info", "nothing to compute: all files are intact"))
         run.finish(kept, FinishedFigures())
         run.save_progress(is_finished=True)
     record: Record = parse_json(layout.run_json.read_bytes())

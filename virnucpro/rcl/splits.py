@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from virnucpro.columns import read_table
 from virnucpro.errors import InputError
-from virnucpro.events import Emit, StepAdvanced, StepStarted
+from virnucpro.events import Show, StepAdvanced, StepStarted
 from virnucpro.rcl.features import AMINO_ACIDS
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.settings import RclTrainingSettings
@@ -45,7 +45,7 @@ NO_AMINO_ACID = re.compile(f"[^{AMINO_ACIDS}]")
 COLUMNS = ("id", "part", "cluster", "length", "rcl_start", "rcl_end")
 
 
-def cluster_proteins(sequences: Sequence[str], show: Emit) -> list[int]:
+def cluster_proteins(sequences: Sequence[str], show: Show) -> list[int]:
     """Return the cluster of each protein: the number of its first protein.
 
     Needs parasail.
@@ -126,7 +126,7 @@ def random_split(count: int, train_split: float, seed: int) -> list[Part]:
 
 
 def cluster_split(
-    proteins: Sequence[AnnotatedProtein], train_split: float, seed: int, show: Emit
+    proteins: Sequence[AnnotatedProtein], train_split: float, seed: int, show: Show
 ) -> tuple[list[Part], list[int]]:
     """Return part and cluster of each protein; no cluster is in two parts.
 
@@ -164,7 +164,7 @@ def cluster_split(
 
 
 def divided(
-    proteins: Sequence[AnnotatedProtein], settings: RclTrainingSettings, show: Emit
+    proteins: Sequence[AnnotatedProtein], settings: RclTrainingSettings, show: Show
 ) -> tuple[Sequence[Part], Sequence[int] | None]:
     """Return the part of each protein, and its cluster where parts are made of clusters."""
     share, seed = settings.train_split, settings.seed

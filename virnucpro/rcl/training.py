@@ -18,7 +18,7 @@ from torch import nn
 
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
-from virnucpro.events import Emit, Notice
+from virnucpro.events import Notice, Show
 from virnucpro.layout import CHECKPOINTS, lock_file
 from virnucpro.metrics.classification import auroc, call_metrics
 from virnucpro.rcl.features import ProteinFeatures, StoredFeatures
@@ -255,7 +255,7 @@ def fit_rcl(
     settings: RclTrainingSettings,
     features: ProteinFeatures,
     devices: Sequence[Device],
-    show: Emit,
+    show: Show,
     *,
     force: bool = False,
 ) -> tuple[Path, Savepoint]:
@@ -296,11 +296,10 @@ def fit_rcl(
         show(Notice("info", f"training on {place} in {settings.precision}, written to {folder}"))
         sizes = ", ".join(f"{part} {parts.count(part):,}" for part in PARTS)
         show(Notice("info", f"proteins: {sizes}"))
-        report = show
         if settings.tensorboard:
-            report = keep_scalars(folder / "tensorboard", point.history, show)
+            show = keep_scalars(folder / "tensorboard", point.history, show)
         loop = partial(RclLoop, savepoint, settings, used["train"], used["validation"], features)
-        train_on(loop, devices, report)
+        train_on(loop, devices, show)
         point = load_savepoint(savepoint)
         _write_results(folder, settings, len(used["train"]), point, disk)
         disk.remove(savepoint)  # which proves what is unfinished
@@ -316,7 +315,7 @@ def run_folder(
     settings: RclTrainingSettings,
     identity: Mapping[str, Json],
     stack: ExitStack,
-    show: Emit,
+    show: Show,
     disk: Disk,
     *,
     force: bool,

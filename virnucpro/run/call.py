@@ -14,7 +14,7 @@ from pathlib import Path
 from virnucpro.classifier.calibration import find_calibrations
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.errors import InputError, LockedError, UsageError
-from virnucpro.events import Emit, Notice, StepStarted
+from virnucpro.events import Notice, Show, StepStarted
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout
 from virnucpro.report.writing import report_problem
@@ -43,7 +43,7 @@ def call_again(
     inputs: Sequence[Path],
     thresholds: Thresholds,
     command: Sequence[str],
-    show: Emit,
+    show: Show,
 ) -> tuple[list[CalledRun], bool]:
     """Write the tables of all runs with other thresholds; a run that has these is left alone.
 
@@ -85,7 +85,7 @@ def _called(
     thresholds: Thresholds,
     command: Sequence[str],
     given: Mapping[str, HashedFile],
-    show: Emit,
+    show: Show,
 ) -> CalledRun:
     """Write the tables of a run, unless they are those of the asked thresholds.
 

@@ -11,9 +11,7 @@ from dataclasses import asdict, dataclass, replace
 
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, RunInterruptedError, UsageError, VirNucProError
-from virnucpro.events import Emit, Notice
-from virnucpro.executors.executor import Executor
-from virnucpro.executors.signals import Interruption
+from virnucpro.events import Notice, Show
 from virnucpro.layout import STDIN
 from virnucpro.report.writing import report_problem
 from virnucpro.results import open_run
@@ -27,7 +25,7 @@ from virnucpro.run.record import (
 )
 from virnucpro.run.request import PredictionRequest, refuse_own_files
 from virnucpro.run.run import FINISHED, FinishedFigures
-from virnucpro.run.workers import opened_executor
+from virnucpro.run.workers import opened_workers
 from virnucpro.settings import SHIPPED_MODELS, recorded_thresholds
 from virnucpro.stages.result_files import OutputFigures
 from virnucpro.store import legacy
@@ -35,6 +33,8 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import HashedFile, hashed_input
 from virnucpro.store.lock import locked, refuse_held
 from virnucpro.store.work import RunState, check_run, read_identity
+from virnucpro.workers.scheduler import Workers
+from virnucpro.workers.signals import Interruption
 
 # Of the free space that the features of a group of runs may take. The features of a group exist at
 # the same time; those of one run do so in any case.
@@ -60,34 +60,34 @@ class Outcome:
 
 def run_prediction(
     request: PredictionRequest,
-    emit: Emit,
+    show: Show,
     disk: Disk | None = None,
     interruption: Interruption | None = None,
-    executor: Executor | None = None,
+    workers: Workers | None = None,
 ) -> Outcome:
     """Carry out a checked request, or finish what an earlier one left.
 
-    ``interruption`` is what catches the signals, if anything does. ``executor`` carries out the
+    ``interruption`` is what catches the signals, if anything does. ``workers`` carries out the
     tasks; None is that of the chosen devices.
     """
     disk = disk or Disk()
     refuse_held(request.layout.lock)
     with ExitStack() as stack:
-        if executor is None:
+        if workers is None:
             probe, machine = request.layout.probe, request.settings.machine
-            opened = opened_executor(machine, probe, emit, interruption, disk)
-            executor = stack.enter_context(opened)
+            opened = opened_workers(machine, probe, show, interruption, disk)
+            workers = stack.enter_context(opened)
         (outcome,) = run_predictions(
-            [request], executor, emit, lambda index: nullcontext(emit), disk
+            [request], workers, show, lambda index: nullcontext(show), disk
         ).values()
         return outcome
 
 
 def run_predictions(
     requests: Sequence[PredictionRequest],
-    executor: Executor,
-    emit: Emit,
-    alone: Callable[[int], AbstractContextManager[Emit]],
+    workers: Workers,
+    show: Show,
+    alone: Callable[[int], AbstractContextManager[Show]],
     disk: Disk,
 ) -> dict[int, Outcome]:
     """Carry out requests that differ only in their inputs and output directories.
@@ -99,7 +99,7 @@ def run_predictions(
     may suppress errors, and yields what shows events of that request. Returns the outcomes by the
     indices of their requests.
     """
-    models = find_models(requests, executor, emit)
+    models = find_models(requests, workers, show)
     outcomes: dict[int, Outcome] = {}
     waiting = deque(enumerate(requests))
     while waiting:
@@ -109,18 +109,18 @@ def run_predictions(
                 index, request = waiting.popleft()
                 if len(requests) > 1:
                     count = f"{index + 1} of {len(requests)}"
-                    emit(Notice("info", f"sample {count}: {request.layout.sample}"))
+                    show(Notice("info", f"sample {count}: {request.layout.sample}"))
                 with alone(index) as show, ExitStack() as lock:
                     run = lock.enter_context(opened_run(request, models, disk, show))
-                    run.threads = executor.host_threads
+                    run.threads = workers.host_threads
                     begin(run)
                     runs[index] = run
                     locks.push(lock.pop_all())
-            embed([*runs.values()], executor, emit)
+            embed([*runs.values()], workers, show)
             for index, run in runs.items():
                 with alone(index):
                     conclude(run)
-                    devices = executor.pool.devices
+                    devices = workers.pool.devices
                     outcomes[index] = finish(requests[index], models, run, devices)
     return outcomes
 
@@ -136,7 +136,7 @@ def is_full(group: Collection[EmbeddingRun]) -> bool:
 
 @contextmanager
 def opened_run(
-    request: PredictionRequest, models: Models, disk: Disk, emit: Emit
+    request: PredictionRequest, models: Models, disk: Disk, show: Show
 ) -> Iterator[EmbeddingRun]:
     """Hold the lock of a run in the block, and check that it may start or continue."""
     layout, source = request.layout, request.input_files
@@ -145,7 +145,7 @@ def opened_run(
     refuse_own_files(layout, [file.path for file in files])
     with locked(layout.lock) as stale:
         if stale:
-            emit(Notice("info", f"the last run ended unexpectedly: {stale}"))
+            show(Notice("info", f"the last run ended unexpectedly: {stale}"))
         piped = request.source == STDIN
         if piped:
             with disk.create(layout.incoming) as out:
@@ -153,9 +153,9 @@ def opened_run(
                     out.write(block)
         try:
             seen = [hashed_input(layout.incoming if piped else path) for path in source.paths]
-            request = settled(request, replace(source, first=seen[0].path), emit)
+            request = settled(request, replace(source, first=seen[0].path), show)
             layout = request.layout
-            state = begun_state(request, models, seen, disk, emit)
+            state = begun_state(request, models, seen, disk, show)
         except (VirNucProError, RunInterruptedError):
             disk.remove(layout.incoming)  # the input of the run that is there stays as it is
             raise
@@ -169,7 +169,7 @@ def opened_run(
             disk,
             steps.all,
             state,
-            emit,
+            show,
             seen,
             steps=steps,
             keeps_features=keeps,
@@ -188,7 +188,7 @@ def begun_state(
     models: Models,
     seen: Sequence[HashedFile],
     disk: Disk,
-    emit: Emit,
+    show: Show,
 ) -> RunState:
     """Return the state of a run, which may start or continue; one of version 1 is taken over."""
     layout, source = request.layout, request.input_files
@@ -201,10 +201,10 @@ def begun_state(
         stages = models.encoders.stages(layout, disk, request.settings.machine)
         embedding = [(each.molecule, each.source.dim, each.described) for each in stages]
         for text in legacy.migrate(layout, disk, state, embedding):
-            emit(Notice("warning", text))
+            show(Notice("warning", text))
         going_on = identity(request, models, seen, read_identity(layout))
         state = replace(state, analysis=asdict(going_on))
-    return check_run(layout, disk, state, emit, force=request.force)
+    return check_run(layout, disk, state, show, force=request.force)
 
 
 def finish(

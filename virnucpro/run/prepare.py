@@ -16,8 +16,7 @@ from virnucpro.contracts import Device, Molecule
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import family_named, locate
 from virnucpro.errors import UsageError, VirNucProError
-from virnucpro.events import Emit, Notice
-from virnucpro.executors.executor import Executor
+from virnucpro.events import Notice, Show
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import Layout
 from virnucpro.models.store import check_digest
@@ -36,6 +35,7 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import HashedFile
 from virnucpro.store.ledger import has_receipts
 from virnucpro.store.work import RunIdentity, read_identity, read_state
+from virnucpro.workers.scheduler import Workers
 
 # The chunk length of sequences that usually have at most so many bases. Above 330, one chunk of 500
 # tells viruses apart better than two of 300: AUROC 0.856 and 0.847 for the pieces outside of 350
@@ -57,29 +57,29 @@ class Models:
         return self.calibrations.get(trained(length, self.calibrations))
 
 
-def find_models(requests: Sequence[PredictionRequest], executor: Executor, emit: Emit) -> Models:
+def find_models(requests: Sequence[PredictionRequest], workers: Workers, show: Show) -> Models:
     """Find the models and check that they fit each other, before any work.
 
     The requests differ only in their inputs and output directories. Workers begin meanwhile; nodes
     that lack a file of the models are left out.
     """
-    warm_up_workers(executor, requests)
-    request, devices = requests[0], executor.pool.devices
+    warm_up_workers(workers, requests)
+    request, devices = requests[0], workers.pool.devices
     analysis = request.settings.analysis.resolved()
     assert analysis.chunk_length is not None
     layouts = [] if request.force else [each.layout for each in requests]
-    encoders = find_encoders(analysis, layouts, devices, emit)
+    encoders = find_encoders(analysis, layouts, devices, show)
     sources = [*encoders.sources.values()]
     classifier = inspect_classifier(classifier_path(analysis))
     check_digest(classifier.file.path, classifier.file.sha256)
     for warning in check_fit(classifier, sources, analysis.chunk_length):
-        emit(Notice("warning", warning))
+        show(Notice("warning", warning))
     paths = [file.path for source in sources for file in source.files]
-    executor.pool.require({path: path.stat().st_size for path in paths})
+    workers.pool.require({path: path.stat().st_size for path in paths})
     digests = [classifier.file.sha256, *(source.sha256 for source in sources)]
     name = classifier.file.path.name
     models = Models(
-        encoders, classifier, find_calibrations(name, digests, encoders.precision, emit)
+        encoders, classifier, find_calibrations(name, digests, encoders.precision, show)
     )
     calibrated = classifier.temperature is not None or models.calibration(analysis.chunk_length)
     request.settings.thresholds.check(calibrated=bool(calibrated))
@@ -87,7 +87,7 @@ def find_models(requests: Sequence[PredictionRequest], executor: Executor, emit:
 
 
 def find_encoders(
-    analysis: AnalysisSettings, layouts: Sequence[Layout], devices: Sequence[Device], emit: Emit
+    analysis: AnalysisSettings, layouts: Sequence[Layout], devices: Sequence[Device], show: Show
 ) -> EncoderSetup:
     """Find the encoders and choose their precision; ``auto`` is that of the first run that began.
 
@@ -110,11 +110,11 @@ def find_encoders(
                 f"{' or '.join(family.precisions)}"
             )
     for text in dict.fromkeys(family.caution for family in families if family.caution):
-        emit(Notice("warning", text))
+        show(Notice("warning", text))
     return EncoderSetup(sources, precision, analysis.truncation)
 
 
-def settled(request: PredictionRequest, source: InputFiles, emit: Emit) -> PredictionRequest:
+def settled(request: PredictionRequest, source: InputFiles, show: Show) -> PredictionRequest:
     """Return the request with the chunk length that suits its records, where it leaves that open.
 
     A run that has begun goes on with its own. ``source`` is where the input can be read now.
@@ -134,7 +134,7 @@ def settled(request: PredictionRequest, source: InputFiles, emit: Emit) -> Predi
         if not longest:  # no base was read; why is said where the input is cut into chunks
             reason = ""
     if reason:
-        emit(Notice("info", f"chunks of {length} bases, {reason}"))
+        show(Notice("info", f"chunks of {length} bases, {reason}"))
     return replace(request, settings=request.settings.with_values({"chunk_length": length}))
 
 

@@ -23,21 +23,22 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from virnucpro.contracts import Task, TaskResult, WorkerStage
 from virnucpro.errors import OutputError
-from virnucpro.events import Emit, StageFinished
-from virnucpro.executors.executor import Executor
-from virnucpro.executors.worker import set_torch_threads
+from virnucpro.events import Event, Show, StageFinished, WorkerReady
 from virnucpro.formatting import byte_size, counted
 from virnucpro.run.run import Run, timed
-from virnucpro.run.workers import WorkerTable
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.embedding import EmbeddingStage
+from virnucpro.stages.embedding import EmbeddingStage, budget_key
 from virnucpro.stages.prediction import MergingStage
 from virnucpro.stages.splitting import split_files
 from virnucpro.store.disk import AGAIN
+from virnucpro.store.work import write_state
+from virnucpro.workers.scheduler import Workers
+from virnucpro.workers.worker import set_torch_threads
 
 HOST_THREAD = "host"
 
@@ -96,11 +97,11 @@ class EmbeddingRun(Run):
         return layout.records_table, layout.frames_table, layout.predictions
 
 
-def predict(runs: Sequence[EmbeddingRun], executor: Executor, show: Emit) -> None:
+def predict(runs: Sequence[EmbeddingRun], workers: Workers, show: Show) -> None:
     """Take runs with the same models through all stages."""
     for run in runs:
         begin(run)
-    embed(runs, executor, show)
+    embed(runs, workers, show)
     for run in runs:
         conclude(run)
 
@@ -114,12 +115,11 @@ def begin(run: EmbeddingRun) -> None:
         run.once(stage)
 
 
-def embed(runs: Sequence[EmbeddingRun], executor: Executor, show: Emit) -> None:
+def embed(runs: Sequence[EmbeddingRun], workers: Workers, show: Show) -> None:
     """Stages 4 to 6 of runs with the same models, which share the workers."""
     runs = [run for run in runs if not run.is_finished]
     if not runs:
         return
-    workers = WorkerTable(runs, show)
     for index, run in enumerate(runs):
         run.index = index
     plans, missing = zip(*map(unscored_files, runs), strict=True)
@@ -133,7 +133,7 @@ def embed(runs: Sequence[EmbeddingRun], executor: Executor, show: Emit) -> None:
             sequences = sum(run.progress[stage.name].sequences or 0 for run in runs)
             budgets = {name: n for run in runs for name, n in run.state.budgets.items()}
             opened = stage.opened_for(sequences, budgets)
-            for task in on_workers(runs, opened, todo, executor, workers.show):
+            for task in on_workers(runs, opened, todo, workers, show):
                 missing[task.run][task.number] -= 1
                 if not missing[task.run][task.number]:
                     merging.submit(runs[task.run], task.number)
@@ -143,7 +143,6 @@ def embed(runs: Sequence[EmbeddingRun], executor: Executor, show: Emit) -> None:
         step = run.steps.merging
         run.show(run.started(step, merging.merged[run], []))
         run.show(StageFinished(step.name, run.number(step), run.seconds[step.name]))
-        run.workers = list(workers.rows.values())
 
 
 def conclude(run: EmbeddingRun) -> None:
@@ -201,8 +200,8 @@ def on_workers(
     runs: Sequence[Run],
     stage: WorkerStage,
     todo: Sequence[tuple[Task, str]],
-    executor: Executor,
-    show: Emit,
+    workers: Workers,
+    show: Show,
 ) -> Iterator[Task]:
     """Have workers carry out tasks of a stage; each says to which of the ``runs`` it belongs.
 
@@ -213,7 +212,7 @@ def on_workers(
         runs[task.run].ledger.fingerprint(task)
         weights[task.run] += task.weight
     show(runs[0].started(stage, tasks, [reason for _, reason in todo]))
-    for result in executor.run(stage, tasks, show):
+    for result in workers.carry_out(stage, tasks, partial(keep_budget, runs, show)):
         run = runs[result.task.run]
         run.accept(result, durable=stage.durable)
         run.save_progress()
@@ -221,19 +220,33 @@ def on_workers(
     elapsed = time.perf_counter() - started
     for index, weight in weights.items():
         runs[index].seconds[stage.name] += elapsed * weight / weights.total()
+    for run in runs:
+        run.workers += workers.rows
     show(StageFinished(stage.name, runs[0].number(stage), elapsed))
 
 
-def carry_out_tasks(
-    run: Run, stage: WorkerStage, tasks: Sequence[Task], executor: Executor
-) -> None:
+def keep_budget(runs: Sequence[Run], show: Show, event: Event) -> None:
+    """Show an event. A batch budget that a worker has measured is kept in the state of each run.
+
+    The smallest one that a device of a kind has found counts: it fits on each of them.
+    """
+    if isinstance(event, WorkerReady) and event.facts.get("found") == "measured":
+        key, budget = budget_key(event.stage, event.device), int(event.facts["budget"])
+        for run in runs:
+            if budget < run.state.budgets.get(key, budget + 1):
+                run.state = replace(run.state, budgets={**run.state.budgets, key: budget})
+                write_state(run.layout, run.disk, run.state)
+    show(event)
+
+
+def carry_out_tasks(run: Run, stage: WorkerStage, tasks: Sequence[Task], workers: Workers) -> None:
     """Have workers carry out those tasks of a stage of one run that are not proved."""
     run.expect(stage, tasks)
     found = [(task, run.ledger.reason(task)) for task in tasks]
     for task in (task for task, reason in found if not reason):
         run.note(task)
     todo = [(task, reason) for task, reason in found if reason]
-    for _ in on_workers([run], stage, todo, executor, WorkerTable([run], run.show).show):
+    for _ in on_workers([run], stage, todo, workers, run.show):
         pass
 
 

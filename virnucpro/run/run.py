@@ -17,15 +17,14 @@ from virnucpro.contracts import (
     WorkerStage,
 )
 from virnucpro.events import (
-    Emit,
     Notice,
     Progressed,
+    Show,
     StageFinished,
     StageStarted,
     TaskFinished,
     TaskStarted,
 )
-from virnucpro.executors.worker import ProgressReporter, set_torch_threads
 from virnucpro.layout import Layout
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.splitting import copies_of
@@ -40,6 +39,7 @@ from virnucpro.store.work import (
     read_progress,
     write_state,
 )
+from virnucpro.workers.worker import ProgressReporter, set_torch_threads
 
 FINISHED = "finished"
 """Name of the task that a run is as a whole: its receipt proves the files that stay."""
@@ -78,7 +78,7 @@ class Run:
     disk: Disk
     stages: Sequence[HostStage | WorkerStage]
     state: RunState
-    show: Emit
+    show: Show
     inputs: Sequence[HashedFile] = ()
     threads: int = 1
     is_whole: bool = True

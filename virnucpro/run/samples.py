@@ -12,17 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from virnucpro.errors import DeviceError, ModelError, ResumeRefusedError, VirNucProError
-from virnucpro.events import Emit, Event, Notice
-from virnucpro.executors.executor import Executor
-from virnucpro.executors.signals import Interruption
+from virnucpro.events import Event, Notice, Show
 from virnucpro.layout import SamplesFolder
 from virnucpro.run.predict import run_predictions
 from virnucpro.run.request import PredictionRequest, check_input
 from virnucpro.run.sample_list import Sample, overview_problem, refuse_other_file, write_table
-from virnucpro.run.workers import opened_executor
+from virnucpro.run.workers import opened_workers
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 from virnucpro.store.work import refuse_existing
+from virnucpro.workers.scheduler import Workers
+from virnucpro.workers.signals import Interruption
 
 # They concern all samples. Others, but those of a full disk, concern one input or folder.
 OF_ALL = (ModelError, DeviceError)
@@ -32,7 +32,7 @@ def predict_samples(
     request: PredictionRequest,
     samples: Sequence[Sample],
     root: Path,
-    emit: Emit,
+    show: Show,
     interruption: Interruption | None = None,
 ) -> str:
     """Carry out the runs of all samples, or finish what an earlier call left.
@@ -48,9 +48,9 @@ def predict_samples(
     with locked(folder.lock, "these samples"):
         write_table(folder, disk, samples)
         machine = request.settings.machine
-        with opened_executor(machine, folder.probe, emit, interruption, disk) as executor:
+        with opened_workers(machine, folder.probe, show, interruption, disk) as workers:
             try:
-                _carry_out(request, samples, folder, executor, emit)
+                _carry_out(request, samples, folder, workers, show)
             finally:
                 write_table(folder, disk, samples)
         errors = [sample.error for sample in samples]
@@ -63,8 +63,8 @@ def _carry_out(
     request: PredictionRequest,
     samples: Sequence[Sample],
     folder: SamplesFolder,
-    executor: Executor,
-    emit: Emit,
+    workers: Workers,
+    show: Show,
 ) -> None:
     """Carry out the requests of all samples that can be used."""
     usable: list[Sample] = []
@@ -72,7 +72,7 @@ def _carry_out(
     for sample in samples:
         root = folder.sample(sample.name)
         own = replace(request, source=sample.file, mates=sample.mates, output_dir=root)
-        with _failing(sample, emit):
+        with _failing(sample, show):
             check_input(own)
             refuse_other_file(own.layout)
             usable.append(sample)
@@ -80,7 +80,7 @@ def _carry_out(
     if not usable:
         return
     outcomes = run_predictions(
-        requests, executor, emit, lambda index: _failing(usable[index], emit), Disk()
+        requests, workers, show, lambda index: _failing(usable[index], show), Disk()
     )
     for index, outcome in outcomes.items():
         usable[index].outcome = outcome
@@ -88,7 +88,7 @@ def _carry_out(
 
 
 @contextmanager
-def _failing(sample: Sample, emit: Emit) -> Iterator[Emit]:
+def _failing(sample: Sample, show: Show) -> Iterator[Show]:
     """Note in a sample, and say, what in the block is wrong with this sample alone.
 
     Yields what shows its events: a warning names the sample.
@@ -97,7 +97,7 @@ def _failing(sample: Sample, emit: Emit) -> Iterator[Emit]:
     def named(event: Event) -> None:
         if isinstance(event, Notice) and event.level == "warning":
             event = replace(event, message=f"sample {sample.name}: {event.message}")
-        emit(event)
+        show(event)
 
     try:
         yield named
@@ -107,4 +107,4 @@ def _failing(sample: Sample, emit: Emit) -> Iterator[Emit]:
             raise
         sample.state, sample.error = "failed", error
         sample.message = " ".join(str(error).split())
-        emit(Notice("warning", f"sample {sample.name} failed: {error}"))
+        show(Notice("warning", f"sample {sample.name} failed: {error}"))

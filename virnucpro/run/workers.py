@@ -1,7 +1,4 @@
-"""The devices of a run and what computes on them: this machine, or the nodes of a Ray cluster.
-
-Also what the workers on them report.
-"""
+"""The workers of a run: on the devices of this machine, or on the nodes of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -9,21 +6,20 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from virnucpro.contracts import Device, Json
+from virnucpro.contracts import Device
 from virnucpro.devices import choose_devices, host_threads
-from virnucpro.events import Emit, Event, Notice, WorkerReady, WorkerReport
-from virnucpro.executors.executor import Executor, open_executor
-from virnucpro.executors.signals import Interruption
-from virnucpro.run.run import Run
+from virnucpro.events import Notice, Show
 from virnucpro.settings import NO_CLUSTER, SHIPPED_MODELS, MachineSettings
 from virnucpro.stages.splitting import LEAST_FRAMES
 from virnucpro.store.disk import Disk
-from virnucpro.store.work import write_state
+from virnucpro.workers.local_pool import LocalPool
+from virnucpro.workers.processes import ProcessPool
+from virnucpro.workers.scheduler import Workers
+from virnucpro.workers.signals import Interruption
 
 if TYPE_CHECKING:
     from virnucpro.run.request import PredictionRequest
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
 LEAST_COMPILED_FRAMES = 20_000
 
 
-def warm_up_workers(executor: Executor, requests: Sequence[PredictionRequest]) -> None:
+def warm_up_workers(workers: Workers, requests: Sequence[PredictionRequest]) -> None:
     """Have workers begin for the runs that are not finished, while models and inputs are read.
 
     The bytes of the inputs say about how many frames there will be: some 500 for each worker, and
@@ -50,16 +46,30 @@ def warm_up_workers(executor: Executor, requests: Sequence[PredictionRequest]) -
     if machine.compile == "never" or analysis.model_type in SHIPPED_MODELS:
         compiles = False
     if unfinished:
-        with executor.interruption.held():
+        with workers.interruption.held():
             work = partial(warm_up, compile=compiles)
-            executor.pool.warm_up(work, 1 + frames // LEAST_FRAMES)
+            workers.pool.warm_up(work, 1 + frames // LEAST_FRAMES)
+
+
+def open_workers(
+    devices: Sequence[Device], machine: MachineSettings, interruption: Interruption | None
+) -> Workers:
+    """Return the workers on the chosen devices of this machine: a process for each device.
+
+    Without a number of workers, one CPU computes in this process.
+    """
+    if devices[0].kind == "cpu" and machine.cpu_workers is None:
+        return Workers(LocalPool(devices), devices[0].threads)
+    pool = ProcessPool(devices, machine.tokenizer_threads)
+    host_threads = machine.threads or sum(device.threads for device in devices)
+    return Workers(pool, host_threads, interruption or Interruption())
 
 
 @contextmanager
-def opened_executor(
-    machine: MachineSettings, probe: Path, emit: Emit, interruption: Interruption | None, disk: Disk
-) -> Iterator[Executor]:
-    """Have an executor for the duration of the block: on this machine, or on a cluster.
+def opened_workers(
+    machine: MachineSettings, probe: Path, show: Show, interruption: Interruption | None, disk: Disk
+) -> Iterator[Workers]:
+    """Have workers for the duration of the block: on this machine, or on a cluster.
 
     ``probe`` is a file where workers write, which each node of a cluster must see under the same
     path. One that a killed process left is removed.
@@ -67,83 +77,25 @@ def opened_executor(
     disk.remove(probe)
     with ExitStack() as stack:
         if machine.cluster == NO_CLUSTER:
-            executor = open_executor(choose_devices(machine), machine, interruption)
+            workers = open_workers(choose_devices(machine), machine, interruption)
         else:
             # Only here: without --cluster, nothing of Ray is imported.
-            from virnucpro.executors.ray_pool import RayPool, connected, place_finder
+            from virnucpro.workers.ray_pool import RayPool, connected, place_finder
 
             text = "waiting for its first free GPU or processor ('ray status' shows them)"
-            emit(Notice("info", f"connecting to the Ray cluster {machine.cluster}, and {text}"))
+            show(Notice("info", f"connecting to the Ray cluster {machine.cluster}, and {text}"))
             stack.enter_context(connected(machine.cluster))
             # Only nodes that share this folder see a file of this size there.
             stack.callback(disk.remove, probe)
             disk.save(probe, bytes(size := 1 + secrets.randbelow(1 << 16)))
-            threads = machine.tokenizer_threads
-            pool = RayPool(place_finder(machine), threads, {probe: size}, emit)
+            finder = place_finder(machine)
+            pool = RayPool(finder, machine.tokenizer_threads, {probe: size}, show)
             stack.callback(pool.close)
             pool.gather()
             hosts = Counter(device.host for device in pool.devices)
             named = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items()))
-            emit(Notice("info", f"workers: {named}"))
-            executor = Executor(
-                pool, machine.threads or host_threads(), interruption or Interruption()
-            )
-        stack.callback(executor.close)
-        yield executor
-
-
-@dataclass
-class WorkerTable:
-    """Takes note of what workers report, on the way to whoever shows it.
-
-    A batch budget that was measured is kept in the state of each of the runs.
-    """
-
-    _runs: Sequence[Run]
-    _emit: Emit
-    # A row per worker and stage: how it was opened last, and what it did.
-    rows: dict[tuple[int, str], dict[str, Json]] = field(default_factory=dict)
-    _warnings: set[str] = field(default_factory=set)
-
-    def show(self, event: Event) -> None:
-        """Take note of ``event`` and pass it on."""
-        match event:
-            case WorkerReady(worker, device, stage, seconds, facts):
-                row = self._row(worker, device, stage)
-                row |= {"seconds_to_open": round(seconds, 3), **facts}
-                if facts.get("found") == "measured":
-                    self._keep_budget(stage, device, int(facts["budget"]))
-                if reason := facts.get("compile_failed"):
-                    text = f"{stage} could not be compiled on {device.name} and is slower for it"
-                    self._warn(f"{text}: {reason}")
-            case WorkerReport(worker, device, stage):
-                row, measured = self._row(worker, device, stage), asdict(event.measured)
-                if measured["uncompiled_calls"]:
-                    self._warn(
-                        f"{stage} did not use its compiled blocks in all calls, which is slower. "
-                        f"Results are valid, but may differ in their last digits; use --compile "
-                        f"never if it comes again"
-                    )
-                row |= {"busy": event.busy, "idle": event.idle, "tasks": event.tasks, **measured}
-        self._emit(event)
-
-    def _row(self, worker: int, device: Device, stage: str) -> dict[str, Json]:
-        start = {"worker": worker, "stage": stage, "device": device.name, "uuid": device.uuid}
-        host = {"host": device.host} if device.host else {}
-        return self.rows.setdefault((worker, stage), {**start, **host})
-
-    def _warn(self, text: str) -> None:
-        """Say something once, however many workers report the same."""
-        if text not in self._warnings:
-            self._warnings.add(text)
-            self._emit(Notice("warning", text))
-
-    def _keep_budget(self, stage: str, device: Device, budget: int) -> None:
-        """Keep the smallest budget that a device of a kind found: it fits on each of them."""
-        from virnucpro.stages.embedding import budget_key  # it imports torch
-
-        key = budget_key(stage, device)
-        for run in self._runs:
-            if budget < run.state.budgets.get(key, budget + 1):
-                run.state = replace(run.state, budgets={**run.state.budgets, key: budget})
-                write_state(run.layout, run.disk, run.state)
+            show(Notice("info", f"workers: {named}"))
+            threads = machine.threads or host_threads()
+            workers = Workers(pool, threads, interruption or Interruption())
+        stack.callback(workers.close)
+        yield workers

@@ -16,7 +16,7 @@ import msgspec
 
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
-from virnucpro.events import Emit, Notice
+from virnucpro.events import Notice, Show
 from virnucpro.layout import Layout, existing_paths
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import read_kept, sealed, stamped
@@ -205,7 +205,7 @@ def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
     disk.save(layout.run_state, sealed(stamped("run state", **asdict(state))))
 
 
-def check_run(layout: Layout, disk: Disk, wanted: RunState, emit: Emit, *, force: bool) -> RunState:
+def check_run(layout: Layout, disk: Disk, wanted: RunState, show: Show, *, force: bool) -> RunState:
     """Check whether a run may start or go on, and return its state, which is not written yet.
 
     ``force`` removes what the program wrote for an earlier run. The state has the batch budgets of
@@ -215,7 +215,7 @@ def check_run(layout: Layout, disk: Disk, wanted: RunState, emit: Emit, *, force
     """
     if force and layout.owned():
         start_over(layout, disk)
-        emit(Notice("info", "--force: starting over; the earlier results were removed"))
+        show(Notice("info", "--force: starting over; the earlier results were removed"))
     earlier = read_state(layout)
     if has_receipts(layout):
         # Without a state, its receipts decide task by task what is done again.
@@ -223,7 +223,7 @@ def check_run(layout: Layout, disk: Disk, wanted: RunState, emit: Emit, *, force
         check_same(wanted.work, identity, layout.root)
         finished = layout.run_json.exists() and not layout.failed_fasta.exists()
         going_on = f"going on with {identity.label}"
-        emit(Notice("info", checked_again(identity.label) if finished else going_on))
+        show(Notice("info", checked_again(identity.label) if finished else going_on))
     return replace(wanted, budgets=earlier.budgets if earlier else {})
 
 

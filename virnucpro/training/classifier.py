@@ -24,7 +24,7 @@ from virnucpro.classifier.files import (
 from virnucpro.classifier.fit import entry_of
 from virnucpro.contracts import MOLECULES, Device, Json
 from virnucpro.errors import InputError, ModelError, UsageError
-from virnucpro.events import Emit, Notice
+from virnucpro.events import Notice, Show
 from virnucpro.formatting import counted, markdown_table, markdown_text
 from virnucpro.layout import CHECKPOINTS, lock_file
 from virnucpro.metrics.classification import (
@@ -213,7 +213,7 @@ def fit_classifier(
     output: Path,
     settings: TrainingSettings,
     devices: Sequence[Device],
-    show: Emit,
+    show: Show,
     *,
     force: bool = False,
 ) -> list[str] | None:

@@ -7,14 +7,13 @@ from contextlib import ExitStack
 
 from virnucpro.devices import choose_devices
 from virnucpro.errors import UsageError
-from virnucpro.events import Emit
-from virnucpro.executors.executor import open_executor
-from virnucpro.executors.signals import Interruption
+from virnucpro.events import Show
 from virnucpro.formatting import counted
 from virnucpro.run.prepare import find_encoders
 from virnucpro.run.recipe import EmbeddingRun, Steps, predict
 from virnucpro.run.record import update_failure_table, write_record
 from virnucpro.run.request import check_writable
+from virnucpro.run.workers import open_workers
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.prediction import MergingStage
 from virnucpro.stages.splitting import ShardsStage
@@ -23,13 +22,14 @@ from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
 from virnucpro.training.data.dataset import PARTS, Dataset
+from virnucpro.workers.signals import Interruption
 
 
 def embed(
     dataset: Dataset,
     analysis: AnalysisSettings,
     machine: MachineSettings,
-    emit: Emit,
+    show: Show,
     interruption: Interruption | None = None,
     *,
     force: bool = False,
@@ -44,7 +44,7 @@ def embed(
     layouts = {part: dataset.layout(part) for part in PARTS if dataset.shards(part)}
     devices = choose_devices(machine)
     begun = [] if force else list(layouts.values())
-    encoders = find_encoders(analysis, begun, devices, emit)
+    encoders = find_encoders(analysis, begun, devices, show)
     if "protein" not in encoders.sources:
         raise UsageError(f"{analysis.nucleotide_model} reads whole chunks, and not frames")
     for layout in layouts.values():
@@ -57,19 +57,19 @@ def embed(
         for part, layout in layouts.items():
             # The shards are known by their receipts.
             state = RunState(str(layout.root), encoders.identity())
-            state = check_run(layout, disk, state, emit, force=force)
+            state = check_run(layout, disk, state, show, force=force)
             embedding = encoders.stages(layout, disk, machine)
             shards = ShardsStage(layout, disk, sizes[part]["shards"], sizes[part]["frames"])
             params = {stage.molecule: stage.params for stage in embedding}
             steps = Steps([shards], embedding, MergingStage(layout, disk, params))
             size = encoders.bytes_per_frame(keeps_features=True)
             run = EmbeddingRun(
-                layout, disk, steps.all, state, emit, steps=steps, bytes_per_frame=size
+                layout, disk, steps.all, state, show, steps=steps, bytes_per_frame=size
             )
             runs.append(run)
-        executor = open_executor(devices, machine, interruption)
-        stack.callback(executor.close)
-        predict(runs, executor, emit)
+        workers = open_workers(devices, machine, interruption)
+        stack.callback(workers.close)
+        predict(runs, workers, show)
         for part, run in zip(layouts, runs, strict=True):
             update_failure_table(run.layout, disk, f"part {part}", run.failures)
             failed = len({name for failure in run.failures for name in failure.ids})

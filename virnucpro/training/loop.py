@@ -22,7 +22,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from virnucpro.contracts import Json
 from virnucpro.encoders.weights import read_pickle
 from virnucpro.errors import InputError, ModelError
-from virnucpro.events import Emit, EpochEnded, EpochProgress, Notice
+from virnucpro.events import EpochEnded, EpochProgress, Notice, Show
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import SCHEMAS, in_schema
 from virnucpro.store.work import WorkIdentity, check_same, checked_again, refuse_existing
@@ -92,7 +92,7 @@ def begin_training(
     results: Sequence[Path],
     finished: Mapping[str, Json],
     disk: Disk,
-    show: Emit,
+    show: Show,
     *,
     force: bool = False,
 ) -> Savepoint | None:
@@ -228,19 +228,19 @@ class TrainingLoop(ABC):
         if self.average is not None:
             self.average.update_parameters(self.network)
 
-    def train(self, report: Emit) -> None:
+    def train(self, show: Show) -> None:
         """Train epoch after epoch; a training that ends before goes on from the last whole one."""
         while not self.savepoint.finished:
             started = time.perf_counter()
-            loss = self._train_epoch(report)
+            loss = self._train_epoch(show)
             metrics = self.validate()
             self._end_epoch(loss, metrics, started)
             if self.process == 0 and metrics:
-                report(EpochEnded(self.savepoint.history[-1], self.savepoint.best_epoch))
+                show(EpochEnded(self.savepoint.history[-1], self.savepoint.best_epoch))
 
-    def _train_epoch(self, report: Emit) -> float:
+    def _train_epoch(self, show: Show) -> float:
         """Train on the batches of an epoch, and return their mean loss."""
-        epoch, seen, reported = self.savepoint.epoch, 0, 0.0
+        epoch, seen, shown_at = self.savepoint.epoch, 0, 0.0
         sizes, contents = self.batches(epoch)
         total = sum(sizes)
         loss = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -250,9 +250,9 @@ class TrainingLoop(ABC):
                 parameters["lr"] = self.rate(epoch + seen / total)
             loss += self.step(number, content)
             seen += sizes[number]
-            if self.process == 0 and time.monotonic() - reported >= REPORT_SECONDS:
-                reported = time.monotonic()
-                report(self.progress(seen, total))
+            if self.process == 0 and time.monotonic() - shown_at >= REPORT_SECONDS:
+                shown_at = time.monotonic()
+                show(self.progress(seen, total))
         with torch.no_grad():
             return float(sum_over_processes(loss)) / max(len(sizes), 1)
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from virnucpro.contracts import Device
 from virnucpro.errors import DeviceError, VirNucProError
-from virnucpro.executors.processes import ChildProcess, settle_on_device
+from virnucpro.workers.processes import ChildProcess, settle_on_device
 
 if TYPE_CHECKING:
-    from virnucpro.events import Emit
+    from virnucpro.events import Show
     from virnucpro.training.loop import MakeLoop
 
 HOST = "127.0.0.1"
@@ -28,14 +28,14 @@ LOOPBACK_INTERFACES = {"linux": "lo", "darwin": "lo0"}
 END = "end"  # the last message of a process that has trained to the end
 
 
-def train_on(make_loop: MakeLoop, devices: Sequence[Device], report: Emit) -> None:
+def train_on(make_loop: MakeLoop, devices: Sequence[Device], show: Show) -> None:
     """Train to the end on one process per device, a single one being this.
 
     What ends it before, such as a signal, ends all processes at once.
     """
     if len(devices) == 1:
         settle_on_device(devices[0], tokenizer_threads=1)
-        return _train(make_loop, devices[0], report)
+        return _train(make_loop, devices[0], show)
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     # This process only holds the store; it does not belong to the process group.
@@ -65,7 +65,7 @@ def train_on(make_loop: MakeLoop, devices: Sequence[Device], report: Emit) -> No
                 if message == END:
                     running.remove(child)
                 else:
-                    report(message)
+                    show(message)
     finally:
         for child in children:
             child.kill()
@@ -98,7 +98,7 @@ def run_training_process(
         dist.destroy_process_group()
 
 
-def _train(make_loop: MakeLoop, device: Device, report: Emit) -> None:
+def _train(make_loop: MakeLoop, device: Device, show: Show) -> None:
     """Train in this process, which is settled on its device and sees no other GPU."""
     import torch
 
@@ -106,6 +106,6 @@ def _train(make_loop: MakeLoop, device: Device, report: Emit) -> None:
 
     call_mkl_functions_once()
     try:
-        make_loop(torch.device("cpu" if device.kind == "cpu" else "cuda:0")).train(report)
+        make_loop(torch.device("cpu" if device.kind == "cpu" else "cuda:0")).train(show)
     except torch.OutOfMemoryError as error:
         raise DeviceError("out of GPU memory: use a smaller --batch-size") from error

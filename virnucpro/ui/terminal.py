@@ -33,11 +33,11 @@ from virnucpro.events import (
     StepStarted,
     TaskFinished,
 )
-from virnucpro.executors.signals import Interruption, interruptible
 from virnucpro.formatting import clock_time, printable
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.dashboard import NOTHING, Clock, Dashboard
 from virnucpro.ui.log import LogFile
+from virnucpro.workers.signals import Interruption, interruptible
 
 LINE_SECONDS = 10.0  # between two plain lines, and of a stage or step whose time is told
 TICK_SECONDS = 1.0

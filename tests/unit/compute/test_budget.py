@@ -20,12 +20,12 @@ from virnucpro.compute.budget import (
     measured_budget,
     padded_length,
 )
-from virnucpro.contracts import Device, Measurements
+from virnucpro.contracts import Device
 from virnucpro.encoders.registry import locate
-from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
+from virnucpro.events import Event, WorkerReady
 from virnucpro.layout import Layout
+from virnucpro.run.recipe import keep_budget
 from virnucpro.run.run import Run
-from virnucpro.run.workers import WorkerTable
 from virnucpro.stages import embedding
 from virnucpro.stages.embedding import EmbeddingStage, budget_key
 from virnucpro.store.disk import Disk
@@ -146,24 +146,17 @@ def _ready(worker: int, device: Device, budget: int, found: str = "measured") ->
 def test_measured_budgets_are_kept_one_a_kind_of_device(tmp_path):
     seen: list[Event] = []
     run = Run(Layout(tmp_path, "in", 500), Disk(), [], RunState("in.fa", {}), seen.append)
-    workers = WorkerTable([run], seen.append)
     small, large = budget_key("protein_embeddings", GPU), budget_key("protein_embeddings", LARGE)
-    workers.show(_ready(0, GPU, 8192))
+    keep_budget([run], seen.append, _ready(0, GPU, 8192))
     assert read_state(run.layout).budgets == {small: 8192}
-    workers.show(_ready(1, TWIN, 4096))  # something else is on it: what fits on both
-    workers.show(_ready(0, GPU, 8192))
-    workers.show(_ready(2, LARGE, 32768))
-    workers.show(_ready(2, LARGE, 64, "given"))
+    keep_budget(
+        [run], seen.append, _ready(1, TWIN, 4096)
+    )  # something else is on it: what fits both
+    keep_budget([run], seen.append, _ready(0, GPU, 8192))
+    keep_budget([run], seen.append, _ready(2, LARGE, 32768))
+    keep_budget([run], seen.append, _ready(2, LARGE, 64, "given"))
     assert read_state(run.layout).budgets == {small: 4096, large: 32768} == run.state.budgets
-    figures = Measurements(5 * GIB, 72, 36)
-    workers.show(WorkerReport(2, LARGE, "protein_embeddings", 9.0, 1.0, 4, figures))
-    workers.show(WorkerReady(3, GPU, "counting", 0.1))
-    assert [type(event) for event in seen].count(Notice) == 1
-    rows = list(workers.rows.values())
-    assert [row["worker"] for row in rows] == [0, 1, 2, 3]
-    assert rows[2]["peak_memory"] == 5 * GIB
-    assert (rows[2]["compiled_calls"], rows[2]["uncompiled_calls"]) == (72, 36)
-    assert rows[2]["budget"] == 64
+    assert len(seen) == 5
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ INTERRUPTED_START = """
 import os, signal, sys, threading, torch
 from virnucpro.compute.threads import CoreThreads
 from virnucpro.errors import RunInterruptedError
-from virnucpro.executors.signals import interruptible
+from virnucpro.workers.signals import interruptible
 start = threading.Thread.start
 def interrupted(thread):
     start(thread)

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from tests.hostile import Evil
 from virnucpro.encoders.weights import load_weights, read_folder, read_pickle, read_safetensors
 from virnucpro.errors import ModelError, RunInterruptedError
-from virnucpro.executors.signals import interruptible
+from virnucpro.workers.signals import interruptible
 
 
 @pytest.mark.parametrize("form", ["zip", "legacy", *range(6)])

@@ -10,17 +10,17 @@ import torch
 
 from virnucpro.configuration import Configuration
 from virnucpro.contracts import Device
-from virnucpro.executors.signals import Interruption
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.workers import warm_up_workers
 from virnucpro.stages import embedding
+from virnucpro.workers.signals import Interruption
 
 
 def begun(*requests: PredictionRequest) -> list[tuple[bool, int]]:
     """Whether the compiler is begun in workers, and in how many, for each call."""
-    executor = Mock(interruption=Interruption())
-    warm_up_workers(executor, requests)
-    calls = (call.args for call in executor.pool.warm_up.mock_calls)
+    workers = Mock(interruption=Interruption())
+    warm_up_workers(workers, requests)
+    calls = (call.args for call in workers.pool.warm_up.mock_calls)
     return [(work.keywords["compile"], most) for work, most in calls]
 
 

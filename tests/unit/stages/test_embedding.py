@@ -15,13 +15,14 @@ from virnucpro.encoders.registry import locate
 from virnucpro.encoders.toy import ToyEncoder
 from virnucpro.errors import DeviceError
 from virnucpro.events import Event, TaskFinished
-from virnucpro.executors.executor import Executor, LocalPool
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.embedding import EmbeddingStage, EncoderSetup
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
+from virnucpro.workers.local_pool import LocalPool
+from virnucpro.workers.scheduler import Workers
 
 COUNT = 620
 
@@ -83,9 +84,9 @@ def test_a_kernel_that_gives_nan_is_told_from_a_wrong_sequence(
         return rows
 
     monkeypatch.setattr(ToyEncoder, "encode", wrong)
-    executor = Executor(LocalPool([Device("cpu")]), 1)
+    workers = Workers(LocalPool([Device("cpu")]), 1)
     events: list[Event] = []
-    outcomes = executor.run(stage, [task], events.append)
+    outcomes = workers.carry_out(stage, [task], events.append)
     if everything:
         with pytest.raises(DeviceError, match="the model is at fault and not the input"):
             list(outcomes)

@@ -22,8 +22,6 @@ from virnucpro.classifier.evidence import no_evidence
 from virnucpro.classifier.files import with_changes
 from virnucpro.errors import RunInterruptedError, UsageError
 from virnucpro.events import Event, Progressed, StageStarted
-from virnucpro.executors import worker
-from virnucpro.executors.signals import interruptible
 from virnucpro.io.records import Record, Records
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
@@ -35,6 +33,8 @@ from virnucpro.stages.kinds import Kind, VirusKinds
 from virnucpro.stages.regions import Region
 from virnucpro.stages.result_files import ResultFiles
 from virnucpro.store.disk import Disk
+from virnucpro.workers import worker
+from virnucpro.workers.signals import interruptible
 
 Asking = Callable[..., PredictionRequest]
 RECORDS = 130  # enough for the correction of the share of virus
@@ -206,13 +206,13 @@ def test_every_stage_reports_the_sequences_that_it_has_to_do(request_of):
     to_do: dict[str, int] = {}
     done: Counter[str] = Counter()
 
-    def emit(event: Event) -> None:
+    def show(event: Event) -> None:
         if isinstance(event, StageStarted):
             to_do[event.stage] = event.sequences
         elif isinstance(event, Progressed):
             done[list(to_do)[-1]] += event.sequences
 
-    run_prediction(request_of(TOY_CLASSIFIER), emit)
+    run_prediction(request_of(TOY_CLASSIFIER), show)
     known = {stage: count for stage, count in to_do.items() if count}
     assert known == {stage: done[stage] for stage in known}
     assert {"translation", "splitting", "prediction", "output"} < known.keys()
@@ -226,7 +226,7 @@ def test_a_run_moves_on_and_can_be_stopped_while_genes_are_found(request_of, mon
     moved: list[int] = []
     find = GeneFinder.find
 
-    def emit(event: Event) -> None:
+    def show(event: Event) -> None:
         if isinstance(event, StageStarted):
             done.clear()
         elif isinstance(event, Progressed):
@@ -241,7 +241,7 @@ def test_a_run_moves_on_and_can_be_stopped_while_genes_are_found(request_of, mon
     monkeypatch.setattr(GeneFinder, "find", interrupted)
     monkeypatch.setattr(worker, "REPORT_SECONDS", 0)
     with interruptible() as interruption, pytest.raises(RunInterruptedError):
-        run_prediction(request, emit, interruption=interruption)
+        run_prediction(request, show, interruption=interruption)
     assert moved == [0, 1, 1, 2, 2, 3]
     assert not list(request.layout.root.glob("*_virus_genes.*"))
     monkeypatch.setattr(GeneFinder, "find", find)

@@ -19,9 +19,9 @@ from tests.unit.training.test_lite_trainer import SETTINGS as SHORT
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.errors import InputError, ResumeRefusedError, RunInterruptedError
 from virnucpro.events import EpochProgress
-from virnucpro.executors.signals import Interruption
 from virnucpro.store.hashed import hashed
 from virnucpro.tables import REGIONS
+from virnucpro.workers.signals import Interruption
 
 SETTINGS = replace(SHORT, steps=5)
 NAMES = ("lite.json", "lite_classifier.safetensors", "lite_encoder.safetensors")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from virnucpro.errors import InputError
-from virnucpro.events import Emit, StepAdvanced, StepStarted
+from virnucpro.events import Show, StepAdvanced, StepStarted
 from virnucpro.io.frames import FRAME_LABELS, chunk_spans, open_frames
 from virnucpro.io.records import Records
 from virnucpro.io.text import shortened
@@ -49,7 +49,7 @@ def survey_genomes(
     table: Path,
     files: Sequence[tuple[HashedFile, Sequence[SourceRow]]],
     found: list[dict[str, Any]],
-    show: Emit,
+    show: Show,
 ) -> Iterator[tuple[int, GenomeRecord]]:
     """Yield the records that a row takes, each with its place in ``found``.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from virnucpro.contracts import MOLECULES, Json
 from virnucpro.errors import InputError, UsageError
-from virnucpro.events import Emit, Notice, StepAdvanced, StepStarted
+from virnucpro.events import Notice, Show, StepAdvanced, StepStarted
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import FRAME_LABELS, chunk_id
 from virnucpro.layout import existing_paths, files_inside
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def prepare_dataset(
     table: Path,
     dataset: Dataset,
-    show: Emit,
+    show: Show,
     *,
     genomes: Path,
     lengths: Sequence[int],
@@ -113,7 +113,7 @@ def _written(
     sources: Sequence[tuple[HashedFile, Sequence[SourceRow]]],
     dataset: Dataset,
     disk: Disk,
-    show: Emit,
+    show: Show,
 ) -> dict[str, Json]:
     """Write all files except ``dataset.json``, and return what that file says about them."""
     import pandas as pd
@@ -213,7 +213,7 @@ def write_frames(
     sequences: IO[bytes],
     seed: int,
     disk: Disk,
-    show: Emit,
+    show: Show,
 ) -> dict[str, Json]:
     """Write shards and frames tables, and return ``parts`` of ``dataset.json``.
 
@@ -258,7 +258,7 @@ def write_records(
     places: Mapping[int, int],
     sequences: IO[bytes],
     disk: Disk,
-    show: Emit,
+    show: Show,
 ) -> dict[str, Json]:
     """Write the FASTA file of each part that has records, and return ``parts``.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-import virnucpro.executors.ray_pool as ray_pool
+import virnucpro.workers.ray_pool as ray_pool
 from virnucpro.contracts import Device, OutputFile
-from virnucpro.executors.ray_pool import (
+from virnucpro.workers.ray_pool import (
     VirNucProWorker,
     await_files,
     software,
@@ -16,7 +16,7 @@ from virnucpro.executors.ray_pool import (
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> VirNucProWorker:
     """A worker that serves nobody, on the CPU of this process."""
-    monkeypatch.setattr("virnucpro.executors.ray_pool.settle_on_device", lambda *_: None)
+    monkeypatch.setattr("virnucpro.workers.ray_pool.settle_on_device", lambda *_: None)
     monkeypatch.setattr(VirNucProWorker, "_serve", lambda *_: None)
     return VirNucProWorker(0, Device("cpu"), 1)
 
@@ -33,7 +33,7 @@ def test_a_worker_joins_where_files_and_versions_are_those_of_the_command(worker
 
 
 def test_a_node_without_its_gpu_is_refused(monkeypatch):
-    monkeypatch.setattr("virnucpro.executors.ray_pool.visible_gpus", lambda: [])
+    monkeypatch.setattr("virnucpro.workers.ray_pool.visible_gpus", lambda: [])
     assert isinstance(VirNucProWorker(0, Device("cuda"), 1).join(software(), {}), str)
 
 

@@ -26,10 +26,10 @@ from typing import Any
 from virnucpro.contracts import Device, Task
 from virnucpro.devices import choose_devices
 from virnucpro.events import WorkerDied
-from virnucpro.executors.pool import HandleEvent, WarmUp, Work, WorkerPool
-from virnucpro.executors.signals import SIGNALS, blocked_signals
-from virnucpro.executors.worker import TaskRunner, set_torch_threads
 from virnucpro.settings import MachineSettings
+from virnucpro.workers.pool import HandleEvent, WarmUp, Work, WorkerPool
+from virnucpro.workers.signals import SIGNALS, blocked_signals
+from virnucpro.workers.worker import TaskRunner, set_torch_threads
 
 START = multiprocessing.get_context("spawn")  # a fork must not follow the use of CUDA or threads
 STOP_SECONDS = 5.0  # until a process that was killed is gone

@@ -9,7 +9,7 @@
 4. Where that fails twice, too, no sequence alone is the cause: all of them are given up.
 
 An out-of-memory error never comes here first: the worker halves its batches. That devices are given
-up, and when the run ends, is decided in :mod:`virnucpro.executors.scheduler`.
+up, and when the run ends, is decided in :mod:`virnucpro.workers.scheduler`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from virnucpro.contracts import FailedRow, Task
-from virnucpro.executors.pool import WorkFailure
+from virnucpro.workers.pool import WorkFailure
 
 MOST_FAILURES = 2  # of a task, before single mode and after it
 
@@ -52,13 +52,13 @@ class Retries:
 
     Attributes:
         task: the task without the sequences that were found.
-        exits: the workers that have ended over it.
+        exits: how often a worker has ended over it.
         failures: of the task as it is now, in a row.
         is_searched: whether single mode has been through it.
     """
 
     task: Task
-    exits: list[int]
+    exits: int = 0
     failures: int = 0
     is_searched: bool = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +13,8 @@ from virnucpro.contracts import (
     Device,
     FailedRow,
     FailedSequences,
-    SearchResult,
+    Json,
+    Measurements,
     Session,
     Task,
     TaskFigures,
@@ -21,8 +22,8 @@ from virnucpro.contracts import (
     WorkerStage,
 )
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
-from virnucpro.executors.pool import HandleEvent, Work, WorkEnded, WorkerPool, WorkFailure
-from virnucpro.executors.retry import SearchState
+from virnucpro.workers.pool import HandleEvent, Work, WorkEnded, WorkerPool, WorkFailure
+from virnucpro.workers.retry import SearchState
 
 FOLDER = TemporaryDirectory()  # searches in single mode write here
 
@@ -74,6 +75,8 @@ class FakePool(WorkerPool):
     """In each ``wait`` half a second passes, and each worker with work ends one piece of it."""
 
     STEP = 0.5
+    facts: Mapping[str, Json] = {}
+    measured = Measurements()
 
     def __init__(self, devices: int, behaviour: Behaviour, *, overlapping: bool = False) -> None:
         """``overlapping``: a task is written while the next one is computed, as by a GPU."""
@@ -118,7 +121,7 @@ class FakePool(WorkerPool):
                 handle(WorkerDied(number, device, "signal 9"))
             else:
                 del self.writing[number]
-                handle(WorkEnded(number, written, result_of(written), self.STEP))
+                self._finish(number, written, handle)
             return
         if not work:
             return
@@ -142,16 +145,19 @@ class FakePool(WorkerPool):
             handle(WorkerDied(number, device, "signal 9"))
         elif behaviour == "raises":
             # A file of a model that cannot be read may be there at the next opening.
-            kind, error = ("data", "ValueError") if task else ("run", "OSError")
+            kind, error = ("data", "ValueError") if task else ("file", "OSError")
             failure = WorkFailure(kind, error, "bad letter")
             self.failed |= {task.receipt} if task else set()
             handle(WorkEnded(number, task, failure, self.STEP))
         elif task is None:
-            handle(WorkerReady(number, device, "fake", self.STEP))
+            handle(WorkerReady(number, device, "fake", self.STEP, self.facts))
         elif self._overlapping:
             self.writing[number] = task
         else:
-            handle(WorkEnded(number, task, result_of(task), self.STEP))
+            self._finish(number, task, handle)
+
+    def _finish(self, number: int, task: Task, handle: HandleEvent) -> None:
+        handle(WorkEnded(number, task, result_of(task), self.STEP, measured=self.measured))
 
     def _search(self, number: int, work: deque[Work], task: Task, handle: HandleEvent) -> None:
         """Try one sequence after the other, as a worker does in single mode."""
@@ -173,7 +179,7 @@ class FakePool(WorkerPool):
                 found = (*found, FailedRow(row, "ValueError", "bad letter"))
         work.popleft()
         del self.searching[number]
-        handle(WorkEnded(number, task, SearchResult(task, found), self.STEP))
+        handle(WorkEnded(number, task, found, self.STEP))
 
     def _start(self, worker: int) -> None:
         self.work[worker] = deque()

@@ -25,12 +25,12 @@ from typing import Any
 from virnucpro.contracts import Device, OutputFile, TaskResult
 from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.errors import UsageError
-from virnucpro.events import Emit, Notice, WorkerDied
-from virnucpro.executors.pool import HandleEvent, PoolEvent, Work, WorkEnded, WorkerPool
-from virnucpro.executors.processes import serve_tasks, settle_on_device
-from virnucpro.executors.signals import SIGNALS
+from virnucpro.events import Notice, Show, WorkerDied
 from virnucpro.settings import MachineSettings
 from virnucpro.version import __version__
+from virnucpro.workers.pool import HandleEvent, PoolEvent, Work, WorkEnded, WorkerPool
+from virnucpro.workers.processes import serve_tasks, settle_on_device
+from virnucpro.workers.signals import SIGNALS
 
 ANSWER_SECONDS = 20.0  # until a head counts as unreachable
 NODE_SECONDS = 2.0  # between two looks at the nodes of the cluster
@@ -215,11 +215,11 @@ class RayPool(WorkerPool):
         find_places: Callable[[], Sequence[Place]],
         tokenizer_threads: int,
         files: Mapping[Path, int] | None = None,
-        emit: Emit = lambda event: None,
+        show: Show = lambda event: None,
     ) -> None:
         """``find_places`` returns those of the nodes that are alive now.
 
-        Each node has to see ``files`` with these sizes; ``emit`` gets a notice of each node that
+        Each node has to see ``files`` with these sizes; ``show`` gets a notice of each node that
         cannot be used, and of each worker that joins later.
         """
         import ray
@@ -229,7 +229,7 @@ class RayPool(WorkerPool):
         self._find_places = find_places
         self._tokenizer_threads = tokenizer_threads
         self._files = dict(files or {})
-        self._emit = emit
+        self._show = show
         self._numbers = itertools.count()
         self._places: Sequence[Place] = ()  # of nodes that are alive; each gets one worker, once
         self._actors: dict[int, Actor] = {}
@@ -319,7 +319,7 @@ class RayPool(WorkerPool):
             self._decide(number)
             if self.devices and actor.device is not None:
                 text = f"node {actor.device.host} has joined with {actor.device.name}"
-                self._emit(Notice("info", text))
+                self._show(Notice("info", text))
         self._look_at_nodes()
 
     def _decide(self, number: int) -> None:
@@ -338,7 +338,7 @@ class RayPool(WorkerPool):
         node, device = actor.place
         if node not in self.refusals:
             self.refusals[node] = f"node {device.host} is left out: {answer}"
-            self._emit(Notice("warning", self.refusals[node]))
+            self._show(Notice("warning", self.refusals[node]))
 
     # --- the interface of a pool -----------------------------------------------------------
 

@@ -1,6 +1,6 @@
-"""The scheduler hands the tasks of one stage to the workers of a pool and collects outcomes.
+"""The workers of a command, and the scheduler that hands them the tasks of a stage.
 
-What is tried again of a task that failed is decided in :mod:`virnucpro.executors.retry`. Here is
+What is tried again of a task that failed is decided in :mod:`virnucpro.workers.retry`. Here is
 decided which worker does it, which devices are given up, and when the run ends.
 """
 
@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import virnucpro.errors as errors
-from virnucpro.contracts import Device, Measurements, SearchResult, Task, TaskResult, WorkerStage
-from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
+from virnucpro.contracts import Device, Json, Measurements, Task, TaskResult, WorkerStage
+from virnucpro.errors import DeviceError, OutputError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
-    Emit,
     Notice,
     Progressed,
+    Show,
     TaskFinished,
     TaskStarted,
     WorkerDied,
     WorkerReady,
     WorkerReport,
 )
-from virnucpro.executors.pool import PoolEvent, WorkEnded, WorkerPool, WorkFailure
-from virnucpro.executors.retry import MOST_FAILURES, Retries
-from virnucpro.executors.signals import Interruption
+from virnucpro.workers.pool import Failure, PoolEvent, WorkEnded, WorkerPool, WorkFailure
+from virnucpro.workers.retry import MOST_FAILURES, Retries
+from virnucpro.workers.signals import Interruption
 
 WAIT_SECONDS = 0.5  # longest wait between two looks at signals and at workers that are silent
 # Failed openings in a row after which a device is given up. A first failure may pass by itself
@@ -53,11 +52,13 @@ class WorkerState:
 
     The first of its tasks is being carried out; others are queued, or already read and computed by
     a GPU while the first one is written. ``exits`` has, for each exit since it last finished
-    anything, the receipts of its tasks that no worker has finished since.
+    anything, the receipts of its tasks that no worker has finished since. ``row`` is what the
+    record of a run says of it.
     """
 
     number: int
     device: Device
+    row: dict[str, Json]
     tasks: deque[Task] = field(default_factory=deque)
     is_open: bool = False
     failed_openings: int = 0  # in a row
@@ -71,8 +72,8 @@ class WorkerState:
     @property
     def title(self) -> str:
         """Which worker it is, for messages."""
-        place = f" of {self.device.host}" if self.device.host else ""
-        return f"worker {self.number} on {self.device.name}{place}"
+        node = f" of {self.device.host}" if self.device.host else ""
+        return f"worker {self.number} on {self.device.name}{node}"
 
 
 @dataclass
@@ -80,69 +81,99 @@ class Scheduler:
     """Carries out the tasks of one stage on the workers of a pool.
 
     When the run has to end, because of a signal (``_interruption``) or an error, no more tasks are
-    handed out, and those in flight may still finish within ``GRACE`` seconds.
+    handed out, and those in flight may still finish within ``GRACE`` seconds. ``_rows`` gets a row
+    per worker: how it was opened last, and what it did.
     """
 
     _stage: WorkerStage
     _queue: list[Task]  # the next task is the last one, once workers are there
     _pool: WorkerPool
-    _emit: Emit
+    _show: Show
     _interruption: Interruption
+    _rows: list[dict[str, Json]] = field(default_factory=list)
     _retries: dict[Path, Retries] = field(default_factory=dict)  # of failed tasks, by receipt
     _failures_in_a_row: int = 0
     _workers: dict[int, WorkerState] = field(default_factory=dict)
-    _outcomes: deque[TaskResult] = field(default_factory=deque)
+    _results: deque[TaskResult] = field(default_factory=deque)
     _final_error: VirNucProError | RunInterruptedError | None = None
     _deadline: float = 0.0
     _first_task_began: float | None = None
     _last_wait: float = 0.0
+    _warnings: set[str] = field(default_factory=set)
 
-    def outcomes(self) -> Iterator[TaskResult]:
-        """Yield results in the order in which tasks are finished; raises as :class:`Executor`.
+    def results(self) -> Iterator[TaskResult]:
+        """Yield results in the order in which tasks are finished; raises as :class:`Workers`.
 
         No worker is left at work, unless it raises an error: then the run is over.
         """
         try:
-            yield from self._until_all_is_done()
+            self._start()
+            while not self._is_over():
+                self._hand_out()
+                self._start_workers()
+                self._pool.wait(WAIT_SECONDS, self._handle)
+                self._check_silence()
+                while self._results:
+                    yield self._results.popleft()
+            self._sum_up()
+            if self._final_error is not None:
+                raise self._final_error
         finally:
             for number in self._workers.keys() & self._pool.workers.keys():
                 worker = self._workers[number]
                 if self._final_error is None and (worker.tasks or not worker.is_open):
                     self._pool.restart(number)
 
-    def _until_all_is_done(self) -> Iterator[TaskResult]:
+    def _start(self) -> None:
+        """Have the stage opened by workers, and put the tasks in their order.
+
+        The last tasks go heaviest first, so that all workers end at about the same time.
+        """
         self._last_wait = time.monotonic()
         for number in self._pool.workers:
             self._add_worker(number)
         self._start_workers()
         if not self._workers:
             raise DeviceError("no device is left: check them, then run the same command again")
-        # The last tasks heaviest first, so that all workers end at about the same time.
         tail = TAIL_TASKS * len(self._workers)
         last_tasks = sorted(self._queue[-tail:], key=lambda task: -task.weight)
         self._queue = [*self._queue[:-tail], *last_tasks][::-1]
-        while True:
-            if self._interruption.number is not None:
-                self._end(RunInterruptedError(self._interruption.number))
-            busy = any(worker.tasks for worker in self._workers.values())
-            if not busy and (self._final_error or not self._queue):
-                break
-            if self._final_error and time.monotonic() >= self._deadline:
-                break
-            self._hand_out()
-            self._start_workers()
-            self._pool.wait(WAIT_SECONDS, self._handle)
-            self._check_silence()
-            while self._outcomes:
-                yield self._outcomes.popleft()
-        if self._first_task_began is not None:  # say how each worker spent the time since then
-            elapsed = time.monotonic() - self._first_task_began
-            for worker in self._workers.values():
-                who, worked = (worker.number, worker.device, self._stage.name), worker.busy_seconds
-                counts = max(0.0, elapsed - worked), worker.finished_tasks, worker.measured
-                self._emit(WorkerReport(*who, worked, *counts))
-        if self._final_error is not None:
-            raise self._final_error
+
+    def _is_over(self) -> bool:
+        """Return whether nothing is done any more, or nothing is waited for."""
+        if self._interruption.number is not None:
+            self._end(RunInterruptedError(self._interruption.number))
+        if self._final_error and time.monotonic() >= self._deadline:
+            return True
+        is_busy = any(worker.tasks for worker in self._workers.values())
+        return not is_busy and bool(self._final_error or not self._queue)
+
+    def _sum_up(self) -> None:
+        """Say how each worker spent the time since the first task began."""
+        if self._first_task_began is None:
+            return
+        elapsed = time.monotonic() - self._first_task_began
+        for worker in self._workers.values():
+            busy, tasks, measured = worker.busy_seconds, worker.finished_tasks, worker.measured
+            idle = max(0.0, elapsed - busy)
+            worker.row.update(busy=busy, idle=idle, tasks=tasks, **asdict(measured))
+            self._show(
+                WorkerReport(
+                    worker.number, worker.device, self._stage.name, busy, idle, tasks, measured
+                )
+            )
+            if measured.uncompiled_calls:
+                self._warn_once(
+                    f"{self._stage.name} did not use its compiled blocks in all calls, which is "
+                    f"slower. Results are valid, but may differ in their last digits; use "
+                    f"--compile never if it comes again"
+                )
+
+    def _warn_once(self, text: str) -> None:
+        """Say something once, however many workers report the same."""
+        if text not in self._warnings:
+            self._warnings.add(text)
+            self._show(Notice("warning", text))
 
     def _start_workers(self) -> None:
         """Start workers on devices that are free, where there is enough to do."""
@@ -155,37 +186,39 @@ class Scheduler:
         """Give each worker a task and, if there are enough, others so that it never waits.
 
         A CPU has a second one queued. A GPU writes one task, computes the next, and has tokens made
-        of a third. What failed before is the only task of a worker. What a worker has exited over
-        goes to another one, if there is one left. A worker that only exits waits until others have
-        shown whether that is its own fault.
+        of a third. A worker that only exits waits until others have shown whether that is its own
+        fault.
         """
         if self._final_error is not None:
             return
         everybody = self._workers.values()
         trusted = [w for w in everybody if len(w.exits) < MAX_FAILURES] or [*everybody]
-        fewest = min(len(worker.exits) for worker in trusted) if trusted else 0
-        for submitted in range(max(MOST_TASKS.values())):
-            reserve = submitted * len(self._workers)
-            for worker in [w for w in trusted if w.is_open]:
-                if len(worker.tasks) != submitted or submitted == MOST_TASKS[worker.device.kind]:
-                    continue
-                if len(self._queue) <= reserve:
-                    continue
-                if any(task.receipt in self._retries for task in worker.tasks):
-                    continue
-                for position in reversed(range(len(self._queue))):
-                    failed = self._retries.get(self._queue[position].receipt)
-                    exits = failed.exits if failed else []
-                    if worker.number in exits and any(w.number not in exits for w in trusted):
-                        continue
-                    if self._queue[position].single is not None and len(worker.exits) > fewest:
-                        continue
-                    if not (worker.tasks and failed):
-                        worker.tasks.append(self._queue.pop(position))
-                        self._pool.submit(worker.number, worker.tasks[-1])
-                        if not submitted:
-                            self._begin_task(worker)
-                    break
+        fewest_exits = min((len(worker.exits) for worker in trusted), default=0)
+        for given in range(max(MOST_TASKS.values())):
+            for worker in trusted:
+                takes_more = worker.is_open and given < MOST_TASKS[worker.device.kind]
+                is_enough = len(self._queue) > given * len(self._workers)
+                if takes_more and is_enough and len(worker.tasks) == given:
+                    self._give_task(worker, retries=len(worker.exits) == fewest_exits)
+
+    def _give_task(self, worker: WorkerState, *, retries: bool) -> None:
+        """Give a worker the next task of the queue.
+
+        What has failed is the only task of a worker, of one that exits least (``retries``).
+        """
+        if any(task.receipt in self._retries for task in worker.tasks):
+            return
+        for index in reversed(range(len(self._queue))):
+            has_failed = self._queue[index].receipt in self._retries
+            if has_failed and not retries:
+                continue
+            if has_failed and worker.tasks:
+                return
+            worker.tasks.append(self._queue.pop(index))
+            self._pool.submit(worker.number, worker.tasks[-1])
+            if len(worker.tasks) == 1:
+                self._begin_task(worker)
+            return
 
     def _begin_task(self, worker: WorkerState) -> None:
         """Note that a worker begins the first of its tasks, if it has one."""
@@ -193,7 +226,7 @@ class Scheduler:
             worker.task_began = time.monotonic()
             if self._first_task_began is None:
                 self._first_task_began = worker.task_began
-            self._emit(TaskStarted(worker.number, worker.tasks[0]))
+            self._show(TaskStarted(worker.number, worker.tasks[0]))
 
     def _handle(self, event: PoolEvent) -> None:
         worker = self._workers.get(event.worker)
@@ -203,12 +236,16 @@ class Scheduler:
         match event:
             case WorkerReady():
                 worker.is_open, worker.failed_openings = True, 0
-                self._emit(event)
+                worker.row.update(seconds_to_open=round(event.seconds, 3), **event.facts)
+                self._show(event)
+                if reason := event.facts.get("compile_failed"):
+                    where = f"{event.stage} could not be compiled on {event.device.name}"
+                    self._warn_once(f"{where} and is slower for it: {reason}")
             case Progressed():
-                self._emit(event)
+                self._show(event)
             case WorkerDied():
                 self._after_death(worker, event)
-            case WorkEnded(_, _, WorkFailure() as failure):
+            case WorkEnded(outcome=WorkFailure() | VirNucProError() as failure):
                 self._after_failure(worker, event, failure)
             case WorkEnded():
                 self._after_completion(worker, event)
@@ -218,8 +255,8 @@ class Scheduler:
         worker.busy_seconds += event.seconds
         worker.exits.clear()
         self._failures_in_a_row = 0
-        if isinstance(result, SearchResult):
-            self._queue.append(self._retries_of(task).after_search(result.found))
+        if isinstance(result, tuple):
+            self._queue.append(self._retries_of(task).after_search(result))
             task.search_file.unlink(missing_ok=True)
         elif isinstance(result, TaskResult):
             self._retries.pop(task.receipt, None)
@@ -227,14 +264,14 @@ class Scheduler:
             worker.finished_tasks += 1
             worker.measured = event.measured
             failures = result.figures.failures
-            self._emit(TaskFinished(worker.number, task, event.seconds, failures))
-            self._outcomes.append(result)
+            self._show(TaskFinished(worker.number, task, event.seconds, failures))
+            self._results.append(result)
         if event.halvings:
             text = (
                 f"worker {worker.number} ran out of memory: its batches are "
                 f"{2**event.halvings} times smaller now; is another program using the device?"
             )
-            self._emit(Notice("warning", text))
+            self._show(Notice("warning", text))
         if self._final_error is not None and worker.tasks:
             self._remove(worker)  # it has begun its next task
         else:
@@ -252,18 +289,19 @@ class Scheduler:
                 text = f"{worker.title} died over {MAX_FAILURES} files that other workers finished"
                 self._give_up_device(worker, text)
 
-    def _after_failure(self, worker: WorkerState, event: WorkEnded, failure: WorkFailure) -> None:
-        text = f"{failure.error}: {failure.message}"
-        searchable = self._stage.divisible or event.task is None
-        # While a model is opened, an error of the operating system may pass.
-        of_run = failure.kind == "run" and (event.task or hasattr(errors, failure.error))
-        ends_run = of_run or (failure.kind == "data" and not searchable)
-        if ends_run or self._final_error is not None:
+    def _after_failure(self, worker: WorkerState, event: WorkEnded, failure: Failure) -> None:
+        if isinstance(failure, WorkFailure) and event.task is not None:
+            if failure.kind == "file":
+                failure = OutputError(failure.message)
+            elif failure.kind == "data" and not self._stage.divisible:
+                failure = VirNucProError(failure.message)
+        if isinstance(failure, VirNucProError) or self._final_error is not None:
             self._remove(worker)
-            if ends_run:
-                other = errors.OutputError if of_run else errors.VirNucProError
-                self._end(getattr(errors, failure.error, other)(failure.message))
-        elif event.task is None:
+            if isinstance(failure, VirNucProError):
+                self._end(failure)
+            return
+        text = f"{failure.error}: {failure.message}"
+        if event.task is None:
             self._after_failed_opening(worker, f"{worker.title} cannot load the model: {text}")
         elif failure.kind == "data":
             worker.busy_seconds += event.seconds
@@ -280,7 +318,7 @@ class Scheduler:
             self._after_death(worker, WorkerDied(worker.number, worker.device, text))
 
     def _retries_of(self, task: Task) -> Retries:
-        return self._retries.setdefault(task.receipt, Retries(task, []))
+        return self._retries.setdefault(task.receipt, Retries(task))
 
     def _try_again(self, task: Task, failure: WorkFailure) -> None:
         """Queue what is tried after a task, or a search of it, has failed."""
@@ -296,7 +334,7 @@ class Scheduler:
     def _after_death(self, worker: WorkerState, event: WorkerDied) -> None:
         """Deal with a worker that died, that has to be ended, or that is lost with its device."""
         text = f"{worker.title} died ({event.reason})"
-        self._emit(event)
+        self._show(event)
         if self._final_error is not None:
             self._remove(worker)
         elif event.lost:
@@ -307,7 +345,7 @@ class Scheduler:
             if worker.tasks:
                 worker.busy_seconds += time.monotonic() - worker.task_began
             self._after_exit(worker, text)
-            self._emit(Notice("warning", f"{text}; a new worker takes its place"))
+            self._show(Notice("warning", f"{text}; a new worker takes its place"))
             self._replace(worker)
 
     def _after_exit(self, worker: WorkerState, reason: str) -> None:
@@ -321,12 +359,11 @@ class Scheduler:
         worker.exits.append({task.receipt for task in tasks})
         for task in reversed(tasks):
             retries = self._retries_of(task)
-            retries.exits.append(worker.number)
-            is_second = len(retries.exits) >= MOST_FAILURES
+            retries.exits += 1
             if len(tasks) > 1:
                 retries.failures = MOST_FAILURES - 1  # alone, it has one more try
                 self._queue.append(task)
-            elif self._stage.divisible or not is_second:
+            elif self._stage.divisible or retries.exits < MOST_FAILURES:
                 self._try_again(task, WorkFailure("device", "WorkerDied", reason))
             else:
                 self._give_up(f"{task.name} cannot be computed: {reason}")
@@ -343,7 +380,7 @@ class Scheduler:
         if worker.failed_openings == MAX_FAILURES:
             self._give_up_device(worker, reason)
         else:
-            self._emit(Notice("warning", f"{reason}; trying again"))
+            self._show(Notice("warning", f"{reason}; trying again"))
             self._replace(worker)
 
     def _check_silence(self) -> None:
@@ -359,7 +396,11 @@ class Scheduler:
                 self._after_death(worker, WorkerDied(worker.number, worker.device, text))
 
     def _add_worker(self, number: int) -> None:
-        self._workers[number] = WorkerState(number, self._pool.workers[number])
+        device, stage = self._pool.workers[number], self._stage.name
+        row = {"worker": number, "stage": stage, "device": device.name, "uuid": device.uuid}
+        row |= {"host": device.host} if device.host else {}
+        self._rows.append(row)
+        self._workers[number] = WorkerState(number, device, row)
         self._pool.submit(number, self._stage)
 
     def _replace(self, worker: WorkerState) -> None:
@@ -387,7 +428,7 @@ class Scheduler:
         if count:
             others = f"{count} other worker{'s' if count > 1 else ''}"
             text = f"{reason}; its device is given up, the run goes on with {others}"
-            self._emit(Notice("warning", text))
+            self._show(Notice("warning", text))
         else:
             self._end(DeviceError(f"no device is left: {reason}"))
 
@@ -401,4 +442,48 @@ class Scheduler:
             self._remove(worker)
         if any(worker.tasks for worker in self._workers.values()):
             text = f"stopping: up to {GRACE:.0f} s for the tasks in flight"
-            self._emit(Notice("warning", text))
+            self._show(Notice("warning", text))
+
+
+@dataclass
+class Workers:
+    """What carries out the stages of workers, one after the other, for a whole command.
+
+    With an ``interruption`` that catches signals, tasks in flight may finish after one. Without,
+    which is right for a pool in this process, a signal that is caught elsewhere raises its error
+    in the middle of a task; every write is atomic.
+
+    Attributes:
+        pool: what starts them.
+        host_threads: on how many threads torch computes in a stage of this process.
+        rows: what each worker did in the last stage, for the record of a run.
+    """
+
+    pool: WorkerPool
+    host_threads: int = 1
+    interruption: Interruption = field(default_factory=Interruption)
+    rows: list[dict[str, Json]] = field(default_factory=list)
+
+    def carry_out(
+        self, stage: WorkerStage, tasks: Iterable[Task], show: Show
+    ) -> Iterator[TaskResult]:
+        """Carry out ``tasks``; results come in the order of completion.
+
+        Before an error is raised, the results of all finished tasks are yielded.
+
+        Raises:
+            RunInterruptedError: a signal arrived.
+            DeviceError: no device is left, or too many attempts in a row failed.
+            VirNucProError: an error that concerns the whole run.
+        """
+        self.rows = []
+        if queue := list(tasks):
+            with self.interruption.held():
+                signals = self.interruption
+                scheduler = Scheduler(stage, queue, self.pool, show, signals, self.rows)
+                yield from scheduler.results()
+
+    def close(self) -> None:
+        """End the workers; those that are at work are not waited for."""
+        with self.interruption.held():
+            self.pool.close()

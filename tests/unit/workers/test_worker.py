@@ -13,12 +13,11 @@ import torch._dynamo
 import torch._inductor.exc
 import torch.distributed
 
-from tests.unit.executors.fake_pool import FakeStage
-from virnucpro.contracts import Device, ReportProgress, SearchResult, Session, Task, TaskResult
-from virnucpro.errors import OutputError
+from tests.unit.workers.fake_pool import FakeStage
+from virnucpro.contracts import Device, ReportProgress, Session, Task, TaskResult
 from virnucpro.events import Progressed, WorkerReady
-from virnucpro.executors.pool import PoolEvent, WorkEnded
-from virnucpro.executors.worker import TaskRunner, describe_failure
+from virnucpro.workers.pool import PoolEvent, WorkEnded
+from virnucpro.workers.worker import TaskRunner, describe_failure
 
 GPU, CPU = Device("cuda", 0, "H200", "GPU-aaaa"), Device("cpu", threads=2)
 BATCHES = 3
@@ -120,7 +119,7 @@ def test_what_single_mode_computes_is_taken_back(device):
     done = [event.sequences for event in events if isinstance(event, Progressed)]
     assert sum(done) == 0
     (ended,) = [event for event in events if isinstance(event, WorkEnded)]
-    assert ended.outcome == SearchResult(ended.task, ())
+    assert ended.outcome == ()
 
 
 class OutOfResources(Exception):
@@ -170,8 +169,7 @@ DEVICE_MESSAGES = [
         (MemoryError(), "memory"),
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "memory"),
         (torch.AcceleratorError("CUDA error: device-side assert triggered"), "device"),
-        (OutputError("the disk is full"), "run"),
-        (OSError(errno.ENOSPC, "No space left on device"), "run"),
+        (OSError(errno.ENOSPC, "No space left on device"), "file"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
         (ArithmeticError("embedding of nccl_part_0-250 is not finite"), "data"),
         (KeyError("CUDA error"), "data"),

@@ -20,10 +20,10 @@ import torch
 from tests.contract.counting import Counting
 from virnucpro.contracts import Device
 from virnucpro.events import Progressed
-from virnucpro.executors import processes
-from virnucpro.executors.pool import PoolEvent
-from virnucpro.executors.processes import ChildProcess, ProcessPool, settle_on_device
-from virnucpro.executors.signals import SIGNALS
+from virnucpro.workers import processes
+from virnucpro.workers.pool import PoolEvent
+from virnucpro.workers.processes import ChildProcess, ProcessPool, settle_on_device
+from virnucpro.workers.signals import SIGNALS
 
 GPU = Device("cuda", 3, "H200", "GPU-bbbb", 141 << 30, (9, 0), threads=2)
 SETTLED = {
@@ -105,8 +105,8 @@ def test_what_a_replaced_worker_has_sent_is_passed_over(monkeypatch):
 
 LOCKING = """
 from virnucpro.contracts import Device
-from virnucpro.executors import processes
-from tests.unit.executors.locking import hold_a_lock
+from virnucpro.workers import processes
+from tests.unit.workers.locking import hold_a_lock
 child = processes.ChildProcess("child", Device("cpu"), 1, hold_a_lock)
 assert child.receive() == "here"
 """

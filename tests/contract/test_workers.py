@@ -1,4 +1,4 @@
-"""What every executor promises, asked of each of them."""
+"""What workers promise, asked of them over each pool."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tests.contract.pools import ANY_POOL, POOLS
 from tests.contract.running import fasta, fastas, run_stage, written
 from virnucpro.contracts import Device
 from virnucpro.events import Progressed, WorkerReport
-from virnucpro.executors.executor import Executor
+from virnucpro.workers.scheduler import Workers
 
 
 @pytest.fixture(params=ANY_POOL)
-def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    """An executor over every pool."""
-    made = Executor(POOLS[request.param]([Device("cpu", threads=1)] * 2), host_threads=1)
+def workers(request: pytest.FixtureRequest) -> Iterator[Workers]:
+    """Workers over each pool."""
+    made = Workers(POOLS[request.param]([Device("cpu", threads=1)] * 2), host_threads=1)
     yield made
     made.close()
     assert not multiprocessing.active_children()
 
 
-def test_every_sequence_exactly_once_in_file_order(executor, tmp_path):
+def test_every_sequence_exactly_once_in_file_order(workers, tmp_path):
     names = [[f"a{n}" for n in range(35)], [f"b{n}" for n in range(7)], ["c0"]]
     files = tuple(fasta(tmp_path, f"f{i}.fa", ids) for i, ids in enumerate(names))
-    outcomes, events = run_stage(Counting(files, tmp_path), executor, tmp_path)
+    outcomes, events = run_stage(Counting(files, tmp_path), workers, tmp_path)
     assert len(outcomes) == 3
     for i, ids in enumerate(names):
         lines = (tmp_path / f"f{i}.txt").read_text().splitlines()
@@ -36,29 +36,29 @@ def test_every_sequence_exactly_once_in_file_order(executor, tmp_path):
     reports = [e for e in events if isinstance(e, WorkerReport)]
     assert sum(report.tasks for report in reports) == len(outcomes)
     assert max(report.measured.peak_memory for report in reports) == 8000
-    assert run_stage(Counting(files, tmp_path), executor, tmp_path)[0] == []
+    assert run_stage(Counting(files, tmp_path), workers, tmp_path)[0] == []
 
 
 @pytest.mark.parametrize(
     ("word", "error"), [("poison13", "ValueError"), ("unwritable", "ArithmeticError")]
 )
-def test_only_the_wrong_sequence_is_lost(executor, tmp_path, word, error):
+def test_only_the_wrong_sequence_is_lost(workers, tmp_path, word, error):
     ids = [f"a{n}" for n in range(20)]
     ids[13] = word
     stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
-    outcomes, _ = run_stage(stage, executor, tmp_path)
+    outcomes, _ = run_stage(stage, workers, tmp_path)
     (failed,) = outcomes[0].figures.failures
     assert (failed.ids, failed.error) == ((word,), error)
     assert written(tmp_path) == [i for i in ids if i != word]
 
 
-def test_a_stage_follows_one_that_was_left_half_way(executor, tmp_path):
+def test_a_stage_follows_one_that_was_left_half_way(workers, tmp_path):
     ids = [f"a{n}" for n in range(20)]
     stage = Counting(fastas(tmp_path, ids, 4), tmp_path, seconds_per_base=0.001)
-    half = executor.run(stage, stage.tasks(), lambda event: None)
+    half = workers.carry_out(stage, stage.tasks(), lambda event: None)
     next(half)
     half.close()
-    outcomes, events = run_stage(stage, executor, tmp_path)
+    outcomes, events = run_stage(stage, workers, tmp_path)
     assert len(outcomes) == 5
     assert written(tmp_path) == ids
     assert sum(e.sequences for e in events if isinstance(e, Progressed)) == 20

@@ -1,8 +1,8 @@
 """A worker pool: it starts workers, hands them work and delivers what they report.
 
 The pool is only the transport. What is tried again, and when a worker has to be replaced, is
-decided by :class:`virnucpro.executors.scheduler.Scheduler`, which is the same over every pool. What
-a worker does with its work is :class:`virnucpro.executors.worker.TaskRunner`, which every pool
+decided by :class:`virnucpro.workers.scheduler.Scheduler`, which is the same over every pool. What
+a worker does with its work is :class:`virnucpro.workers.worker.TaskRunner`, which every pool
 runs on its side of the transport and which creates most of the events below.
 """
 
@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from virnucpro.contracts import Device, Measurements, SearchResult, Task, TaskResult, WorkerStage
+from virnucpro.contracts import Device, FailedRow, Measurements, Task, TaskResult, WorkerStage
+from virnucpro.errors import VirNucProError
 from virnucpro.events import Progressed, WorkerDied, WorkerReady
 
 WarmUp = Callable[[Device], None]
 """What can be done on a device before the stage is known: imports, for example."""
 Work = WorkerStage | Task | WarmUp
 """What a worker is given: a stage to open, a task of that stage to carry out, or a warm-up."""
-FailureKind = Literal["data", "memory", "device", "broken", "run"]
+FailureKind = Literal["data", "memory", "device", "broken", "file"]
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,9 @@ class WorkFailure:
         kind: ``data`` if a single sequence may be the cause; ``memory`` if the device had too
             little memory even for the smallest batch; ``device`` if the device does not answer in
             this process any more; ``broken`` if the device, or the model on it, fails even for a
-            sequence that is known to be good; ``run`` if every task would fail in the same way (a
-            damaged model file, a full disk).
+            sequence that is known to be good; ``file`` if a file cannot be read or written.
         error: name of the exception's class.
-        message: what it said; only the first line, except for ``run``.
+        message: the first line of what it said.
     """
 
     kind: FailureKind
@@ -43,18 +43,22 @@ class WorkFailure:
     message: str
 
 
+Failure = WorkFailure | VirNucProError
+"""An error of the program, such as that of a damaged model file, would come in every task."""
+
+
 @dataclass(frozen=True)
 class WorkEnded:
     """A worker is through with its oldest task; or could not open the stage, if ``task`` is None.
 
-    Time in which it computed the next task meanwhile is not part of ``seconds``. ``halvings`` is
-    how often the batches had to be halved for this task; ``measured`` is what the session has
-    measured so far.
+    The outcome of a search in single mode is the records that it found. Time in which it computed
+    the next task meanwhile is not part of ``seconds``. ``halvings`` is how often the batches had to
+    be halved for this task; ``measured`` is what the session has measured so far.
     """
 
     worker: int
     task: Task | None
-    outcome: TaskResult | SearchResult | WorkFailure
+    outcome: TaskResult | tuple[FailedRow, ...] | Failure
     seconds: float
     halvings: int = 0
     measured: Measurements = field(default_factory=Measurements)

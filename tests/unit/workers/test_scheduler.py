@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.executors.fake_pool import Behaviour, FakePool, FakeStage, sequences_of
-from virnucpro.contracts import Task, TaskResult
+from tests.unit.workers.fake_pool import Behaviour, FakePool, FakeStage, sequences_of
+from virnucpro.contracts import Json, Measurements, Task, TaskResult
 from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
     Event,
@@ -23,9 +23,9 @@ from virnucpro.events import (
     WorkerDied,
     WorkerReport,
 )
-from virnucpro.executors import scheduler
-from virnucpro.executors.scheduler import Scheduler
-from virnucpro.executors.signals import Interruption
+from virnucpro.workers import scheduler
+from virnucpro.workers.scheduler import Scheduler
+from virnucpro.workers.signals import Interruption
 
 STAGE = FakeStage()
 SILENCE, GRACE = 20, 5
@@ -38,6 +38,7 @@ class Trial:
     pool: FakePool
     outcomes: list[TaskResult] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    rows: list[dict[str, Json]] = field(default_factory=list)
     error: VirNucProError | RunInterruptedError | None = None
 
     @property
@@ -79,8 +80,10 @@ def run(
         patch.setattr(scheduler, "GRACE", GRACE)
         signals = interruption or Interruption()
         try:
-            for outcome in Scheduler(stage, tasks, pool, trial.events.append, signals).outcomes():
-                trial.outcomes.append(outcome)
+            scheduler_of_all = Scheduler(
+                stage, tasks, pool, trial.events.append, signals, trial.rows
+            )
+            trial.outcomes.extend(scheduler_of_all.results())
         except (VirNucProError, RunInterruptedError) as error:
             trial.error = error
     assert pool.most_submitted <= (3 if overlapping else 2)
@@ -140,39 +143,66 @@ def test_the_last_tasks_go_heaviest_first():
     assert (trial.of(WorkerReport, "busy"), trial.of(WorkerReport, "idle")) == ([6.0], [0.0])
 
 
+FAILS = ["file", "file", "search 0"]
+"""What is tried of a file that fails, fails again, and is searched in single mode."""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("behaviour", "deadly", "as_a_whole", "tried", "failed"),
+    [
+        ("exits", (), 0, ["file"], []),
+        ("raises", (2,), 0, [*FAILS, "file but 2"], [2]),
+        ("exits", (2,), 0, [*FAILS, "search 3", "file but 2"], [2]),
+        ("exits", (0,), 0, [*FAILS, "search 1", "file but 0"], [0]),
+        ("exits", (0, 3), 0, [*FAILS, "search 1", "search 4", "file but 0 3"], [0, 3]),
+        ("raises", (0, 1, 2, 3), 0, [*FAILS, "file but 0 1 2 3"], [0, 1, 2, 3]),
+        ("raises", (), 1, ["file", "file"], []),
+        ("exits", (), 2, [*FAILS, "file"], []),
+        ("raises", (), 3, [*FAILS, "file", "file"], []),
+        ("exits", (), 4, [*FAILS, "file", "file", "file but 0 1 2 3"], [0, 1, 2, 3]),
+        ("raises", (), 4, [*FAILS, "file", "file", "file but 0 1 2 3"], [0, 1, 2, 3]),
+    ],
+)
+def test_what_is_tried_of_a_file_that_fails(behaviour, deadly, as_a_whole, tried, failed, workers):
+    """``deadly`` sequences fail always, and the file ``as_a_whole`` so many times."""
+    left = iter(range(as_a_whole))
+
+    def fails(worker: int, task: Task | None) -> str:
+        if task is None or task.params["start"] or not sequences_of(task):
+            return "ok"
+        if holds(task, *deadly) or (task.trial is None and next(left, None) is not None):
+            return behaviour
+        return "ok"
+
+    trial = run(fails, STAGE.tasks(6), workers)
+    attempts = [task for _, task in trial.pool.attempts if not task.params["start"]]
+    assert [_described(task) for task in attempts] == tried
+    assert (trial.error, trial.failed, len(trial.pool.workers)) == (None, failed, workers)
+
+
+def _described(task: Task) -> str:
+    if task.single is not None:
+        return f"search {task.single}"
+    return " ".join(["file", *["but"][: len(task.excluded)], *(str(f.row) for f in task.excluded)])
+
+
 @pytest.mark.parametrize("behaviour", ["exits", "exits writing", "raises", "silent"])
-@pytest.mark.parametrize("workers", [1, 2, 3])
-@pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize("deadly", [(0,), (0, 3), (5, 6, 7), (0, 1, 2, 8, 9), range(0, 24, 2)])
-def test_only_what_cannot_be_computed_is_given_up(behaviour, workers, size, deadly):
-    """Also where it dies while it writes one task and computes the next one."""
+@pytest.mark.parametrize("workers", [1, 3])
+def test_no_other_file_is_lost_where_several_are_deadly(behaviour, workers):
+    """Also where a worker dies while it writes one task and computes the next one."""
+    deadly = [0, 1, 2, 8, 9]
+    tasks = STAGE.tasks(12, size=2)
     trial = run(
         lambda w, task: behaviour if holds(task, *deadly) else "ok",
-        STAGE.tasks(24 // size, size),
+        tasks,
         workers,
         overlapping=True,
     )
-    assert trial.failed == list(deadly)
+    assert trial.failed == deadly
     searched = {task.params["start"] for _, task in trial.pool.attempts if task.single is not None}
-    assert searched <= {n - n % size for n in deadly}
+    assert searched <= {0, 2, 8}
     assert len(trial.pool.workers) == workers  # no device is given up for a file
-
-
-@pytest.mark.parametrize("first", [0, 4997, 9994])
-def test_six_deadly_neighbours_are_found_before_the_run_would_end(first):
-    deadly = range(first, first + 6)
-    trial = run(lambda w, task: "exits" if holds(task, *deadly) else "ok", [STAGE.task(0, 10_000)])
-    assert trial.failed == list(deadly)
-
-
-@pytest.mark.parametrize(("exits", "failed"), [(2, []), (3, [0])])
-def test_what_ends_its_worker_alone_is_given_up(exits, failed):
-    """Before, it has ended two workers as a file."""
-    ends = iter(["exits"] * exits)
-    trial = run(
-        lambda w, task: next(ends, "ok") if task and task.count else "ok", STAGE.tasks(1, 1)
-    )
-    assert trial.failed == failed
 
 
 @pytest.mark.parametrize("deadly", [(), (30,)])
@@ -190,26 +220,6 @@ def test_a_device_that_dies_over_everything_is_given_up_while_others_are_slow(de
     assert trial.failed == list(deadly)
     assert set(trial.pool.workers) == {0}
     assert len([worker for worker, _ in trial.pool.attempts if worker == 1]) < 10
-
-
-@pytest.mark.parametrize("behaviour", ["exits", "raises"])
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("failures", [1, 2, 3, 4, 99])
-def test_a_file_that_fails_only_as_a_whole_is_tried_again_and_then_set_aside(
-    behaviour, workers, failures
-):
-    left = iter(range(failures))
-
-    def fails(worker: int, task: Task | None) -> str:
-        if task is None or task.trial or task.params["start"] != 4 or not task.count:
-            return "ok"
-        return "ok" if next(left, None) is None else behaviour
-
-    trial = run(fails, STAGE.tasks(6), workers)
-    assert trial.error is None
-    assert trial.failed == [4, 5, 6, 7] * (failures >= 4)
-    assert len(trial.pool.workers) == workers
-    assert failures - len([*left]) == min(failures, 4)
 
 
 @pytest.mark.parametrize("behaviour", ["exits", "raises"])
@@ -235,6 +245,18 @@ def test_a_device_is_given_up_after_three_failed_openings_in_a_row(openings, lef
 
     trial = run(behaviour, STAGE.tasks(30))
     assert (trial.error, set(trial.pool.workers), next(opens, "")) == (None, left, "")
+
+
+def test_a_row_says_what_each_worker_did_and_the_same_warning_comes_once(monkeypatch):
+    monkeypatch.setattr(FakePool, "facts", {"budget": 8, "compile_failed": "no gcc"})
+    monkeypatch.setattr(FakePool, "measured", Measurements(7000, 5, 1))
+    trial = run(always_ok, STAGE.tasks(8))
+    assert [row.pop("device") for row in trial.rows] == ["device 0", "device 1"]
+    busy = {"busy": 2.0, "idle": 0.0, "tasks": 4}
+    figures = {"peak_memory": 7000, "compiled_calls": 5, "uncompiled_calls": 1}
+    opened = {"stage": "fake", "uuid": "", "seconds_to_open": 0.5, **FakePool.facts}
+    assert trial.rows == [{"worker": n, **opened, **busy, **figures} for n in range(2)]
+    assert len(trial.of(Notice, "message")) == 3  # of two devices, and of both at the end
 
 
 def test_a_worker_without_tasks_may_be_silent():

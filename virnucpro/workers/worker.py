@@ -17,7 +17,6 @@ from virnucpro.contracts import (
     Device,
     FailedRow,
     ReportProgress,
-    SearchResult,
     Session,
     Task,
     TaskResult,
@@ -25,8 +24,8 @@ from virnucpro.contracts import (
 )
 from virnucpro.errors import VirNucProError
 from virnucpro.events import Progressed, WorkerReady
-from virnucpro.executors.pool import FailureKind, PoolEvent, Work, WorkEnded, WorkFailure
-from virnucpro.executors.retry import SearchState
+from virnucpro.workers.pool import Failure, FailureKind, PoolEvent, Work, WorkEnded, WorkFailure
+from virnucpro.workers.retry import SearchState
 
 WRITER_THREAD = "write"
 REPORT_SECONDS = 0.2  # between two progress events; a display needs no more
@@ -137,7 +136,7 @@ class TaskRunner:
         set_torch_threads(self.device.threads)
         session = _attempt(partial(work.open, self.device))
         seconds = time.perf_counter() - started
-        if isinstance(session, WorkFailure):
+        if isinstance(session, Failure):
             self.send(WorkEnded(self.worker, None, session, seconds))
             return
         self._session = session
@@ -162,14 +161,15 @@ class TaskRunner:
             reporter(sequences, tokens)
 
         halvings = 0
-        while isinstance(write := _attempt(partial(session.compute, task, report)), WorkFailure):
+        while isinstance(write := _attempt(partial(session.compute, task, report)), Failure):
             self._await_writing()
             reporter.take_back()
-            if write.kind == "memory":
-                # The error's traceback may still hold tensors of the failed batch; they must be
-                # gone when the session releases the memory that it does not use.
-                gc.collect()
-            if write.kind != "memory" or not session.shrink():
+            if isinstance(write, VirNucProError) or write.kind != "memory":
+                break
+            # The error's traceback may still hold tensors of the failed batch; they must be gone
+            # when the session releases the memory that it does not use.
+            gc.collect()
+            if not session.shrink():
                 break
             halvings += 1
         self._await_writing()
@@ -179,17 +179,17 @@ class TaskRunner:
             """Write the task, and send what became of it."""
             nonlocal started
             computed = time.perf_counter()
-            outcome = write if isinstance(write, WorkFailure) else _attempt(write)
+            outcome = write if isinstance(write, Failure) else _attempt(write)
             if overlaps:  # the device computes the next task meanwhile
                 started += time.perf_counter() - computed
-            if isinstance(outcome, WorkFailure):
+            if isinstance(outcome, Failure):
                 reporter.take_back()
-                if outcome.kind == "data":
+                if isinstance(outcome, WorkFailure) and outcome.kind == "data":
                     outcome = _problem_of_device(session) or outcome
             seconds, measured = time.perf_counter() - started, session.measured()
             self.send(WorkEnded(self.worker, task, outcome, seconds, halvings, measured))
 
-        if overlaps and not isinstance(write, WorkFailure):
+        if overlaps and not isinstance(write, Failure):
             self._writing = self._writer.submit(finish)
         else:
             finish()
@@ -203,22 +203,20 @@ class TaskRunner:
         reporter = ProgressReporter(
             lambda sequences, tokens: self.send(Progressed(self.worker, sequences, tokens))
         )
-        outcome: SearchResult | WorkFailure | None = None
+        outcome: tuple[FailedRow, ...] | Failure | None = None
         found: list[FailedRow] = []
         for row in range(first, task.count + len(excluded)):
             if row in excluded:
                 continue
             SearchState(row, tuple(found)).write(task.search_file)
             trial = replace(task, single=None, trial=(row, row + 1))
-            failure = _attempt(partial(_compute, session, trial, reporter))
-            if not isinstance(failure, WorkFailure):
-                continue
-            if failure.kind in ("device", "run"):
-                outcome = failure
-                break
-            found.append(FailedRow(row, failure.error, failure.message))
+            match _attempt(partial(_compute, session, trial, reporter)):
+                case (VirNucProError() | WorkFailure("device" | "file")) as outcome:
+                    break
+                case WorkFailure(_, error, message):
+                    found.append(FailedRow(row, error, message))
         if outcome is None:
-            outcome = SearchResult(task, tuple(found))
+            outcome = tuple(found)
             if found:
                 outcome = _problem_of_device(session) or outcome
         reporter.take_back()
@@ -236,15 +234,15 @@ def _compute(session: Session, task: Task, report: ReportProgress) -> TaskResult
     return session.compute(task, report)()
 
 
-def _problem_of_device(session: Session) -> WorkFailure | None:
+def _problem_of_device(session: Session) -> Failure | None:
     """Return why a device fails for a sequence known to be good; None where it does not."""
     problem = _attempt(session.check)
-    if problem is not None and problem.kind == "data":
+    if isinstance(problem, WorkFailure) and problem.kind == "data":
         return replace(problem, kind="broken")
     return problem
 
 
-def _attempt(work: Callable[[], T]) -> T | WorkFailure:
+def _attempt(work: Callable[[], T]) -> T | Failure:
     """Do a piece of work once.
 
     A function of its own, so that the traceback, which may hold tensors of the failed batch, is
@@ -252,11 +250,13 @@ def _attempt(work: Callable[[], T]) -> T | WorkFailure:
     """
     try:
         return work()
+    except VirNucProError as error:
+        return error
     except Exception as error:  # noqa: BLE001 - the edge of a task: one must not end the others
         return describe_failure(error)
 
 
-def describe_failure(error: BaseException) -> WorkFailure:
+def describe_failure(error: Exception) -> WorkFailure:
     """Return what the scheduler needs to know about an exception that a worker met."""
     name, torch = type(error).__name__, sys.modules.get("torch")
     message, text = str(error).strip() or name, str(error)
@@ -266,9 +266,8 @@ def describe_failure(error: BaseException) -> WorkFailure:
     kind: FailureKind = "data"
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         kind = "memory"
-    elif isinstance(error, VirNucProError | OSError):
-        # OSError: a file that cannot be read is not the fault of a sequence
-        return WorkFailure("run", name, message)
+    elif isinstance(error, OSError):
+        kind = "file"  # which is not the fault of a sequence
     elif plain and MEMORY_WORDS.search(text):
         kind = "memory"
     elif (plain and DEVICE_WORDS.search(text)) or DEVICE_MODULES.match(type(error).__module__):
