@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import Stopped, Stopping
+from tests.cli.inputs import Stopped, Stopping, poisoned
 from tests.legacy_run import make_input, predict
+from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout
 from virnucpro.store.disk import HOST_NAME
 from virnucpro.store.lock import LockOwner, locked
@@ -67,6 +68,17 @@ def test_an_interrupted_run(call, folder):
     embedded, total = nucleotide["sequences"] + done, nucleotide["sequences"] + esm["sequences"]
     share = f"in: interrupted, {100 * embedded // total} % of the embedding is kept"
     assert share in call("status", folder / "cut").out
+
+
+def test_a_run_of_which_a_sequence_failed(call, folder):
+    _, sequence = next(iter(read_fasta(folder / "done/in_protein.faa")))
+    with poisoned(sequence):
+        predict(folder / "in.fa", folder / "part")
+    run = _run(call, folder / "part")
+    assert (run["state"], [row["sequences"] for row in run["failed"]]) == ("partial", [1])
+    assert "in: finished, but 1 sequence failed" in call("status", folder / "part").out
+    predict(folder / "in.fa", folder / "part")
+    assert _run(call, folder / "part")["state"] == "finished"
 
 
 def test_before_the_split_nobody_knows_how_much_there_is(call, tmp_path):

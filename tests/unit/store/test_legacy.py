@@ -19,6 +19,7 @@ from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import Layout
 from virnucpro.store import legacy
 from virnucpro.store.features import Features, load_features
+from virnucpro.store.work import read_identity
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +132,7 @@ def test_without_resume_it_is_refused_and_force_removes_it(interrupted, expected
     assert len(legacy.feature_files(layout)) == 5
     shown = predict(source, layout.root, force=True)
     assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (3, 3)
+    assert read_identity(layout).exact_frames_per_file is None  # nothing of it is taken over
     assert results(layout) == expected
     assert not predict(source, layout.root).pieces.total()
 
@@ -142,6 +144,8 @@ def test_another_chunk_length_or_a_second_input_is_refused_before_anything_is_ov
     mates = shutil.copy(source, source.with_name("mates.fa"))
     with pytest.raises(ResumeRefusedError, match="second input: was not set"):
         predict(source, layout.root, mates=str(mates), resume=True)
+    with pytest.raises(ResumeRefusedError, match="interleaved: was off"):
+        predict(source, layout.root, interleaved=True, resume=True)
     text = layout.legacy_state.read_text()
     layout.legacy_state.write_text(text.replace('"expected_length": 200', '"expected_length": 300'))
     with pytest.raises(ResumeRefusedError, match="chunk length: was 300, is 200"):
