@@ -37,6 +37,7 @@ from virnucpro.classifier.calibration import find_calibrations
 from virnucpro.classifier.contigs import ContigModel, contig_terms
 from virnucpro.classifier.evidence import no_evidence
 from virnucpro.classifier.mixture import MOST_OF_GROUP, UPPER
+from virnucpro.errors import InputError
 from virnucpro.evaluation.calibrate import COUNTS, Contigs, called_as_sample, draw
 from virnucpro.evaluation.tables import read_labels
 from virnucpro.io.records import Records
@@ -108,6 +109,8 @@ def groups(args: argparse.Namespace) -> None:
     """Print two constants of virnucpro/classifier/mixture.py as they are in these records."""
     for path in args.runs:
         model = model_of(path)
+        if model is None:
+            raise InputError(f"{path}: its models are not calibrated")
         medians, halves = [], []
         own: dict[tuple[str, bool, int], list[float]] = defaultdict(list)
         for _, label, group, _, chunks in known_records(args.labels, path):
