@@ -128,25 +128,25 @@ def print_rules(counts: Counts) -> None:
 
 def print_virus_markers(counts: Counts) -> None:
     """Print the shares of pieces with virus markers, and the ratios of viruses to hosts."""
-    print("\n| pieces | length | number | hallmark | or virus marker |")
-    print(
-        "| one virus marker, no hallmark | two | ratio of one | of two | of one beside a hallmark |"
+    heads = "pieces", "length", "number", "hallmark", "hallmark or virus marker"
+    more = "one virus marker, no hallmark", "two or more", "ratio of one", "of two or more"
+    print("\n|", " | ".join([*heads, *more, "of any beside a hallmark"]), "|")
+    print("|---" * 10 + "|")
+    rules: tuple[Callable[[int, int, int], bool], ...] = (
+        lambda h, _, v: h == 0 and v == 1,
+        lambda h, _, v: h == 0 and v >= 2,
+        lambda h, _, v: h > 0 and v > 0,
     )
     for (kind, length), own in counts.items():
         row = (
             f"| {kind} | {length:,} | {own.total():,} | {share(own, lambda h, _, __: h > 0):.2%} |"
         )
         row += f" {share(own, lambda h, _, v: h + v > 0):.2%} |"
-        cases: tuple[Callable[[int, int, int], bool], ...] = (
-            lambda h, _, v: h == 0 and v == 1,
-            lambda h, _, v: h == 0 and v >= 2,
-            lambda h, _, v: h > 0 and v > 0,
-        )
-        row += "".join(f" {share(own, case):.2%} |" for case in cases[:2])
+        row += "".join(f" {share(own, rule):.2%} |" for rule in rules[:2])
         others = counts[HOSTS, length]
-        for case in cases:
-            one_more = share(others, case) + 1 / others.total()
-            row += f" {share(own, case) / one_more:.1f} |"
+        for rule in rules:
+            one_more = share(others, rule) + 1 / others.total()
+            row += " |" if kind == HOSTS else f" {share(own, rule) / one_more:.1f} |"
         print(row)
 
 
