@@ -76,10 +76,15 @@ def rates_of(
     return Rates(*columns, supported)
 
 
-def genes_of(hallmarks: Sequence[int], markers: Sequence[int] | None = None) -> GeneEvidence:
+def genes_of(
+    hallmarks: Sequence[int],
+    markers: Sequence[int] | None = None,
+    virus_markers: Sequence[int] | None = None,
+) -> GeneEvidence:
     """The evidence of the genes of records."""
-    searched = np.ones(len(hallmarks), bool)
-    return GeneEvidence(searched, np.array(hallmarks), np.array(markers or [0] * len(hallmarks)))
+    none = [0] * len(hallmarks)
+    counts = (np.array(each or none) for each in (hallmarks, markers, virus_markers))
+    return GeneEvidence(np.ones(len(hallmarks), bool), *counts)
 
 
 def add_record(

@@ -51,6 +51,7 @@ def rows_of(shown: Shown) -> Iterator[tuple[ResultTable, dict[str, object]]]:
         if shown.fdr is None or shown.fdr > 0.01:
             found = {"hallmarks": 0, "hallmark_genes": None}
         found |= {"host_markers": 1, "host_marker_genes": "ribosomal protein L2"}
+        found |= {"virus_markers": 4}
         found |= {"virus_kind": "phage", "evidence": "ok" if len(known) > 1 else "one chunk"}
         yield VIRUS, common | {"score": score, **found}
     for first, last in shown.regions:
@@ -59,7 +60,7 @@ def rows_of(shown: Shown) -> Iterator[tuple[ResultTable, dict[str, object]]]:
         region = {"region": f"{shown.id}|region_{start}_{end}", "record": shown.id, "start": start}
         region |= {"end": end, "length": end - start + 1, "chunks": chunks, "chunks_scored": scored}
         region |= {"virus_kind": "unsure", "tier": "medium", "hallmarks": 0, "hallmark_genes": None}
-        region |= {"host_markers": 0, "host_marker_genes": None}
+        region |= {"host_markers": 0, "host_marker_genes": None, "virus_markers": 1}
         yield REGIONS, region | {"score": 0.9, "flank_score": -0.8, "at_edge": False}
     for number, of_chunk in enumerate(shown.scores):
         chunk = {"record": shown.id, "chunk": f"{shown.id}_chunk_{number + 1}"}

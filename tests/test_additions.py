@@ -93,8 +93,8 @@ def test_a_stage_is_a_class_a_line_of_the_list_and_the_name_of_its_file(
     (package / "stages" / "viral_list.py").write_text(STAGE)
     insert(
         "run/prepare.py",
-        "OutputStage(layout, disk, source, seen, calibrated, contig_model, settings.thresholds),",
-        "\n            ViralListStage(layout, disk),",
+        "results=[ConsensusStage(layout, disk), output",
+        ", ViralListStage(layout, disk)",
     )
     insert(
         "run/prepare.py",

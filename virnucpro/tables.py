@@ -58,6 +58,7 @@ class VirusRow(NamedTuple):
     host_markers: int | None
     host_marker_genes: str | None
     error_rate: Figure | None
+    virus_markers: int | None
 
 
 class RegionRow(NamedTuple):
@@ -82,6 +83,7 @@ class RegionRow(NamedTuple):
     coding_density: Share | None
     host_markers: int | None
     host_marker_genes: str | None
+    virus_markers: int | None
 
 
 class ChunkRow(NamedTuple):

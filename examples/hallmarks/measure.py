@@ -55,7 +55,7 @@ def viruses(genomes: Path, dataset: Path) -> Iterator[tuple[str, str]]:
 
 def hits(genes: Predicted) -> list[tuple[int, str]]:
     """Return where the hallmark genes of a whole record begin, and their names."""
-    return [(hit.begin, hit.function) for hit in genes.hits if not hit.is_marker]
+    return [(hit.begin, hit.function) for hit in genes.hits if hit.kind == "hallmark"]
 
 
 def places(genes: Predicted) -> list[set[str]]:

@@ -1,4 +1,4 @@
-"""Print what the host markers in the package find in what their profiles and cutoffs do not know.
+"""Print what host and virus markers in the package find in what profiles and cutoffs do not know.
 
     python examples/hallmarks/measure_markers.py GENOMES DATASET
 
@@ -6,25 +6,28 @@ The arguments are those of markers.py. Hosts, plasmids, organelles and viruses a
 more hosts are every second record of GENOMES/genomes_hosts, more phages those of phages_new that
 are kept out. Yeast and human have been in the training data of the classifier, but in no profile.
 Genes are found in whole records, of nonviral ones in the first 250,000 bases, and are counted in
-the piece where they begin. A ratio is the share of pieces of hosts with so many functions, divided
-by that of phages, with one piece of phages more than was found.
+the piece where they begin. A ratio of host markers is the share of pieces of hosts with so many
+functions, divided by that of phages, with one piece of phages more than was found; one of virus
+markers is the reverse. Virus markers within 20 kb of each other are one place, and of a provirus
+where a hallmark is as near.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 from markers import BEGINNING, NOT_VIRAL
 from measure import LENGTHS, PROKARYOTIC, together
-from profiles import kept_out
+from profiles import NEAR, kept_out
 
 from virnucpro.io.records import Records
-from virnucpro.stages.genes import HOST_MARKERS, GeneFinder, Hit, count_functions
+from virnucpro.stages.genes import HOST_MARKERS, VIRUS_MARKERS, GeneFinder, Hit, count_functions
 from virnucpro.training.data.dataset import Dataset
 
 SAMPLE = 1_600_000  # bases of each group of hosts
@@ -67,17 +70,19 @@ def sequences(genomes: Path, dataset: Path) -> Iterator[tuple[str, str]]:
             yield kind, chromosome.sequence[:BEGINNING]
 
 
-# Pieces by kind and length: how many have so many functions of hallmarks, and of markers.
-Counts = defaultdict[tuple[str, int], Counter[tuple[int, int]]]
+# Of hallmarks, host markers and virus markers.
+Numbers = tuple[int, int, int]
+# Pieces by kind and length: how many have so many functions of each.
+Counts = defaultdict[tuple[str, int], Counter[Numbers]]
 
 
-def share(own: Counter[tuple[int, int]], is_meant: Callable[[int, int], bool]) -> float:
-    """Return the share of pieces with such numbers of hallmarks and markers."""
+def share(own: Counter[Numbers], is_meant: Callable[[int, int, int], bool]) -> float:
+    """Return the share of pieces with such numbers."""
     return sum(count for numbers, count in own.items() if is_meant(*numbers)) / (own.total() or 1)
 
 
-def has(number: int, _: int, markers: int) -> bool:
-    """Return whether there are so many markers, 3 standing for 3 and more."""
+def has(number: int, hallmarks: int, markers: int, viral: int) -> bool:
+    """Return whether there are so many host markers, 3 standing for 3 and more."""
     return min(markers, 3) == number
 
 
@@ -89,7 +94,7 @@ def print_shares(counts: Counts) -> None:
         row = f"| {kind} |"
         for length in LENGTHS:
             own = counts[kind, length]
-            one, two = share(own, lambda _, m: m >= 1), share(own, lambda _, m: m >= 2)
+            one, two = share(own, lambda _, m, __: m >= 1), share(own, lambda _, m, __: m >= 2)
             row += f" {one:.2%} / {two:.2%} of {own.total():,} |"
         print(row)
 
@@ -112,13 +117,55 @@ def print_rules(counts: Counts) -> None:
     print("\n| pieces | length | hallmark | only markers | two, over 3 times as many | both |")
     print("|---|---|---|---|---|---|")
     for (kind, length), own in counts.items():
-        rules: tuple[Callable[[int, int], bool], ...] = (
-            lambda h, _: h > 0,
-            lambda h, m: m > h == 0,
-            lambda h, m: m >= 2 and m > 3 * h,
-            lambda h, m: m > 0 and h > 0,
+        rules: tuple[Callable[[int, int, int], bool], ...] = (
+            lambda h, _, __: h > 0,
+            lambda h, m, _: m > h == 0,
+            lambda h, m, _: m >= 2 and m > 3 * h,
+            lambda h, m, _: m > 0 and h > 0,
         )
         print(f"| {kind} | {length:,} |", *(f"{share(own, rule):.2%} |" for rule in rules))
+
+
+def print_virus_markers(counts: Counts) -> None:
+    """Print the shares of pieces with virus markers, and the ratios of viruses to hosts."""
+    heads = "pieces", "length", "number", "hallmark", "hallmark or virus marker"
+    more = "one virus marker, no hallmark", "two or more", "ratio of one", "of two or more"
+    print("\n|", " | ".join([*heads, *more, "of any beside a hallmark"]), "|")
+    print("|---" * 10 + "|")
+    rules: tuple[Callable[[int, int, int], bool], ...] = (
+        lambda h, _, v: h == 0 and v == 1,
+        lambda h, _, v: h == 0 and v >= 2,
+        lambda h, _, v: h > 0 and v > 0,
+    )
+    for (kind, length), own in counts.items():
+        row = (
+            f"| {kind} | {length:,} | {own.total():,} | {share(own, lambda h, _, __: h > 0):.2%} |"
+        )
+        row += f" {share(own, lambda h, _, v: h + v > 0):.2%} |"
+        row += "".join(f" {share(own, rule):.2%} |" for rule in rules[:2])
+        others = counts[HOSTS, length]
+        for rule in rules:
+            one_more = share(others, rule) + 1 / others.total()
+            row += " |" if kind == HOSTS else f" {share(own, rule) / one_more:.1f} |"
+        print(row)
+
+
+def places(hits: Sequence[Hit]) -> tuple[list[set[str]], int]:
+    """Return the virus markers at each place without a hallmark, and the number of others."""
+    hallmarks = [hit.begin for hit in hits if hit.kind == "hallmark"]
+    alone: list[set[str]] = []
+    last, proviruses = -NEAR - 1, set()
+    for hit in hits:
+        if hit.kind == "virus marker":
+            near = [begin for begin in hallmarks if abs(begin - hit.begin) <= NEAR]
+            if near:
+                proviruses.add(near[0])
+                continue
+            if hit.begin - last > NEAR:
+                alone.append(set())
+            alone[-1].add(hit.function)
+            last = hit.begin
+    return alone, len(proviruses)
 
 
 def main() -> None:
@@ -127,19 +174,29 @@ def main() -> None:
     parser.add_argument("genomes", type=Path)
     parser.add_argument("dataset", type=Path)
     arguments = parser.parse_args()
-    print(f"{HOST_MARKERS.name}: {HOST_MARKERS.stat().st_size:,} bytes")
+    for path in (HOST_MARKERS, VIRUS_MARKERS):
+        print(f"{path.name}: {path.stat().st_size:,} bytes")
     finder, counts, million = GeneFinder(), Counts(Counter), defaultdict[str, float](float)
-    found_in, in_viruses = Counter[str](), Counter[str]()
+    found_in, in_viruses, in_hosts = Counter[str](), Counter[str](), Counter[str]()
+    at_places, seconds = Counter[int](), 0.0
     records = sequences(arguments.genomes, arguments.dataset)
     for kind, group in groupby(records, key=lambda each: each[0]):
         for some in together(group):
             found = finder.find([text for _, text in some])
+            begun = time.process_time()
+            finder.find_virus_markers([(genes, [None]) for genes in found])
+            seconds += time.process_time() - begun
             for (_, text), genes in zip(some, found, strict=True):
                 million[kind] += len(text) / 1e6
-                names = [hit.function for hit in genes.hits if hit.is_marker]
+                names = [hit.function for hit in genes.hits if hit.kind == "host marker"]
                 found_in[kind] += len(names)
                 if kind in (PHAGES, LARGE, OTHERS):
                     in_viruses.update(f"{kind}: {name}" for name in names)
+                if kind == HOSTS:
+                    alone, proviruses = places(genes.hits)
+                    at_places.update(min(len(own), 2) for own in alone)
+                    at_places[0] += proviruses
+                    in_hosts.update(name for own in alone for name in own)
                 for length in LENGTHS:
                     pieces: list[list[Hit]] = [[] for _ in range(len(text) // length + 1)]
                     for hit in genes.hits:
@@ -148,7 +205,13 @@ def main() -> None:
     print_shares(counts)
     print_ratios(counts)
     print_rules(counts)
-    print()
+    print_virus_markers(counts)
+    mega = sum(million.values())
+    print(f"\n{mega:.1f} Mbp, {seconds / mega:.2f} s of a processor core per Mbp for virus markers")
+    print(f"hosts: {at_places[1]} places with one virus marker, {at_places[2]} with more, and")
+    print(f"{at_places[0]} hallmarks with one near; of {million[HOSTS]:.1f} Mbp")
+    for name, number in in_hosts.most_common(30):
+        print(f"  {number} {name}")
     for kind, size in million.items():
         print(f"{kind}: {size:.1f} Mbp, {found_in[kind] / size / 10:.3f} markers per 100,000 bases")
     for name, number in in_viruses.most_common():

@@ -1,16 +1,18 @@
-"""Make the profiles of hallmark genes from proteins of viral genomes.
+"""Make the profiles of hallmark genes, or of virus markers, from proteins of viral genomes.
 
-    python examples/hallmarks/profiles.py GENOMES DATASET PROFILES
+    python examples/hallmarks/profiles.py GENOMES DATASET PROFILES [--hallmarks HALLMARKS]
 
-members.tsv, beside this script, names the proteins of each profile, and says what they are called,
-and how many columns the profile has at most: RECORD|N is the N-th gene that pyrodigal-gv finds in a
-record of GENOMES/*/viral. Of these, the proteins of genomes in the part train of DATASET are used
-(`virnucpro train prepare` of examples/lite/train.sh has made it), and of the phages of
-GENOMES/phages_new those that are not kept out.
+members.tsv, beside this script, or virusmarkers.tsv where HALLMARKS are given, names the proteins
+of each profile, and says what they are called, and how many columns the profile has at most:
+RECORD|N is the N-th gene that pyrodigal-gv finds in a record of GENOMES/*/viral. Of these, the
+proteins of genomes in the part train of DATASET are used (`virnucpro train prepare` of
+examples/lite/train.sh has made it), and of the phages of GENOMES/phages_new those that are not kept
+out.
 
 Each profile gets the least score that a protein needs (its gathering cutoff): the highest score of
-proteins of hosts. Those near another hallmark do not count, because they may be of a provirus, nor
-does the highest of the others. The hosts are a sample of the parts train and validation, and every
+proteins of hosts. Those near another hallmark do not count, because they may be of a provirus: near
+one of the profiles HALLMARKS for virus markers. Nor does the highest of the others count for
+hallmarks. The hosts are a sample of the parts train and validation, and every
 second record of GENOMES/genomes_hosts/nonviral, which DATASET does not have.
 """
 
@@ -24,10 +26,10 @@ import re
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 import pyfamsa
@@ -38,8 +40,11 @@ from pyrodigal_gv import ViralGeneFinder
 from virnucpro.io.records import Records
 from virnucpro.training.data.dataset import Dataset, Part
 
-MEMBERS = Path(__file__).parent / "members.tsv"
+MEMBERS, VIRUS_MARKERS = (
+    Path(__file__).parent / name for name in ("members.tsv", "virusmarkers.tsv")
+)
 LEAST = 25.0  # bits; what is less may be chance
+LEAST_OF_MARKER, ABOVE = 30.0, 2.0  # bits; a virus marker needs so many more than any host has
 LONG, LEAST_OF_LONG = 700, 40.0  # columns, bits: coiled coils of tape measures have 37 by chance
 NEAR = 20_000  # bases; hallmarks of another name so near speak for a provirus
 SAMPLE = 1_600_000  # bases of hosts of each group and part
@@ -158,29 +163,60 @@ def searched(text: bytes, block: DigitalSequenceBlock[AA]) -> list[tuple[float, 
     return sorted(((hit.score, int(hit.name)) for hit in hits.reported), reverse=True)
 
 
-def cutoffs(profiles: Sequence[Profile], others: Sequence[Protein]) -> list[float]:
-    """Return the least score of each profile, from the proteins of hosts."""
-    block = DigitalSequenceBlock(AMINO, [digital(str(n), p.text) for n, p in enumerate(others)])
+def digitised(others: Sequence[Protein]) -> DigitalSequenceBlock[AA]:
+    """Return proteins as they are searched, named by their numbers."""
+    return DigitalSequenceBlock(AMINO, [digital(str(n), p.text) for n, p in enumerate(others)])
+
+
+def found_in(texts: Iterable[bytes], others: Sequence[Protein]) -> list[list[tuple[float, int]]]:
+    """Return what :func:`searched` finds with each profile."""
+    block = digitised(others)
     with ThreadPoolExecutor() as pool:
-        found = list(pool.map(lambda each: searched(each.text, block), profiles))
+        return list(pool.map(lambda text: searched(text, block), texts))
+
+
+def is_near(protein: Protein, product: str, places: Mapping[str, list[tuple[int, str]]]) -> bool:
+    """Return whether a place of another product is near, in the same record."""
+    return any(
+        abs(place - protein.begin) <= NEAR and other != product
+        for place, other in places[protein.record]
+    )
+
+
+def cutoffs(profiles: Sequence[Profile], others: Sequence[Protein]) -> list[float]:
+    """Return the least score of each hallmark, from the proteins of hosts."""
+    found = found_in((each.text for each in profiles), others)
     places: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for each, hits in zip(profiles, found, strict=True):
         for _, number in hits:
             places[others[number].record].append((others[number].begin, each.product))
-
-    def is_near_another(number: int, product: str) -> bool:
-        begin = others[number].begin
-        return any(
-            abs(place - begin) <= NEAR and other != product
-            for place, other in places[others[number].record]
-        )
-
     least = []
     for each, hits in zip(profiles, found, strict=True):
-        alone = [score for score, number in hits if not is_near_another(number, each.product)]
+        alone = [score for score, n in hits if not is_near(others[n], each.product, places)]
         columns = int(re.findall(rb"\nLENG +(\d+)", each.text)[0])
         least.append(max([LEAST_OF_LONG if columns >= LONG else LEAST, *alone[1:2]]))
     return least
+
+
+def marker_cutoffs(
+    profiles: Sequence[Profile], others: Sequence[Protein], hallmarks: Path
+) -> list[float]:
+    """Return the least score of each virus marker, from proteins of hosts far from hallmarks."""
+    places: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    with gzip.open(hallmarks) as stream, HMMFile(cast(BinaryIO, stream), alphabet=AMINO) as file:
+        hmms, block = list(file), digitised(others)
+    with ThreadPoolExecutor() as pool:
+        pipelines = pool.map(
+            lambda hmm: Pipeline(AMINO, bit_cutoffs="gathering").search_hmm(hmm, block), hmms
+        )
+        for hit in (hit for hits in pipelines for hit in hits.reported):
+            protein = others[int(hit.name)]
+            places[protein.record].append((protein.begin, "hallmark"))
+    found = found_in((each.text for each in profiles), others)
+    return [
+        max([LEAST_OF_MARKER, *(s + ABOVE for s, n in hits if not is_near(others[n], "", places))])
+        for hits in found
+    ]
 
 
 def kept_out(genomes: Path) -> dict[str, str]:
@@ -196,9 +232,9 @@ def kept_out(genomes: Path) -> dict[str, str]:
     }
 
 
-def made(genomes: Path, dataset: Path) -> Iterator[Profile]:
-    """Yield the profiles."""
-    with MEMBERS.open(encoding="utf-8", newline="") as stream:
+def made(table: Path, genomes: Path, dataset: Path) -> Iterator[Profile]:
+    """Yield the profiles of a table of their proteins."""
+    with table.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     members = {row["profile"]: row["proteins"].split(",") for row in rows}
     wanted = {protein.rpartition("|")[0] for own in members.values() for protein in own}
@@ -235,10 +271,16 @@ def main() -> None:
     parser.add_argument("genomes", type=Path)
     parser.add_argument("dataset", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--hallmarks", type=Path, help="the profiles of hallmark genes")
     arguments, begun = parser.parse_args(), time.monotonic()
-    profiles = list(made(arguments.genomes, arguments.dataset))
-    records = list(hosts(arguments.genomes, arguments.dataset, held_out=False))
-    least_scores = cutoffs(profiles, list(proteins(records)))
+    hallmarks: Path | None = arguments.hallmarks
+    genomes, dataset = arguments.genomes, arguments.dataset
+    profiles = list(made(VIRUS_MARKERS if hallmarks else MEMBERS, genomes, dataset))
+    records = list(hosts(genomes, dataset, held_out=False))
+    others = list(proteins(records))
+    least_scores = (
+        marker_cutoffs(profiles, others, hallmarks) if hallmarks else cutoffs(profiles, others)
+    )
     write(arguments.out, profiles, least_scores)
     bases = sum(len(sequence) for _, sequence in records)
     minutes, seconds = (time.monotonic() - begun) / 60, time.process_time()

@@ -144,7 +144,7 @@ def main() -> None:
         counts = [count_functions(g.hits) for g in finder.find([c.sequence for c in contigs])]
         kept = [
             contig
-            for contig, (hallmarks, markers) in zip(contigs, counts, strict=True)
+            for contig, (hallmarks, markers, _) in zip(contigs, counts, strict=True)
             if (markers < 2 + hallmarks if virus else not hallmarks)
         ]
         print(name, len(contigs), len(kept), sum(len(c.sequence) for c in kept), flush=True)

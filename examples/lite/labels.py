@@ -13,6 +13,7 @@ import argparse
 import re
 from pathlib import Path
 
+from virnucpro.classifier.evidence import no_evidence
 from virnucpro.stages.calls import is_host
 from virnucpro.stages.genes import GeneFinder, count_functions
 from virnucpro.training.data.dataset import PARTS, Dataset
@@ -36,11 +37,13 @@ def main() -> None:
             if len(record.sequence) < SHORTEST or (wanted and record.group not in wanted):
                 continue
             (genes,) = finder.find([record.sequence])
-            hallmarks, markers = count_functions(genes.hits)
-            if is_host(hallmarks, markers):
-                names = sorted({hit.function for hit in genes.hits if hit.is_marker})
+            evidence = no_evidence(1)
+            evidence.put(0, *count_functions(genes.hits))
+            if is_host(evidence)[0]:
+                names = sorted({hit.function for hit in genes.hits if hit.kind == "host marker"})
                 about = record.record, record.group, len(record.sequence)
-                print(*about, hallmarks, markers, ";".join(names), sep="\t", flush=True)
+                found = evidence.hallmarks[0], evidence.markers[0], ";".join(names)
+                print(*about, *found, sep="\t", flush=True)
 
 
 if __name__ == "__main__":

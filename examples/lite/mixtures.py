@@ -49,8 +49,8 @@ from virnucpro.stages.calls import (
     log_odds,
     summarise,
 )
-from virnucpro.stages.genes import HALLMARKS, HOST_MARKERS, count_functions
-from virnucpro.stages.output import gene_finder, is_searched
+from virnucpro.stages.genes import HALLMARKS, HOST_MARKERS, VIRUS_MARKERS, count_functions
+from virnucpro.stages.output import gene_finder, is_searched, may_be_viral
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
 from virnucpro.tables import CHUNKS
@@ -188,26 +188,32 @@ def with_evidence(contigs: Contigs, where: Places, sequences: Path, cache: Path)
 
     ``sequences`` is what the run has read; ``cache`` keeps what was found with these profiles.
     """
-    profiles = " ".join(hashed(path).sha256 for path in (HALLMARKS, HOST_MARKERS))
+    profiles = " ".join(hashed(path).sha256 for path in (HALLMARKS, HOST_MARKERS, VIRUS_MARKERS))
     known = json.loads(cache.read_bytes()).get(profiles, {}) if cache.exists() else {}
     scores, lengths = contigs.found.virus_score, contigs.lengths
     evidence = no_evidence(len(lengths))
-    evidence.searched[:] = is_searched(lengths, scores, DEFAULT_THRESHOLDS)
+    searched = is_searched(lengths, scores, DEFAULT_THRESHOLDS)
     places: dict[str, list[tuple[int, str, slice]]] = defaultdict(list)
-    for i in np.flatnonzero(evidence.searched).tolist():
+    for i in np.flatnonzero(searched).tolist():
         name, own = where[i]
         places[name].append((i, f"{name}:{own.start}-{own.stop}", own))
     missing = {name for name, own in places.items() if any(each[1] not in known for each in own)}
     for record in Records(sequences) if missing else ():
         if record.id in missing:
-            new = [(place, own) for _, place, own in places[record.id] if place not in known]
-            predicted = gene_finder().find([record.sequence[own] for _, own in new])
-            for (place, _), found in zip(new, predicted, strict=True):
+            new = [each for each in places[record.id] if each[1] not in known]
+            predicted = gene_finder().find([record.sequence[own] for *_, own in new])
+            viral = [
+                found
+                for (i, *_), found in zip(new, predicted, strict=True)
+                if may_be_viral(scores[i], found.hits, DEFAULT_THRESHOLDS)
+            ]
+            gene_finder().find_virus_markers([(found, [None]) for found in viral])
+            for (_, place, _), found in zip(new, predicted, strict=True):
                 known[place] = count_functions(found.hits)
     if missing:
         Disk().save(cache, json.dumps({profiles: known}).encode())
     for i, place, _ in chain.from_iterable(places.values()):
-        evidence.hallmarks[i], evidence.markers[i] = known[place]
+        evidence.put(i, *known[place])
     return contigs._replace(evidence=evidence)
 
 

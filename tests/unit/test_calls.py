@@ -9,6 +9,7 @@ import pytest
 
 from tests.declared import Chunk, call_record, chunks_of, genes_of, rates_of
 from virnucpro.classifier.contigs import ContigModel
+from virnucpro.classifier.evidence import MARKER_ODDS, VIRUS_MARKER_ODDS, evidence_odds
 from virnucpro.settings import Thresholds
 from virnucpro.stages.calls import call_of, evidence_of, summarise, supports_viruses
 
@@ -134,6 +135,23 @@ def test_hallmarks_and_host_markers_decide_with_the_score(given, call, tier):
     rates = rates_of([fdr], [error], supported=supported)
     calls = call_of(lengths, found, rates, genes_of([hallmarks], [markers]))
     assert (calls.call, calls.tier) == ([call], [tier])
+
+
+def test_virus_markers_count_in_the_odds_up_to_two_and_are_no_hallmarks():
+    """So they say less than hallmarks, and raise no tier of a record with the same rate."""
+    lengths, viral = np.full(5, 20_000), [0, 1, 2, 3, 2]
+    odds = evidence_odds(lengths, genes_of([0] * 5, None, viral)).tolist()
+    one, two = odds[1] / odds[0], odds[2] / odds[0]
+    assert (one, two, odds[3]) == (VIRUS_MARKER_ODDS, VIRUS_MARKER_ODDS**2, odds[2])
+    (hallmark,) = evidence_odds(lengths[:1], genes_of([1])).tolist()
+    assert odds[0] < odds[1] < hallmark
+    (opposed,) = evidence_odds(lengths[:1], genes_of([0], [1], [1])).tolist()
+    assert opposed == pytest.approx(odds[1] / MARKER_ODDS)
+    chunks = chunks_of([_chunk(0, 100, *MIDDLING), _chunk(100, 200, *MIDDLING)])
+    found, _ = summarise(np.array([200]), chunks)
+    rates = rates_of([0.01], [0.01], supported=False)
+    calls = call_of(np.array([200]), found, rates, genes_of([0], None, [5]))
+    assert (calls.call, calls.tier) == (["undecided"], ["low"])
 
 
 @pytest.mark.parametrize(

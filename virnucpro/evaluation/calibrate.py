@@ -53,7 +53,7 @@ from virnucpro.stages.calls import (
     summarise,
 )
 from virnucpro.stages.genes import count_functions
-from virnucpro.stages.output import gene_finder, is_searched
+from virnucpro.stages.output import gene_finder, is_searched, may_be_viral
 from virnucpro.store.hashed import hashed
 from virnucpro.tables import CHUNKS
 from virnucpro.version import __version__
@@ -252,11 +252,18 @@ def calibrate_run(
     searched = is_searched(lengths, found.virus_score, DEFAULT_THRESHOLDS)
     places = np.flatnonzero((half != "fit") & searched)
     evidence, finder = contigs.evidence, gene_finder()
-    evidence.searched[places] = True
     show(StepStarted("genes", len(places)))
     for some in np.array_split(places, 1 + len(places) // GENES_AT_A_TIME):
-        for place, genes in zip(some, finder.find([sequences[i] for i in some]), strict=True):
-            evidence.hallmarks[place], evidence.markers[place] = count_functions(genes.hits)
+        predicted = dict(zip(some.tolist(), finder.find([sequences[i] for i in some]), strict=True))
+        finder.find_virus_markers(
+            [
+                (genes, [None])
+                for place, genes in predicted.items()
+                if may_be_viral(float(found.virus_score[place]), genes.hits, DEFAULT_THRESHOLDS)
+            ]
+        )
+        for place, genes in predicted.items():
+            evidence.put(place, *count_functions(genes.hits))
         show(StepAdvanced(len(some)))
     encoders = (models[name]["sha256"] for name in ("nucleotide", "protein") if name in models)
     return Calibration(

@@ -40,6 +40,7 @@ HEADS = {
     "virus_kind": "phage or eukaryotic virus, as far as it is sure",
     "hallmarks": "genes that are hallmarks of viruses: how many, and what they are",
     "host_markers": "genes of hosts that viruses nearly never have, likewise",
+    "virus_markers": "genes of families without a name that many phages and no hosts have",
     "genes": "all genes of a virus or region",
     "share_scored": "the part of the record with a score, from 0 to 1",
     "remark": "terminal repeats, what is beside a region, what weakens a call",
@@ -65,6 +66,7 @@ class TableRow(NamedTuple):
     virus_kind: str
     hallmarks: str
     host_markers: str
+    virus_markers: int | None
     genes: int | None
     share_scored: float
     remark: str
@@ -204,13 +206,14 @@ def _rows(content: Content) -> Iterator[TableRow]:
         elif c.chunks_scored > 1 and c.coverage >= LITTLE:
             remark = ""
         other = c.record, c.call, c.length, c.virus_score, c.fdr, c.tier, None, None
-        yield TableRow(*other, "", "", "", None, c.coverage, remark)
+        yield TableRow(*other, "", "", "", None, None, c.coverage, remark)
 
 
-def _genes(row: VirusRow | RegionRow) -> tuple[str, str, str, int | None]:
-    """Return the kind of a virus or region, its hallmark genes, host markers, and all genes."""
+def _genes(row: VirusRow | RegionRow) -> tuple[str, str, str, int | None, int | None]:
+    """Return the kind of a virus or region, its hallmark genes, both markers, and all genes."""
     hallmarks = _named(row.hallmarks, row.hallmark_genes)
-    return row.virus_kind, hallmarks, _named(row.host_markers, row.host_marker_genes), row.genes
+    hosts = _named(row.host_markers, row.host_marker_genes)
+    return row.virus_kind, hallmarks, hosts, row.virus_markers, row.genes
 
 
 def _named(count: int | None, names: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Genes by pyrodigal-gv, and which of them are hallmarks of viruses or markers of their hosts.
+"""Genes by pyrodigal-gv, and which of them are hallmarks or markers of viruses, or of their hosts.
 
 Pyrodigal-gv is Prodigal (Hyatt et al. 2010, BMC Bioinformatics 11:119) as a library (Larralde 2022,
 J Open Source Softw 7:4296), with more models of viruses (Camargo et al. 2024, Nat Biotechnol
@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from virnucpro.store.disk import OutputWriter
 _DATA = Path(__file__).parents[1] / "data"
 HALLMARKS = _DATA / "hallmarks.hmm.gz"
 HOST_MARKERS = _DATA / "hostmarkers.hmm.gz"
+VIRUS_MARKERS = _DATA / "virusmarkers.hmm.gz"
 MOST_RESIDUES = 100_000  # of a protein that HMMER compares
 # The first filters of HMMER let this share of random proteins pass, instead of 0.02 and 0.001. The
 # search takes a quarter less time, and lost none of 138 hits in 0.8 million bases of a host, and
@@ -41,13 +42,18 @@ FILTER, NEXT_FILTER = 0.005, 1e-5
 MOST_BASES = 3_000_000
 
 
+Kind = Literal["hallmark", "host marker", "virus marker"]
+Span = tuple[int, int]
+"""A first base, 0-based, and the one after the last."""
+
+
 class Hit(NamedTuple):
-    """A gene whose protein is a hallmark of viruses, or a host marker."""
+    """A gene whose protein looks like a profile."""
 
     begin: int  # its first base in the record, 0-based
     end: int  # the base after its last one
-    function: str
-    is_marker: bool
+    function: str  # or the name of a virus marker, whose function is not known
+    kind: Kind
 
 
 class Genes(NamedTuple):
@@ -59,12 +65,12 @@ class Genes(NamedTuple):
     density: float  # the share of the bases that are in genes
     hits: list[Hit]  # in the order of the genes
 
-    def functions(self, *, markers: bool) -> list[str]:
-        """Return the functions of the hallmarks, or of the host markers, gene by gene."""
-        return [hit.function for hit in self.hits if hit.is_marker == markers]
+    def functions(self, kind: Kind) -> list[str]:
+        """Return the functions of the hallmarks, or of other hits, gene by gene."""
+        return [hit.function for hit in self.hits if hit.kind == kind]
 
 
-FoundGenes = dict[tuple[str, tuple[int, int] | None], Genes]
+FoundGenes = dict[tuple[str, Span | None], Genes]
 """Genes by the name of their record, and by the first base of a region and the one after it."""
 
 
@@ -76,10 +82,10 @@ class Predicted(NamedTuple):
 
     @property
     def hits(self) -> list[Hit]:
-        """All hallmarks and host markers."""
+        """All hallmarks and markers that were looked for."""
         return [hit for hit in self.found if hit]
 
-    def described(self, record: str, length: int, region: tuple[int, int] | None = None) -> Genes:
+    def described(self, record: str, length: int, region: Span | None = None) -> Genes:
         """Return the genes of the record of ``length`` bases, or those inside a region of it.
 
         ``region`` is its first base, 0-based, and the one after its last.
@@ -117,13 +123,13 @@ class Predicted(NamedTuple):
         )
 
 
-def count_functions(hits: Sequence[Hit]) -> tuple[int, int]:
-    """Return how many functions the hallmarks have, and how many the host markers."""
-    hallmarks, markers = (
-        len({hit.function for hit in hits if hit.is_marker == is_marker})
-        for is_marker in (False, True)
+def count_functions(hits: Sequence[Hit]) -> tuple[int, int, int]:
+    """Return how many functions hallmarks and host markers have, and how many virus markers."""
+    kinds: tuple[Kind, ...] = ("hallmark", "host marker", "virus marker")
+    hallmarks, hosts, viruses = (
+        len({hit.function for hit in hits if hit.kind == kind}) for kind in kinds
     )
-    return hallmarks, markers
+    return hallmarks, hosts, viruses
 
 
 class GeneFinder:
@@ -136,20 +142,24 @@ class GeneFinder:
 
         self._finder = ViralGeneFinder(meta=True, mask=True)  # no genes across gaps
         # As the search wants them; to make them takes longer than to search a few proteins.
-        self._profiles: list[tuple[bool, Any]] = []
-        for path in (HALLMARKS, HOST_MARKERS):
+        self._profiles: dict[Kind, list[Any]] = {}
+        files: dict[Kind, Path] = {
+            "hallmark": HALLMARKS,
+            "host marker": HOST_MARKERS,
+            "virus marker": VIRUS_MARKERS,
+        }
+        for kind, path in files.items():
             with gzip.open(path) as stream, HMMFile(cast(BinaryIO, stream)) as file:
                 hmms = list(file)
             self._alphabet = hmms[0].alphabet
             background = Background(self._alphabet)
-            self._profiles += [
-                (path is HOST_MARKERS, hmm.to_profile(background).to_optimized()) for hmm in hmms
-            ]
+            self._profiles[kind] = [hmm.to_profile(background).to_optimized() for hmm in hmms]
 
     def find(self, sequences: Sequence[str]) -> list[Predicted]:
-        """Return the genes of each record; they do not depend on the other records."""
-        import torch  # is there, for the kinds of viruses, and knows how many threads
+        """Return the genes of each record; they do not depend on the other records.
 
+        Hallmarks and host markers are among their hits, virus markers are not.
+        """
         starts = [range(0, len(sequence) or 1, MOST_BASES) for sequence in sequences]
         parts = [
             sequence[start : start + MOST_BASES]
@@ -157,26 +167,42 @@ class GeneFinder:
             for start in own
         ]
         # Python's lock is free meanwhile. A pool of multiprocessing would need /dev/shm.
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        with _threads() as pool:
             genes = list(pool.map(self._finder.find_genes, parts))
-            functions = iter(self._functions([gene for own in genes for gene in own], pool))
+            every = [gene for own in genes for gene in own]
+            functions = iter(self._functions(every, pool, ("hallmark", "host marker")))
         rest = iter(genes)
         predicted = []
         for own in starts:
             found = list(zip(own, rest, strict=False))
-            hits: list[Hit | None] = []
-            for before, each in found:
-                for gene in each:
-                    known = next(functions)
-                    place = before + gene.begin - 1, before + gene.end
-                    hits.append(Hit(*place, *known) if known else None)
+            known = zip(_placed(found), functions, strict=False)
+            hits = [Hit(*place, *function) if function else None for (place, _), function in known]
             predicted.append(Predicted(found, hits))
         return predicted
 
+    def find_virus_markers(self, shown: Sequence[tuple[Predicted, Sequence[Span | None]]]) -> None:
+        """Add virus markers to the hits of those genes in some spans that have none.
+
+        None stands for the whole record.
+        """
+        wanted = [
+            (found, number, place, gene)
+            for (parts, found), spans in shown
+            for number, (place, gene) in enumerate(_placed(parts))
+            if not found[number]
+            and any(not span or span[0] <= place[0] < span[1] for span in spans)
+        ]
+        if not wanted:
+            return
+        with _threads() as pool:
+            known = self._functions([gene for *_, gene in wanted], pool, ("virus marker",))
+        for (found, number, place, _), function in zip(wanted, known, strict=True):
+            found[number] = Hit(*place, *function) if function else None
+
     def _functions(
-        self, genes: Sequence[Any], pool: ThreadPoolExecutor
-    ) -> list[tuple[str, bool] | None]:
-        """Return of each gene the function of the best profile, and whether it is a host marker."""
+        self, genes: Sequence[Any], pool: ThreadPoolExecutor, kinds: Sequence[Kind]
+    ) -> list[tuple[str, Kind] | None]:
+        """Return of each gene the function of the best profile of some ``kinds``, and its kind."""
         from pyhmmer.easel import DigitalSequenceBlock, TextSequence
         from pyhmmer.plan7 import Pipeline, TopHits
 
@@ -190,19 +216,33 @@ class GeneFinder:
             ),
         )
 
-        def search(profile: tuple[bool, Any]) -> TopHits[Any]:
+        def search(profile: tuple[Kind, Any]) -> TopHits[Any]:
             pipeline = Pipeline(self._alphabet, bit_cutoffs="gathering", F1=FILTER, F2=NEXT_FILTER)
             return pipeline.search_hmm(profile[1], block)
 
-        best: list[tuple[float, tuple[str, bool] | None]] = [(0.0, None)] * len(genes)
+        best: list[tuple[float, tuple[str, Kind] | None]] = [(0.0, None)] * len(genes)
         # A profile is for one thread at a time.
-        searched = zip(self._profiles, pool.map(search, self._profiles), strict=True)
-        for (is_marker, profile), hits in searched:
+        profiles = [(kind, profile) for kind in kinds for profile in self._profiles[kind]]
+        for (kind, profile), hits in zip(profiles, pool.map(search, profiles), strict=True):
             for hit in hits.reported:
                 number = int(hit.name)
                 if hit.score > best[number][0]:
-                    best[number] = hit.score, (profile.description, is_marker)
+                    best[number] = hit.score, (profile.description, kind)
         return [function for _, function in best]
+
+
+def _threads() -> ThreadPoolExecutor:
+    """Return as many threads as torch computes with."""
+    import torch  # is there, for the kinds of viruses
+
+    return ThreadPoolExecutor(torch.get_num_threads())
+
+
+def _placed(parts: Sequence[tuple[int, Any]]) -> Iterator[tuple[Span, Any]]:
+    """Yield the genes of a record, each with its place in the record before it."""
+    for before, genes in parts:
+        for gene in genes:
+            yield (before + gene.begin - 1, before + gene.end), gene
 
 
 def _entries(genes: Any) -> Iterator[tuple[str, str]]:
@@ -225,10 +265,13 @@ def gene_columns(genes: Genes | None) -> dict[str, object]:
     columns: dict[str, object] = dict.fromkeys(("coding_density", "genes"))
     if genes:
         columns = {"coding_density": genes.density, "genes": genes.number}
-    for kind, markers in (("hallmark", False), ("host_marker", True)):
-        names = genes.functions(markers=markers) if genes else []
-        columns[f"{kind}s"] = len(names) if genes else None
-        columns[f"{kind}_genes"] = ";".join(dict.fromkeys(names)) or None  # each name once
+    kinds: tuple[Kind, ...] = ("hallmark", "host marker")
+    for kind in kinds:
+        names = genes.functions(kind) if genes else []
+        column = kind.replace(" ", "_")
+        columns[f"{column}s"] = len(names) if genes else None
+        columns[f"{column}_genes"] = ";".join(dict.fromkeys(names)) or None  # each name once
+    columns["virus_markers"] = len(genes.functions("virus marker")) if genes else None
     return columns
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from gzip import GzipFile
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from virnucpro.stages.calls import (
     summarise,
     unknown_rates,
 )
-from virnucpro.stages.genes import FoundGenes, GeneFinder, Hit, Predicted, count_functions
+from virnucpro.stages.genes import FoundGenes, GeneFinder, Hit, Predicted, Span, count_functions
 from virnucpro.stages.regions import SHORTEST_RECORD, Region, find_regions, region_fdr
 from virnucpro.stages.result_files import (
     MATES,
@@ -73,6 +73,15 @@ def is_searched(lengths: Ints, scores: Floats, thresholds: Thresholds) -> Bools:
     return searched
 
 
+def may_be_viral(score: float, hits: Sequence[Hit], thresholds: Thresholds) -> bool:
+    """Return whether virus markers are looked for among all genes of a record, and these kept.
+
+    ``hits`` are those that say something of the record.
+    """
+    is_possible = score >= min(thresholds.min_score, NONVIRUS_BELOW)
+    return bool(is_possible) or any(hit.kind == "hallmark" for hit in hits)
+
+
 class Scored(NamedTuple):
     """What the scores of a block of records say."""
 
@@ -102,6 +111,7 @@ class OutputStage(HostStage):
     """
 
     name, title = "output", "Output"
+    version: ClassVar[int] = 2
 
     source: InputFiles
     seen: Sequence[HashedFile]
@@ -234,10 +244,10 @@ class OutputStage(HostStage):
                 regions = self._regions(scored.long.get(place), sequence, its.hits if its else [])
                 if regions:
                     scored.regions[place] = regions
-                if its:
-                    counts = self._weigh(block.names[place], scored, place, its, genes)
-                    evidence.searched[start + place] = True
-                    evidence.hallmarks[start + place], evidence.markers[start + place] = counts
+            self._keep(block.names, scored, predicted, genes)
+            for place, its in predicted.items():
+                counts = count_functions(self._own_hits(scored, place, its))
+                evidence.put(start + place, *counts)
             report(end // 2 - start // 2, 0)
         return evidence
 
@@ -252,26 +262,44 @@ class OutputStage(HostStage):
             and region.stop - region.start >= self.thresholds.min_length
         ]
 
-    def _weigh(
-        self, name: str, scored: Scored, place: int, predicted: Predicted, genes: FoundGenes
-    ) -> tuple[int, int]:
-        """Keep the genes of a record that may be viral and of its regions.
+    def _own_hits(self, scored: Scored, place: int, predicted: Predicted) -> list[Hit]:
+        """Return the hits that say something of the record itself.
 
-        Returns how many functions its hallmarks and its host markers have. Those in a region say
-        that the region is viral. They count for a record that its score calls viral, and not for
-        another one: a host with a provirus is no virus.
+        Those in a region say that the region is viral. They count for a record that its score
+        calls viral, and not for another one: a host with a provirus is no virus.
         """
-        length, score = int(scored.lengths[place]), scored.summaries.virus_score[place]
-        regions, hits = scored.regions.get(place, []), predicted.hits
-        spans = [(region.start, region.stop) for region in regions]
-        if not score > self.thresholds.min_score:
-            hits = [hit for hit in hits if not any(a <= hit.begin < b for a, b in spans)]
-        hallmarks, markers = count_functions(hits)
-        if score >= min(self.thresholds.min_score, NONVIRUS_BELOW) or hallmarks:
-            genes[name, None] = predicted.described(name, length)
-        for span in spans:
-            genes[name, span] = predicted.described(name, length, span)
-        return hallmarks, markers
+        if scored.summaries.virus_score[place] > self.thresholds.min_score:
+            return predicted.hits
+        regions = scored.regions.get(place, [])
+        return [
+            hit
+            for hit in predicted.hits
+            if not any(region.start <= hit.begin < region.stop for region in regions)
+        ]
+
+    def _keep(
+        self,
+        names: Sequence[str],
+        scored: Scored,
+        predicted: Mapping[int, Predicted],
+        genes: FoundGenes,
+    ) -> None:
+        """Keep the genes of records that may be viral, and of regions, with their virus markers.
+
+        ``predicted`` are the genes of records by their places in the block.
+        """
+        shown: dict[int, list[Span | None]] = {}
+        for place, its in predicted.items():
+            hits, score = self._own_hits(scored, place, its), scored.summaries.virus_score[place]
+            regions = scored.regions.get(place, [])
+            shown[place] = [None] * may_be_viral(score, hits, self.thresholds)
+            shown[place] += [(region.start, region.stop) for region in regions]
+        if predicted:
+            gene_finder().find_virus_markers([(predicted[i], spans) for i, spans in shown.items()])
+        for place, spans in shown.items():
+            name, length = names[place], int(scored.lengths[place])
+            for span in spans:
+                genes[name, span] = predicted[place].described(name, length, span)
 
     def _rates(self, found: Sequence[Scored], evidence: GeneEvidence) -> Rates:
         """Return the rates of all records."""

@@ -155,7 +155,7 @@ def find_regions(
                 at_edge=start == 0 or stop == length,
                 # A side without chunks has the score NaN.
                 in_host=all(side < NONVIRUS_BELOW for side in sides)
-                or any(hit.is_marker and not start <= hit.begin < stop for hit in hits),
+                or any(hit.kind == "host marker" and not start <= hit.begin < stop for hit in hits),
             )
         )
     return regions
@@ -202,7 +202,7 @@ def gene_evidence(starts: Ints, hits: Sequence[Hit]) -> Floats:
     evidence = np.zeros(len(starts))
     for hit in hits:
         place = int(np.searchsorted(starts, (hit.begin + hit.end) // 2, side="right"))
-        odds = 1 / MARKER_ODDS if hit.is_marker else HALLMARK_ODDS
+        odds = 1 / MARKER_ODDS if hit.kind == "host marker" else HALLMARK_ODDS
         evidence[max(place - 1, 0)] += math.log(odds)
     return evidence
 

@@ -260,7 +260,7 @@ class ResultFiles:
             start, stop = region.start, region.stop
             own_id = region_id(name, start, stop)
             columns = gene_columns(found)
-            hallmarks = None if found is None else len(found.functions(markers=False))
+            hallmarks = None if found is None else len(found.functions("hallmark"))
             tier = region_tier(region.score, stop - start, region.fdr, hallmarks)
             values = region._asdict() | {"start": start + 1, "end": stop, "length": stop - start}
             values |= {"region": own_id, "record": name, "virus_kind": kind.virus_kind}
@@ -327,7 +327,7 @@ class ResultFiles:
         self._add_genes(name, length, [genes], circular=shape == "DTR")
         self._ranks.extend((-TIERS.index(tier or "low"), -(score or 0.0), -length))
         self._tiers[tier or "low"] += 1
-        hallmarked = bool(genes and genes.functions(markers=False))
+        hallmarked = bool(genes and genes.functions("hallmark"))
         self._counts["hallmarked"] += hallmarked
         self._counts["middling"] += (score or 0.0) <= HIGH_SCORE and not hallmarked
         self._lengths += [length] if genes else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -22,7 +22,7 @@ from virnucpro.io.records import Records
 from virnucpro.results import open_run
 from virnucpro.stages import calls, genes, output
 from virnucpro.stages.calls import Calls
-from virnucpro.stages.genes import GeneFinder, Genes, Predicted, write_genes
+from virnucpro.stages.genes import GeneFinder, Genes, Kind, Predicted, write_genes
 from virnucpro.stages.regions import Region
 from virnucpro.store.disk import Disk
 
@@ -132,7 +132,7 @@ def test_genes_follow_the_calls(call, source, tmp_path, monkeypatch):
     assert region in genes["s_virus_genes.gff3"]
     rows = table(out / "s_virus.tsv")
     names = ["hallmarks", "hallmark_genes", "genes", "host_markers", "host_marker_genes"]
-    assert [*rows[0]][-6:-1] == names
+    assert [*rows[0]][-7:] == [*names, "error_rate", "virus_markers"]
     assert all(0.8 < float(row["coding_density"]) <= 1 for row in rows)
     proteins = genes["s_virus_genes.faa"].count(b">")
     assert sum(int(row["genes"]) for row in rows) == proteins > 0
@@ -171,11 +171,25 @@ def test_hallmark_genes_of_the_example(finder):
     found = finder.find([r.sequence for r in records])
     for record, predicted in zip(records, found, strict=True):
         genes = predicted.described(record.id, len(record.sequence))
-        assert genes.functions(markers=False) == EXAMPLE[record.id.partition("_")[2]]
+        assert genes.functions("hallmark") == EXAMPLE[record.id.partition("_")[2]]
         (alone,) = finder.find([record.sequence])  # one by one: the same
         assert alone.described(record.id, len(record.sequence)) == genes
         products = re.findall("product=(.*?);", zlib.decompress(genes.gff3).decode())
         assert products == [hit.function for hit in genes.hits]
+
+
+def test_virus_markers_of_a_phage_without_hallmarks(finder):
+    """Lactobacillus phage LP65 was kept out of all profiles."""
+    record = next(r for r in Records(SOURCE) if r.id == "virus_NC_006565.1:1-15000")
+    (predicted,) = finder.find([record.sequence])
+    assert predicted.hits == []
+    finder.find_virus_markers([(predicted, [(0, 5000)])])
+    assert [hit.function for hit in predicted.hits] == ["virus marker 29"]
+    finder.find_virus_markers([(predicted, [None])])
+    genes = predicted.described(record.id, len(record.sequence))
+    assert genes.functions("virus marker") == ["virus marker 29", "virus marker 34"]
+    assert genes.functions("hallmark") == []
+    assert b"product=virus marker 34;" in zlib.decompress(genes.gff3)
 
 
 def _rows(genes: Genes) -> tuple[list[list[str]], list[list[str]]]:
@@ -217,8 +231,8 @@ def test_genes_of_a_very_long_record_are_found_part_by_part(finder, monkeypatch)
     assert [row[8].partition(";")[0] for row in rows] == [f"ID=a_{n + 1}" for n in range(len(rows))]
 
 
-def _pretend(monkeypatch: pytest.MonkeyPatch, *functions: tuple[str, bool]) -> list[str]:
-    """Let the first genes that are searched have functions; returns the sequences searched."""
+def _pretend(monkeypatch: pytest.MonkeyPatch, *functions: tuple[str, Kind]) -> list[str]:
+    """Let the first genes of a record have functions; returns the sequences searched."""
     asked: list[str] = []
     find = GeneFinder.find
 
@@ -227,8 +241,11 @@ def _pretend(monkeypatch: pytest.MonkeyPatch, *functions: tuple[str, bool]) -> l
         found = [predicted for text in sequences for predicted in find(finder, [text])]
         return found
 
-    def known(_: GeneFinder, found: list[Any], __: object) -> list[tuple[str, bool] | None]:
-        return [*functions, *[None] * len(found)][: len(found)]
+    def known(
+        _: GeneFinder, found: list[Any], __: object, kinds: Sequence[Kind]
+    ) -> list[tuple[str, Kind] | None]:
+        own = [function for function in functions if function[1] in kinds]
+        return [*own, *[None] * len(found)][: len(found)]
 
     monkeypatch.setattr(GeneFinder, "find", recorded)
     monkeypatch.setattr(GeneFinder, "_functions", known)
@@ -265,8 +282,10 @@ def test_genes_are_looked_for_in_viral_in_uncertain_and_in_long_records(
     assert asked == [sequences[name] for name, each in found.items() if each in searched]
 
 
-PORTAL, TUBE = ("portal protein", False), ("tail tube protein", False)
-RIBOSOMAL, CHAPERONE = ("ribosomal protein L2", True), ("chaperone DnaK", True)
+PORTAL: tuple[str, Kind] = ("portal protein", "hallmark")
+TUBE: tuple[str, Kind] = ("tail tube protein", "hallmark")
+RIBOSOMAL: tuple[str, Kind] = ("ribosomal protein L2", "host marker")
+CHAPERONE: tuple[str, Kind] = ("chaperone DnaK", "host marker")
 
 
 def test_a_host_with_a_provirus_is_no_virus_by_the_genes_of_the_provirus(
@@ -285,6 +304,30 @@ def test_a_record_with_two_host_markers_is_no_virus(call, tmp_path, monkeypatch)
     _pretend(monkeypatch, RIBOSOMAL, CHAPERONE)
     found = _calls_of_lite(call, tmp_path)
     assert "virus" not in found.values()
+
+
+MARKER: tuple[str, Kind] = ("virus marker 7", "virus marker")
+
+
+def test_virus_markers_are_looked_for_among_the_genes_that_are_shown(call, tmp_path, monkeypatch):
+    searched: list[int] = []
+    find = GeneFinder.find_virus_markers
+
+    def recorded(finder: GeneFinder, shown: list[tuple[Predicted, list[Any]]]) -> None:
+        for predicted, spans in shown:
+            if spans:
+                find(finder, [(predicted, spans)])
+                searched.append(len(predicted.hits))
+
+    _pretend(monkeypatch, MARKER)
+    monkeypatch.setattr(GeneFinder, "find_virus_markers", recorded)
+    monkeypatch.setattr(output, "SHORTEST_RECORD", 3000)  # the genes of hosts are found, too
+    found = _calls_of_lite(call, tmp_path)
+    assert len(searched) == sum(each != "nonvirus" for each in found.values()) < len(found)
+    rows = table(tmp_path / "out/s_virus.tsv")
+    assert {(row["virus_markers"], row["hallmarks"]) for row in rows} == {("1", "0")}
+    text = (tmp_path / "out/s_virus_genes.gff3").read_text()
+    assert text.count("product=virus marker 7;") == len(rows) > 0
 
 
 def test_two_genes_of_one_function_are_one_sign_of_a_virus(call, source, tmp_path, monkeypatch):
@@ -339,4 +382,4 @@ def test_regions_have_genes_and_hallmarks(call, tmp_path, monkeypatch):
         assert [row["hallmarks"] for row in table(out / "s_virus.tsv")] == ["1"]
         assert call("call", out, "--min-score", "0.98", "--no-genes").code == 0
         assert _genes(out) == {}
-        assert [*table(out / "s_regions.tsv")[0].values()][-6:] == ["NA"] * 6
+        assert [*table(out / "s_regions.tsv")[0].values()][-7:] == ["NA"] * 7

@@ -12,7 +12,7 @@ import pytest
 from tests.declared import Chunk, chunks_of
 from virnucpro.io.frames import chunk_spans
 from virnucpro.stages import regions
-from virnucpro.stages.genes import Hit
+from virnucpro.stages.genes import Hit, Kind
 from virnucpro.stages.regions import Region, region_fdr, region_tier
 from virnucpro.stages.repeats import in_arrays
 
@@ -240,7 +240,8 @@ def test_flanks_are_hosts_where_either_side_scores_as_one():
 
 def _hits(*places: int, marker: bool) -> list[Hit]:
     """Genes of 900 bases that begin at these places."""
-    return [Hit(place, place + 900, f"function {place}", marker) for place in places]
+    kind: Kind = "host marker" if marker else "hallmark"
+    return [Hit(place, place + 900, f"function {place}", kind) for place in places]
 
 
 def with_hits(length: int, chunks: list[Chunk], hits: list[Hit]) -> list[Region]:
