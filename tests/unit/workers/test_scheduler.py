@@ -297,6 +297,9 @@ def test_after_a_signal_no_task_is_begun(ending):
     assert sum(call.startswith("start") for call in trial.pool.calls) == 2
     assert len(trial.pool.attempts) <= 5
     assert trial.pool.now <= 5 + GRACE
+    if ending == "ok":  # tasks in flight are finished, and nothing else is waited for
+        assert len(trial.outcomes) == len(trial.pool.attempts)
+        assert trial.pool.now < 5
 
 
 def test_a_worker_that_is_lost_with_its_node_costs_none_of_its_tasks_an_attempt():
