@@ -34,9 +34,8 @@ gpu:  ## check the GPU path and measure it, with the packages that PYTHON has; t
 	$(PYTHON) -m benchmarks.gpu facts .gpu; facts=$$?; \
 	$(PYTHON) -m benchmarks.gpu decisions .gpu && exit $$facts
 
-faults: .venv/checked  ## stop and fail the program at every write, flip a bit of every byte; 20 minutes
-	$(BIN)/python -m tools.fault_sweep .faults --rounds 50
-	$(BIN)/python -m pytest -m slow tests/faults/test_every_byte.py
+faults: .venv/checked  ## stop and fail every command at every operation on the disk, flip a bit of every byte; hours
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses $(WORKERS) tests/faults/test_survival.py
 
 site: .venv/slow  ## the documentation as a site, .site/site/index.html; a broken link is an error
 	rm -rf .site && mkdir .site && cp -r docs .site/pages
@@ -46,7 +45,7 @@ site: .venv/slow  ## the documentation as a site, .site/site/index.html; a broke
 	cd .site && $(abspath $(BIN))/python -m zensical build --clean --strict
 
 clean:
-	rm -rf .venv .demo .faults .gpu .site
+	rm -rf .venv .demo .gpu .site
 
 # pip compiles no modules: most of those of large packages are never imported. One call resolves everything.
 INSTALL = $(PYTHON) -m venv .venv && \

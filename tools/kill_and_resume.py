@@ -26,7 +26,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import tests.preloaded  # noqa: F401
-from tools.fault_sweep import make_input, results
+from tests.faults.survival import make_input, results
 from virnucpro.cli import run
 from virnucpro.layout import Layout
 

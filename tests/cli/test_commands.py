@@ -85,7 +85,7 @@ def test_wrong_words(call, words):
 
 def test_a_record_that_failed_is_told_by_the_exit_code(call, source, tmp_path):
     command = ("predict", source, "-o", tmp_path / "out", *TOY)
-    with poisoned(SEQUENCE.decode()):
+    with poisoned(SEQUENCE.decode().__eq__):
         assert call(*command).code == 2
     assert call(*command).code == 0
 

@@ -187,23 +187,20 @@ def test_other_models(world, made, change, verdict):
     assert _results(world.out) == _results(made.out)
 
 
-# Rows 86-100 of the list of bad inputs that are about files of an interrupted run
-
-
 def _swap(a: Path, b: Path) -> None:
     data = a.read_bytes()
     a.write_bytes(b.read_bytes())
     b.write_bytes(data)
 
 
-def test_92_swapped_with_their_receipts(world, made):
+def test_features_that_are_swapped_with_their_receipts_are_made_again(world, made):
     for suffix in ("", ".done"):
         _swap(*(world.file(f"STEM_protein/output_{n}_ESM.pt{suffix}") for n in (1, 2)))
     assert _resume(world.request)[0] == {"protein_embeddings": 2}
     assert _results(world.out) == _results(made.out)
 
 
-def test_100_stray_temporary_files_are_removed(world):
+def test_stray_temporary_files_are_removed(world):
     strays = [
         world.out / ".in_contigs.tsv.elsewhere.999999999.tmp",
         world.out / "in_protein/.output_1_ESM.pt.elsewhere.999999999.tmp",

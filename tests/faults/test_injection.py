@@ -1,20 +1,11 @@
-"""A sample of the sweep (``make faults`` is all of it), and disks that are really full."""
+"""In which order a run writes, so that a power cut loses nothing that a receipt proves."""
 
 from __future__ import annotations
 
 from tests.cli.inputs import toy_request
-from tests.forked import run_forked
+from tests.faults.survival import make_input
 from tests.unit.store.noting import Noting
-from tools.fault_sweep import make_input
 from virnucpro.run.predict import run_prediction
-
-
-def test_a_sample_of_stops_and_faults_is_survived(tmp_path, capsys):
-    options = ("--every", 480, "--rounds", 2)
-    done = run_forked(tmp_path, *options, module="tools.fault_sweep")
-    with capsys.disabled():
-        print("\n" + "\n".join(done.out.splitlines()[-7:]))
-    assert done.code == 0, done.out + done.err
 
 
 def test_nothing_goes_before_what_was_made_of_it_is_proved(tmp_path):

@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 
 from tests.faults.processes import until
+from tests.faults.survival import make_input
 from tests.forked import run_forked
-from tools.fault_sweep import make_input
 
 
 def test_a_killed_run_is_resumed_to_the_byte(tmp_path):

@@ -48,7 +48,7 @@ def test_duplicates(tmp_path, names, expected):
     assert summarise_input(InputFiles(write(tmp_path, names))).duplicates == tuple(expected)
 
 
-def test_18_ids_that_only_share_a_hash_are_no_duplicates(tmp_path, monkeypatch):
+def test_ids_that_only_share_a_hash_are_no_duplicates(tmp_path, monkeypatch):
     monkeypatch.setattr(input_summary, "hash", lambda name: len(name), raising=False)
     path = write(tmp_path, ["a", "b", "cc", "b"])
     assert summarise_input(InputFiles(path)).duplicates == ("b",)
@@ -65,7 +65,7 @@ def test_18_ids_that_only_share_a_hash_are_no_duplicates(tmp_path, monkeypatch):
         (["a", "a", "a_2", "a_2"], ["a", "a_3", "a_2", "a_2_2"]),
     ],
 )
-def test_18_rename(tmp_path, names, expected):
+def test_ids_that_come_again_are_numbered(tmp_path, names, expected):
     path = write(tmp_path, names)
     rename = RecordRenamer(summarise_input(InputFiles(path)))
     renamed = [rename(record) for record in Records(path)]
@@ -74,7 +74,7 @@ def test_18_rename(tmp_path, names, expected):
 
 
 @given(st.lists(st.text("a_2", min_size=1, max_size=6), min_size=1, max_size=20))
-def test_18_renamed_ids_are_unique_and_new(tmp_path_factory, names):
+def test_renamed_ids_are_unique_and_new(tmp_path_factory, names):
     path = write(tmp_path_factory.getbasetemp(), names)
     rename = RecordRenamer(summarise_input(InputFiles(path)))
     renamed = [rename(record).id for record in Records(path)]

@@ -180,7 +180,7 @@ def test_a_flipped_bit_in_a_compressed_file_is_noticed_or_changes_nothing(tmp_pa
         data[bit // 8] ^= 1 << bit % 8
 
 
-def test_24_a_file_without_line_ends_is_not_read_to_its_end(tmp_path):
+def test_a_file_without_line_ends_is_not_read_to_its_end(tmp_path):
     path = tmp_path / "in.fa"
     with path.open("wb") as file:
         file.write(b">a")
@@ -189,7 +189,7 @@ def test_24_a_file_without_line_ends_is_not_read_to_its_end(tmp_path):
         list(Records(path))
 
 
-def test_49_bomb(tmp_path):
+def test_a_record_that_unpacks_to_more_than_the_limit_is_refused(tmp_path):
     data = gzip.compress(b">a\n" + b"A" * 10_000_000)
     with pytest.raises(InputError, match=r"more than the 1,000,000 bytes"):
         read(tmp_path, data, limit=1_000_000)

@@ -113,7 +113,7 @@ def test_a_gpu_knows_the_task_that_it_prepares_while_others_are_written_and_comp
     trial = run(always_ok, STAGE.tasks(9), overlapping=overlapping)
     assert trial.pool.most_submitted == most
     few = run(always_ok, STAGE.tasks(4), overlapping=overlapping)
-    assert few.pool.most_submitted < 3  # the other worker gets its share
+    assert few.pool.most_submitted == 1  # the other worker gets its share
 
 
 def test_a_task_is_started_after_the_one_before_it_has_ended():
@@ -215,7 +215,7 @@ def test_a_device_that_dies_over_everything_is_given_up_while_others_are_slow(de
             return "exits"
         return "silent" if task and next(waits) % 30 else "ok"
 
-    trial = run(behaviour, STAGE.tasks(12))
+    trial = run(behaviour, STAGE.tasks(40))
     assert trial.error is None
     assert trial.failed == list(deadly)
     assert set(trial.pool.workers) == {0}
@@ -297,6 +297,9 @@ def test_after_a_signal_no_task_is_begun(ending):
     assert sum(call.startswith("start") for call in trial.pool.calls) == 2
     assert len(trial.pool.attempts) <= 5
     assert trial.pool.now <= 5 + GRACE
+    if ending == "ok":  # tasks in flight are finished, and nothing else is waited for
+        assert len(trial.outcomes) == len(trial.of(TaskStarted, "task"))
+        assert trial.pool.now < 5
 
 
 def test_a_worker_that_is_lost_with_its_node_costs_none_of_its_tasks_an_attempt():

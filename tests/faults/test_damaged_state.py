@@ -1,24 +1,20 @@
-"""No bit of the state of a run can make a result wrong, or a start fail."""
+"""No document of the state of a run can make a result wrong, or a start fail."""
 
 from __future__ import annotations
 
 import json
-import random
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.cli.inputs import open_bases, toy_request
-from tools.fault_sweep import RESULTS, results
-from virnucpro.errors import VirNucProError
+from tests.faults.survival import results
 from virnucpro.events import Event, StageStarted
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 
 STATE = Path(".checkpoints/runs/in/state")
-SEED = 5
 
 
 def finished_run(folder: Path) -> PredictionRequest:
@@ -28,42 +24,6 @@ def finished_run(folder: Path) -> PredictionRequest:
     request = toy_request(source, folder / "out", chunk_length=200, sequences_per_file=10)
     run_prediction(request, lambda event: None)
     return request
-
-
-def problem(request: PredictionRequest, out: Path, expected: dict[str, bytes]) -> str:
-    """Run again, and return what went wrong, or an empty text."""
-    try:
-        run_prediction(request, lambda event: None)
-    except VirNucProError as error:
-        return f"exit {error.exit_code}: {error}"
-    found = results(out)
-    return ", ".join(f"{name} differs" for name in RESULTS if found.get(name) != expected.get(name))
-
-
-@pytest.mark.parametrize("most", [12, pytest.param(10**9, marks=pytest.mark.slow)])
-def test_a_flipped_bit_anywhere_in_the_state_changes_no_result(tmp_path, most):
-    """``most`` bytes of each file: a sample, or all of them."""
-    request = finished_run(tmp_path)
-    out, kept = tmp_path / "out", tmp_path / "kept"
-    shutil.copytree(out, kept)
-    expected, state = results(out), out / STATE
-    files = {path: path.read_bytes() for path in state.rglob("*") if path.is_file()}
-    names = {path.name for path in files}
-    assert names >= {"run.json", "finished.done", "output.done", "consensus.done"}
-    found = []
-    for path, content in files.items():
-        size = len(content)
-        for place in random.Random(SEED + size).sample(range(size), min(most, size)):
-            damaged = bytearray(content)
-            damaged[place] ^= 1 << (place % 8)
-            path.write_bytes(damaged)
-            if what := problem(request, out, expected):
-                found.append(f"byte {place} of {path.name}: {what}")
-                shutil.rmtree(out)
-                shutil.copytree(kept, out)
-        shutil.rmtree(out)
-        shutil.copytree(kept, out)
-    assert found == []
 
 
 HOSTILE = {
