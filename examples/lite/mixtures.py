@@ -1,19 +1,14 @@
-"""Fit what error rates of lite rest on, or print rates, tiers and calls of known samples.
+"""Print rates, tiers and calls of known samples, or how groups of records differ.
 
     virnucpro predict records.fa -o predicted -m lite -e 500
-    python examples/lite/mixtures.py fit CLASSIFIER OUT LABELS predicted/records_run.json [...]
     python examples/lite/mixtures.py figures LABELS predicted/records_run.json [...]
+    python examples/lite/mixtures.py groups LABELS predicted/records_run.json [...]
 
 LABELS is a table with the columns record, label and group. The records of a run are cut into
 contigs with lengths as those of assemblies: 500 to 50,000 bases, logarithmically normal with a
 median of 1,300. A shorter record, such as a read, stays as it is.
 
-`fit` writes CLASSIFIER to OUT, which may be the same file, with how the log odds that it gives
-others and viruses are distributed, for the chunk length of each run; runs may share one. Take
-records that the encoder was not trained on. It also prints what two constants of
-virnucpro/classifier/mixture.py rest on. Of each group in LABELS, only every second record is read,
-from the first one on; the others are left to check the rates with: with --half 1, `figures` reads
-these alone.
+`groups` prints what two constants of virnucpro/classifier/mixture.py rest on.
 
 `figures` draws samples of each share of virus; every group of a label is drawn alike, as long as
 it lasts. They are called as `virnucpro predict` does it. A row is the mean over the draws: the
@@ -38,16 +33,15 @@ from typing import NamedTuple
 import numpy as np
 from outside import PHAGES
 
+from virnucpro.classifier.calibration import find_calibrations
 from virnucpro.classifier.contigs import ContigModel, contig_terms
 from virnucpro.classifier.evidence import no_evidence
-from virnucpro.classifier.files import inspect_classifier, with_changes
-from virnucpro.classifier.mixture import MOST_OF_GROUP, UPPER, with_distributions
+from virnucpro.classifier.mixture import MOST_OF_GROUP, UPPER
 from virnucpro.evaluation.calibrate import COUNTS, Contigs, called_as_sample, draw
 from virnucpro.evaluation.tables import read_labels
 from virnucpro.io.records import Records
-from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.results import open_run
-from virnucpro.settings import DEFAULT_THRESHOLDS, trained
+from virnucpro.settings import DEFAULT_THRESHOLDS
 from virnucpro.stages.calls import (
     SCORED,
     Chunks,
@@ -80,11 +74,19 @@ Places = list[tuple[str, slice]]
 """Of contigs: the names of their records, and where in these they are."""
 
 
-def known_records(labels: Path, path: Path, half: int | None) -> list[Known]:
-    """Return the labelled records of the run of a STEM_run.json, or every second of each group."""
+def model_of(path: Path) -> ContigModel | None:
+    """Return the numbers that a run of a STEM_run.json takes, of its chunk length."""
+    run = open_run(path.parent, path.name.removesuffix("_run.json")).record
+    length, models = int(run["settings"]["analysis"]["chunk_length"]), run["models"]
+    weights = [models[n]["sha256"] for n in ("classifier", "nucleotide", "protein") if n in models]
+    name = Path(models["classifier"]["path"]).name
+    found = find_calibrations(name, weights, run["precision"], lambda _: None)
+    return found[length].contigs if length in found else None
+
+
+def known_records(labels: Path, path: Path) -> list[Known]:
+    """Return the labelled records of the run of a STEM_run.json."""
     table = read_labels(labels)
-    if half is not None:
-        table = table[table.groupby("group").cumcount() % 2 == half]
     known = {r.record: (r.label == "virus", r.group, r.genome) for r in table.itertuples()}
     stem = path.name.removesuffix("_run.json")
     names = ("record", "start", "end", "status", "max_score_0", "max_score_1")
@@ -102,43 +104,36 @@ def known_records(labels: Path, path: Path, half: int | None) -> list[Known]:
     return records
 
 
-def fitted(records: list[Known], model: ContigModel) -> ContigModel:
-    """Return the model with the distributions of these records."""
-    numbers: dict[tuple[bool, str], int] = {}
-    terms, virus, groups = [], [], []
-    for _, label, group, _, chunks in records:
-        number, odds = numbers.setdefault((label, group), len(numbers)), log_odds(chunks)
-        for count in COUNTS:
-            starts = np.arange(0, len(odds) // count * count, count)
-            if len(starts):
-                values = odds[: starts[-1] + count]
-                terms.append(contig_terms(values, starts, np.full(len(starts), float(count))))
-                virus += [label] * len(starts)
-                groups += [number] * len(starts)
-    known = np.concatenate(terms), np.array(virus), np.array(groups)
-    show_groups(model.log_odds(known[0]), *known)
-    return with_distributions(model, *known)
-
-
-def show_groups(odds: Floats, terms: Floats, virus: Bools, groups: Ints) -> None:
-    """Print two constants of virnucpro/classifier/mixture.py as they are in these contigs."""
-    medians, halves = [], []
-    for group, log_count in np.unique(np.stack([groups, terms[:, -1]], axis=1), axis=0):
-        which = (groups == group) & (terms[:, -1] == log_count)
-        low, middle, high = np.quantile(odds[which], [1 - UPPER, 0.5, UPPER])
-        weight = min(int(which.sum()), MOST_OF_GROUP)
-        if virus[which][0]:
-            halves.append((weight * (middle - low), weight * (high - middle)))
-        elif log_count == 0:
-            medians.append((middle, high - middle, weight))
-    below, above = np.sum(halves, axis=0)
-    print(f"viruses: the spread below the median is {below / above:.2f} of that above it")
-    middles, spreads, weights = np.array(medians).T
-    mean, spread = (np.average(values, weights=weights) for values in (middles, spreads))
-    apart = np.sqrt(np.average((middles - mean) ** 2, weights=weights))
-    print(
-        f"others of one chunk: medians of groups have a spread of {apart / spread**2:.2f} squares"
-    )
+def groups(args: argparse.Namespace) -> None:
+    """Print two constants of virnucpro/classifier/mixture.py as they are in these records."""
+    for path in args.runs:
+        model = model_of(path)
+        medians, halves = [], []
+        own: dict[tuple[str, bool, int], list[float]] = defaultdict(list)
+        for _, label, group, _, chunks in known_records(args.labels, path):
+            odds = log_odds(chunks) / model.temperature
+            for count in COUNTS:
+                starts = np.arange(0, len(odds) // count * count, count)
+                if len(starts):
+                    terms = contig_terms(
+                        odds[: starts[-1] + count], starts, np.full(len(starts), float(count))
+                    )
+                    own[group, label, count] += model.log_odds(terms).tolist()
+        for (_, label, count), values in own.items():
+            low, middle, high = np.quantile(values, [1 - UPPER, 0.5, UPPER])
+            weight = min(len(values), MOST_OF_GROUP)
+            if label:
+                halves.append((weight * (middle - low), weight * (high - middle)))
+            elif count == 1:
+                medians.append((middle, high - middle, weight))
+        below, above = np.sum(halves, axis=0)
+        middles, spreads, weights = np.array(medians).T
+        mean, spread = (np.average(values, weights=weights) for values in (middles, spreads))
+        apart = np.sqrt(np.average((middles - mean) ** 2, weights=weights))
+        print(
+            f"{path}: the spread of viruses below the median is {below / above:.2f} of that above "
+            f"it; medians of groups of others have a spread of {apart / spread**2:.2f} squares"
+        )
 
 
 def of_assembly(chance: np.random.Generator) -> float:
@@ -241,9 +236,8 @@ def figures(args: argparse.Namespace) -> None:
     for path in args.runs:
         run = open_run(path.parent, path.name.removesuffix("_run.json"))
         length = int(run.record["settings"]["analysis"]["chunk_length"])
-        models = inspect_classifier(Path(run.record["models"]["classifier"]["path"])).contigs
-        model = models.get(trained(length, models))
-        records = known_records(args.labels, path, args.half)
+        model = model_of(path)
+        records = known_records(args.labels, path)
         cache = path.parent / f"{run.stem}_evidence.json"
         for where in ("outside", "held out"):
             own = [r for r in records if r.group.startswith("outside") == (where == "outside")]
@@ -284,36 +278,18 @@ def cells_of(rows: list[list[float]]) -> list[str]:
     ]
 
 
-def fit(args: argparse.Namespace) -> None:
-    """Write the classifier with the distributions."""
-    models = dict(inspect_classifier(args.classifier).contigs)
-    records: dict[int, list[Known]] = defaultdict(list)
-    for path in args.runs:
-        run = open_run(path.parent, path.name.removesuffix("_run.json"))
-        length = int(run.record["settings"]["analysis"]["chunk_length"])
-        records[length] += known_records(args.labels, path, args.half or 0)
-    for length, own in records.items():
-        models[length] = fitted(own, models[length])
-        print(length, models[length])
-    Disk().save(args.out, with_changes(args.classifier, contigs=models))
-
-
 def main() -> None:
-    """Fit, or print figures."""
+    """Print figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True)
-    for action in (fit, figures):
+    for action in (figures, groups):
         own = commands.add_parser(action.__name__)
         own.set_defaults(action=action)
-        if action is fit:
-            own.add_argument("classifier", type=Path)
-            own.add_argument("out", type=Path)
-        else:
+        if action is figures:
             own.add_argument("--records", type=int, action="append", help="repeatable")
             own.add_argument("--draws", type=int, default=10)
         own.add_argument("labels", type=Path)
         own.add_argument("runs", type=Path, nargs="+", help="STEM_run.json files of predict")
-        own.add_argument("--half", type=int, choices=(0, 1), help="only every second record")
     args = parser.parse_args()
     args.action(args)
 

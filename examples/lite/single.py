@@ -17,13 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from mixtures import Known, cut, known_records, with_evidence
+from mixtures import Known, cut, known_records, model_of, with_evidence
 
 from virnucpro.classifier.contigs import ContigModel
-from virnucpro.classifier.files import inspect_classifier
 from virnucpro.evaluation.calibrate import Contigs, called_as_sample
 from virnucpro.results import open_run
-from virnucpro.settings import trained
 from virnucpro.stages.calls import TIERS
 
 FEWEST = 300_000  # bases of a genome
@@ -68,12 +66,11 @@ def main() -> None:
     args = parser.parse_args()
     run = open_run(args.run.parent, args.run.name.removesuffix("_run.json"))
     length = int(run.record["settings"]["analysis"]["chunk_length"])
-    models = inspect_classifier(Path(run.record["models"]["classifier"]["path"])).contigs
-    model = models.get(trained(length, models))
+    model = model_of(args.run)
     sequences = Path(run.record["input"]["path"])
     cache = args.run.parent / f"{run.stem}_evidence.json"
     genomes: dict[tuple[str, str], list[Known]] = defaultdict(list)
-    for record in known_records(args.labels, args.run, None):
+    for record in known_records(args.labels, args.run):
         if not record.virus:
             genomes[record.group, record.genome].append(record)
     long = {

@@ -43,8 +43,8 @@ python "$here/train.py" "$work/all" -o "$work/model" "${train[@]}" \
 python "$here/kinds.py" fit "$work/data" "$work/model/lite_encoder.safetensors" \
     "$work/model/lite_kinds.safetensors"
 # To ship it: cp "$work"/model/*.safetensors virnucpro/data/
-# The rates rest on hosts that none of these trainings has read, and on the viruses of validation.
-# hosts.fa has both, and labels.tsv says which is which, with the columns record, label and group:
-#   for length in 500 300 150; do virnucpro predict hosts.fa -o "$length" -m lite -e "$length"; done
-#   classifier=virnucpro/data/lite_classifier.safetensors
-#   python examples/lite/mixtures.py fit "$classifier" "$classifier" labels.tsv {500,300,150}/hosts_run.json
+# The rates rest on hosts that none of these trainings has read, and on viruses:
+#   for length in 500 300 150; do
+#       virnucpro models calibrate lite -e "$length" -o virnucpro/data/calibrations/lite_$length.calibration.json
+#   done
+#   rm -r virnucpro/data/calibrations/*.calibration virnucpro/data/calibrations/*.md

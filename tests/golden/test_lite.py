@@ -66,7 +66,7 @@ def test_the_records_of_the_example_are_called_right(tmp_path, monkeypatch):
     labels.write_text("record\tlabel\n" + "".join(lines))
     monkeypatch.syspath_prepend(ROOT / "examples/lite")
     script = runpy.run_path(str(ROOT / "examples/lite/mixtures.py"))
-    records = script["known_records"](labels, tmp_path / "out/example_run.json", None)
+    records = script["known_records"](labels, tmp_path / "out/example_run.json")
     assert len(records) == len(contigs)
     model = inspect_classifier(LITE_CLASSIFIER).contigs[500]
     pieces, _ = script["cut"](records, 500, model)

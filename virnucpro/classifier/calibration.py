@@ -91,7 +91,8 @@ def find_calibrations(
     for length, (path, own) in found.items():
         of_other = f"; it was made in {own.precision}, and this run is {precision}"
         text = f"chunks of {length} bases are calibrated by {path}"
-        show(Notice("info", text + of_other * (own.precision != precision)))
+        if path.parent != SHIPPED or own.precision != precision:
+            show(Notice("info", text + of_other * (own.precision != precision)))
     if not found:
         for path in others:
             show(Notice("warning", f"{path} is of other weights, and not taken"))

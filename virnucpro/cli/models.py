@@ -136,9 +136,9 @@ def calibrate(name: str, output: Path | None, fraction: float, **options: Any) -
     """Measure models on records of known origin, so that their results have error rates.
 
     NAME is a model type of predict, or custom. Contigs of many kinds of viruses and others, which
-    are part of the package, are scored as by predict. One half of them gives the false discovery
-    rates that predict and call state from then on; the other half is measured. The released models
-    may know relatives of these genomes, so their figures may be too good.
+    are part of the package, are scored as by predict. One half of them is measured with the error
+    rates that the other half gives; both halves give those that predict and call state from then
+    on. The released models may know relatives of these genomes, and look too good here.
 
     Examples:
       virnucpro models calibrate 500
@@ -148,7 +148,14 @@ def calibrate(name: str, output: Path | None, fraction: float, **options: Any) -
     analysis = settings.analysis.resolved()
     from virnucpro.classifier.calibration import SUFFIX
     from virnucpro.cli.predict import carry_out
-    from virnucpro.evaluation.calibrate import calibrate_run, calibration_text, known_records
+    from virnucpro.devices import choose_devices
+    from virnucpro.evaluation.calibrate import (
+        calibrate_run,
+        calibration_page,
+        calibration_text,
+        hours_on_cpu,
+        known_records,
+    )
     from virnucpro.models.store import own_folder
     from virnucpro.run.request import PredictionRequest, check_models
 
@@ -162,6 +169,12 @@ def calibrate(name: str, output: Path | None, fraction: float, **options: Any) -
     if output.exists() and not folder.exists() and not options["force"]:
         raise UsageError(f"{output} exists: choose another --output, or replace it with --force")
     table, sequences = known_records(fraction)
+    if "t36_3B" in analysis.protein_model and choose_devices(settings.machine)[0].kind == "cpu":
+        hours = hours_on_cpu(sum(map(len, sequences)))
+        shared.tell(
+            f"On this CPU, ESM-2 3B takes about {hours:.1f} hours for these records; a tenth of "
+            f"them with --fraction 0.1. The same command goes on with an interrupted start."
+        )
     lines = (f">{record}\n{bases}\n" for record, bases in zip(table.record, sequences, strict=True))
     source = folder / "records.fa"
     shared.save_output(source, "".join(lines).encode(), force=options["force"])
@@ -177,8 +190,11 @@ def calibrate(name: str, output: Path | None, fraction: float, **options: Any) -
         return code
     with shared.steps(settings) as screen:
         found = calibrate_run(table, sequences, request.layout, screen.show)
-        shared.save_output(output, found.to_bytes(), force=True)
-    shared.tell(*calibration_text(found), f"Calibration: {output}")
+        page = output.with_suffix(".md")
+        text = calibration_page(found, Path(analysis.classifier).name)
+        for path, content in ((page, text.encode()), (output, found.to_bytes())):
+            shared.save_output(path, content, force=True)
+    shared.tell(*calibration_text(found), f"Calibration: {output}; the same as a page: {page}")
     return EXIT_OK
 
 
