@@ -25,7 +25,7 @@ from virnucpro.classifier.calibration import (
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.evidence import no_evidence
 from virnucpro.classifier.files import inspect_classifier
-from virnucpro.encoders.lite import PACKAGED as LITE_ENCODER
+from virnucpro.encoders.registry import locate
 from virnucpro.errors import InputError
 from virnucpro.evaluation import calibrate
 from virnucpro.evaluation.calibrate import (
@@ -157,7 +157,7 @@ def test_the_records_of_the_package_are_in_two_halves_of_other_genomes():
 
 
 def test_the_rates_of_lite_are_of_its_weights_and_of_these_records():
-    weights = [hashed(path).sha256 for path in (LITE_CLASSIFIER, LITE_ENCODER)]
+    weights = [hashed(LITE_CLASSIFIER).sha256, locate("lite", "nucleotide").sha256]
     found = find_calibrations(LITE_CLASSIFIER.name, weights, "fp32", _silent)
     assert set(found) == {150, 300, 500}
     assert {read_calibration(f.path).records for f in found.values()} == {hashed(RECORDS).sha256}

@@ -26,7 +26,7 @@ NEGLIGIBLE = 1e-6  # what is less likely of a sample is left out
 # What may be true of a sample: the log odds of its share of virus, 0.1 to 99.9 %, all alike likely;
 # and shifts of others and of virus, with normal distributions of these standard deviations. The
 # unit is the spread of records of one chunk, and for others its square: medians of groups of known
-# hosts have a standard deviation of 0.31 squares for chunks of 500 bases, and of 0.42 for 150
+# hosts have a standard deviation of 0.38 squares for chunks of 500 bases, and of 0.52 for 150
 # (examples/lite/mixtures.py groups prints it). Hosts of other kinds may differ more.
 SHARES = np.arange(-14, 15) / 2
 OTHERS_SHIFTS, OTHERS_SPREAD = np.arange(-3, 10) * (2 / 9), 1 / 3
@@ -34,8 +34,8 @@ OTHERS_SHIFTS, OTHERS_SPREAD = np.arange(-3, 10) * (2 / 9), 1 / 3
 # above 0 is alike likely then. Of 48 genomes of hosts, an earlier version took one for a virome.
 UNUSUAL = 0.02
 VIRUS_SHIFTS, VIRUS_SPREAD = np.arange(-2, 3) / 3, 1 / 3
-# The spread of viruses below their mean is so many times that above it: in their groups, 0.80 to
-# 0.85 times (`groups` prints it). Were both alike, a sample of viruses would look like a mixture.
+# The spread of viruses below their mean is so many times that above it: in their groups, 0.76 to
+# 0.78 times (`groups` prints it). Were both alike, a sample of viruses would look like a mixture.
 VIRUS_BELOW = 0.8
 # So many of the others have log odds with this mean and standard deviation, whatever their number
 # of chunks: proviruses, and hosts of kinds that look more viral than the rest of their sample. Mean

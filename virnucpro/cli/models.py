@@ -136,9 +136,9 @@ def calibrate(name: str, output: Path | None, fraction: float, **options: Any) -
     """Measure models on records of known origin, so that their results have error rates.
 
     NAME is a model type of predict, or custom. Contigs of many kinds of viruses and others, which
-    are part of the package, are scored as by predict. One half of them gives the false discovery
-    rates that predict and call state from then on; the other half is measured. The released models
-    may know relatives of these genomes, so their figures may be too good.
+    are part of the package, are scored as by predict. One half of them is measured with the error
+    rates that the other half gives; both halves give those that predict and call state from then
+    on. The released models may know relatives of these genomes, and look too good here.
 
     Examples:
       virnucpro models calibrate 500

@@ -351,6 +351,7 @@ def _write_results(
         temperature=temperature,
     )
     disk.save(output, content)
+    config = " -c my.yaml" if encoders else ""
     return [
         f"Trained for {counted(point.epoch, 'epoch')}; kept epoch {point.best_epoch}.",
         *(
@@ -359,7 +360,7 @@ def _write_results(
             for part, row in metrics.items()
         ),
         f"Scores are calibrated with a temperature of {temperature:.4g}. Rates of contigs come "
-        f"from: virnucpro models calibrate custom -p {output} -e {dataset.lengths()[0]}",
+        f"from: virnucpro models calibrate custom -p {output} -e {dataset.lengths()[0]}{config}",
         f"Classifier: {output}; model card: {card}",
         "Next: " + "\n".join(how_to_predict(output, dataset.lengths()[0], encoders)),
     ]
