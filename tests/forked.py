@@ -86,6 +86,10 @@ def _be_child(
 ) -> None:
     os.environ.clear()
     os.environ.update(environment)
+    # A spawned worker has no files of its parent: one that outlives it for a moment holds no lock.
+    for descriptor in Path("/proc/self/fd").glob("*"):
+        if descriptor.is_symlink() and str(descriptor.readlink()).endswith("lock"):
+            os.close(int(descriptor.name))
     connection, _, *others = args
     target(connection, os.getppid(), *others)
 
