@@ -72,7 +72,7 @@ def test_an_interrupted_run(call, folder):
 
 def test_a_run_of_which_a_sequence_failed(call, folder):
     _, sequence = next(iter(read_fasta(folder / "done/in_protein.faa")))
-    with poisoned(sequence):
+    with poisoned(sequence.__eq__):
         predict(folder / "in.fa", folder / "part")
     run = _run(call, folder / "part")
     assert (run["state"], [row["sequences"] for row in run["failed"]]) == ("partial", [1])
