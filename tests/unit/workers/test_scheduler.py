@@ -205,6 +205,13 @@ def test_no_other_file_is_lost_where_several_are_deadly(behaviour, workers):
     assert len(trial.pool.workers) == workers  # no device is given up for a file
 
 
+@pytest.mark.parametrize("first", [0, 47, 94])
+def test_six_deadly_neighbours_are_found_before_the_run_would_end(first):
+    deadly = range(first, first + 6)
+    trial = run(lambda w, task: "exits" if holds(task, *deadly) else "ok", [STAGE.task(0, 100)])
+    assert trial.failed == list(deadly)
+
+
 @pytest.mark.parametrize("deadly", [(), (30,)])
 def test_a_device_that_dies_over_everything_is_given_up_while_others_are_slow(deadly):
     """It must neither end the run nor be given the trials of a deadly file."""
@@ -354,3 +361,15 @@ def test_workers_that_all_die_twice_do_not_end_the_run():
     trial = run(behaviour, STAGE.tasks(99), workers=50)
     assert (trial.error, trial.failed, died.total()) == (None, [], 100)
     assert len(trial.pool.workers) == 50
+
+
+def test_a_worker_that_dies_once_over_each_file_and_then_finishes_it_goes_on():
+    seen = set[int]()
+
+    def behaviour(worker: int, task: Task | None) -> str:
+        dies = task is not None and task.params["start"] not in seen
+        seen.update([task.params["start"]] if task is not None else [])
+        return "exits" if dies else "ok"
+
+    trial = run(behaviour, STAGE.tasks(60), workers=1)
+    assert (trial.error, trial.failed) == (None, [])
