@@ -111,7 +111,10 @@ def test_a_stage_is_a_class_a_line_of_the_list_and_the_name_of_its_file(
     assert (folder / "example_virus.txt").read_text().splitlines() == viral != []
     (folder / "example_virus.txt").unlink()
     assert predict().code == 0
-    assert (folder / "example_virus.txt").exists()
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("example_*") if path.is_file()}
+    assert folder / "example_virus.txt" in before
+    assert predict().code == 0
+    assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
 def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):

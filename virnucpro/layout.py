@@ -232,8 +232,7 @@ class Layout(OutputFolder):
         inside = files_inside([*self.folders.values(), self.merged_folder])
         files = [*self.frames.values(), self.chunked, self.copies_table, *inside]
         files += self.state.glob("*.done")
-        kept = {self.predictions, self.consensus}
-        kept |= {self.receipt(name) for name in ("consensus", "output", "finished")}
+        kept = {self.predictions, self.consensus, self.receipt("finished")}
         return [path for path in existing_paths(*files) if path not in kept and path.is_file()]
 
     def state_files(self) -> list[Path]:

@@ -110,8 +110,8 @@ def run_predictions(
                 if len(requests) > 1:
                     count = f"{index + 1} of {len(requests)}"
                     show(Notice("info", f"sample {count}: {request.layout.sample}"))
-                with alone(index) as show, ExitStack() as lock:
-                    run = lock.enter_context(opened_run(request, models, disk, show))
+                with alone(index) as show_own, ExitStack() as lock:
+                    run = lock.enter_context(opened_run(request, models, disk, show_own))
                     run.threads = workers.host_threads
                     begin(run)
                     runs[index] = run
@@ -232,7 +232,7 @@ def finish(
     if problem := report_problem(layout, disk):
         run.show(Notice("warning", problem))
     if not failed and settings.machine.remove_intermediate:
-        run.finish(run.files_kept, frames)
+        run.finish(run.files_kept, frames, run.steps.results)
         disk.remove(layout.spooled)
     run.save_progress(is_finished=not failed)
     return Outcome(results, record, failed, run.computed.total())

@@ -97,15 +97,6 @@ class EmbeddingRun(Run):
         return layout.records_table, layout.frames_table, layout.predictions
 
 
-def predict(runs: Sequence[EmbeddingRun], workers: Workers, show: Show) -> None:
-    """Take runs with the same models through all stages."""
-    for run in runs:
-        begin(run)
-    embed(runs, workers, show)
-    for run in runs:
-        conclude(run)
-
-
 def begin(run: EmbeddingRun) -> None:
     """Stages 1 to 3, unless the run is finished."""
     run.begin()
@@ -172,6 +163,8 @@ def unscored_files(run: EmbeddingRun) -> tuple[list[list[tuple[Task, str]]], dic
     missing: dict[int, int] = {}
     frames = 0
     for number, of_file in enumerate(zip(*tasks, strict=True), 1):
+        # Planned before features are looked at, so without failures: a file that had some is not
+        # proved, and they are tried again.
         merged = steps.merging.of(number).task(ledger)
         is_merged = ledger.is_proved(merged)
         if is_merged:

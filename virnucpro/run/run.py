@@ -197,14 +197,23 @@ class Run:
             self.show(Notice("warning", f"{text}: {reason}"))
             self.disk.remove(task.receipt)
 
-    def finish(self, kept: tuple[Path, ...], figures: FinishedFigures) -> None:
-        """Prove the files that stay, and remove all others."""
+    def finish(
+        self,
+        kept: tuple[Path, ...],
+        figures: FinishedFigures,
+        results: Sequence[HostStage] = (),
+    ) -> None:
+        """Prove the files that stay, and remove all others.
+
+        The receipts of the stages that write ``results`` stay: they are asked again.
+        """
         if not self.is_finished:
             outputs = tuple(self.ledger.known(path) for path in kept)
             result = TaskResult(self.finished_task(kept), outputs, figures)
             self.ledger.accept(result)
+        receipts = {self.layout.receipt(stage.name) for stage in results}
         for path in self.layout.intermediate_files():
-            if path not in kept:
+            if path not in receipts.union(kept):
                 self.disk.remove(path)
         for folder in self.layout.folders.values():
             self.disk.remove_folder(folder)

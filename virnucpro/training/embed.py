@@ -9,8 +9,9 @@ from virnucpro.devices import choose_devices
 from virnucpro.errors import UsageError
 from virnucpro.events import Show
 from virnucpro.formatting import counted
+from virnucpro.run import recipe
 from virnucpro.run.prepare import find_encoders
-from virnucpro.run.recipe import EmbeddingRun, Steps, predict
+from virnucpro.run.recipe import EmbeddingRun, Steps
 from virnucpro.run.record import update_failure_table, write_record
 from virnucpro.run.request import check_writable
 from virnucpro.run.workers import open_workers
@@ -69,7 +70,9 @@ def embed(
             runs.append(run)
         workers = open_workers(devices, machine, interruption)
         stack.callback(workers.close)
-        predict(runs, workers, show)
+        for run in runs:
+            recipe.begin(run)
+        recipe.embed(runs, workers, show)
         for part, run in zip(layouts, runs, strict=True):
             update_failure_table(run.layout, disk, f"part {part}", run.failures)
             failed = len({name for failure in run.failures for name in failure.ids})
