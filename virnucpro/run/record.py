@@ -21,7 +21,7 @@ from virnucpro.io.pairs import InputFiles, mate_headers
 from virnucpro.layout import Layout, stem_of
 from virnucpro.results import INCOMPLETE
 from virnucpro.run.run import Run
-from virnucpro.stages.genes import HALLMARKS
+from virnucpro.stages.genes import HALLMARKS, HOST_MARKERS, VIRUS_MARKERS
 from virnucpro.stages.result_files import OutputFigures, result_counts
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
@@ -88,8 +88,9 @@ def write_record(
 
 def facts_of_results(results: OutputFigures) -> dict[str, Json]:
     """Return what the record of a run says of its tables."""
+    profiles = (HALLMARKS, HOST_MARKERS, VIRUS_MARKERS)
     return {
-        "hallmarks": {"sha256": hashed(HALLMARKS).sha256},
+        "profiles": {path.name: {"sha256": hashed(path).sha256} for path in profiles},
         "viral": results.thresholds.described(calibrated=results.calibrated),
         "counts": result_counts(results),
     }
