@@ -18,8 +18,7 @@ import torch
 from train import CLASSIFIER, ENCODER
 
 from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
-from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
-from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
+from virnucpro.encoders.lite import LITE, LiteNetwork, LiteShape, lite_to_bytes, read_lite
 from virnucpro.encoders.weights import read_safetensors
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed

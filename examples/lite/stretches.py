@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from virnucpro.encoders.lite_network import base_numbers
+from virnucpro.encoders.lite import base_numbers
 from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.training.data.dataset import Dataset, LabelledRecord
 

@@ -51,8 +51,7 @@ from virnucpro.classifier.contigs import (
 from virnucpro.classifier.files import ClassifierInfo, classifier_to_bytes, inspect_classifier
 from virnucpro.classifier.mixture import with_distributions
 from virnucpro.contracts import Device
-from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
-from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
+from virnucpro.encoders.lite import LITE, LiteNetwork, LiteShape, lite_to_bytes, read_lite
 from virnucpro.encoders.weights import read_safetensors
 from virnucpro.errors import InputError
 from virnucpro.events import EpochProgress, Event, Notice, Show

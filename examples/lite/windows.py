@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.columns import row_error, table_rows
-from virnucpro.encoders.lite_network import UNKNOWN, base_numbers
+from virnucpro.encoders.lite import UNKNOWN, base_numbers
 from virnucpro.errors import InputError
 from virnucpro.io.frames import MOST_UNKNOWN
 from virnucpro.training.data.dataset import Dataset, LabelledRecord

@@ -14,8 +14,14 @@ from safetensors.torch import load_file, save_file
 from tests.unit.encoders.small import open_path, quiet, sequences
 from virnucpro.encoders.dnabert_s import Dnabert, DnabertSizes
 from virnucpro.encoders.esm2 import Esm2, Esm2Sizes
-from virnucpro.encoders.lite import PACKAGED, lite_to_bytes, read_lite
-from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
+from virnucpro.encoders.lite import (
+    PACKAGED,
+    LiteNetwork,
+    LiteShape,
+    base_numbers,
+    lite_to_bytes,
+    read_lite,
+)
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError
 

@@ -18,8 +18,7 @@ from tests.training_data import genome
 from tests.unit.encoders.small import open_path, quiet
 from tests.unit.training.loops import CPU, Stopped, plan_of
 from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
-from virnucpro.encoders.lite import lite_to_bytes
-from virnucpro.encoders.lite_network import LiteShape
+from virnucpro.encoders.lite import LiteShape, lite_to_bytes
 from virnucpro.errors import InputError
 from virnucpro.training.data.dataset import LabelledRecord
 from virnucpro.training.loop import load_savepoint

@@ -18,7 +18,7 @@ from windows import (
     note_losses,
 )
 
-from virnucpro.encoders.lite_network import UNKNOWN
+from virnucpro.encoders.lite import UNKNOWN
 from virnucpro.errors import InputError
 from virnucpro.training.data.dataset import LabelledRecord
 
