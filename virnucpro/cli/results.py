@@ -80,7 +80,7 @@ def report(folders: tuple[Path, ...], output: Path | None, *, force: bool) -> No
       virnucpro report sample1 sample2 sample3 -o overview.html
     """
     from virnucpro.layout import Layout
-    from virnucpro.report.writing import write_overview, write_report
+    from virnucpro.report.page import write_overview, write_report
     from virnucpro.results import open_run
     from virnucpro.run.sample_list import finished_runs, renew_samples, runs_of_samples
     from virnucpro.store.disk import Disk

@@ -1,4 +1,5 @@
-"""Pages that stand alone, from the templates of this folder; what that of a report shows."""
+"""Pages that stand alone, from the templates of this folder: what that of a report shows, and how
+reports and overviews are written."""
 
 from __future__ import annotations
 
@@ -28,8 +29,9 @@ from virnucpro.layout import Layout, picture_name
 from virnucpro.report.content import HEADS, MOST_ROWS, read_content, table_rows
 from virnucpro.report.plots import FEWEST_RECORDS, draw_plots, page_style, page_svg
 from virnucpro.report.tracks import NAMED_REGIONS, Track, draw_track, read_tracks
-from virnucpro.results import PredictionRun
+from virnucpro.results import PredictionRun, open_run
 from virnucpro.settings import DOUBTFUL, LONG_RECORDS, SHIPPED_MODELS
+from virnucpro.store.disk import Disk
 from virnucpro.tables import CONTIGS, REGIONS, VIRUS, RegionRow
 from virnucpro.version import __version__
 
@@ -135,3 +137,47 @@ def share(part: float, whole: float) -> str:
     if not part:
         return "0 %"
     return percent(part / whole, 1) if part / whole >= 0.001 else "< 0.1 %"
+
+
+def report_problem(layout: Layout, disk: Disk) -> str:
+    """Write a report as :func:`write_report` does; return what was in the way, if anything."""
+    try:
+        write_report(open_run(layout.root, layout.stem), disk)
+    except InputError as error:
+        return f"no report was written: {error}"
+    return ""
+
+
+def write_report(run: PredictionRun, disk: Disk, *, again: bool = False) -> Path:
+    """Write the report of a run and return its path; ``again`` also where there is one.
+
+    One that is there is up to date: a new record of the run removes it.
+
+    Raises InputError where a file of the run is missing or damaged.
+    """
+    report = Layout(run.folder, run.stem).report
+    if again or report.is_symlink() or not report.exists():
+        _write(report, report_page(run), disk)
+    return report
+
+
+def write_overview(
+    path: Path,
+    runs: Sequence[tuple[str, PredictionRun]],
+    disk: Disk,
+    failed: Sequence[tuple[str, str]] = (),
+) -> None:
+    """Write the overview of named runs, and of the samples that ``failed`` with the reasons."""
+    start = path.absolute().parent
+    samples = [
+        (name, os.path.relpath(Layout(run.folder, run.stem).report, start), run)
+        for name, run in runs
+    ]
+    _write(path, rendered("overview.html", samples=samples, failed=failed), disk)
+
+
+def _write(path: Path, text: str, disk: Disk) -> None:
+    """Write a page, unless the same one is there."""
+    page = text.encode("utf-8", "backslashreplace")  # a STEM may be no text
+    if not path.is_file() or path.read_bytes() != page:
+        disk.save(path, page, durable=False)

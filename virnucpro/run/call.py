@@ -17,7 +17,7 @@ from virnucpro.errors import InputError, LockedError, UsageError
 from virnucpro.events import Notice, Show, StepStarted
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout
-from virnucpro.report.writing import report_problem
+from virnucpro.report.page import report_problem
 from virnucpro.results import INCOMPLETE, open_run
 from virnucpro.run.record import facts_of_results, save_record
 from virnucpro.run.run import Run, sweep

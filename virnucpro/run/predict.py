@@ -13,7 +13,7 @@ from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, RunInterruptedError, UsageError, VirNucProError
 from virnucpro.events import Notice, Show
 from virnucpro.layout import STDIN
-from virnucpro.report.writing import report_problem
+from virnucpro.report.page import report_problem
 from virnucpro.results import open_run
 from virnucpro.run.prepare import Models, find_models, identity, prediction_steps, settled
 from virnucpro.run.recipe import EmbeddingRun, begin, conclude, embed

@@ -21,7 +21,6 @@ from virnucpro.errors import (
     VirNucProError,
 )
 from virnucpro.layout import STDIN, Layout, SamplesFolder, stem_of
-from virnucpro.report.writing import write_overview
 from virnucpro.results import PredictionRun, open_runs
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import has_receipts
@@ -250,6 +249,8 @@ def renew_samples(root: Path) -> str:
 
 def overview_problem(folder: SamplesFolder, disk: Disk) -> str:
     """Write the overview, if any sample has results; return what was in the way, if anything."""
+    from virnucpro.report.page import write_overview  # it imports numpy
+
     try:
         if runs := runs_of_samples(folder.root):
             samples = samples_of(folder.root).values()
