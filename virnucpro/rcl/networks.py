@@ -26,7 +26,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from virnucpro.rcl.settings import CnnSettings, LstmSettings, UnetSettings
-from virnucpro.training.group import MaskedBatchNorm
+from virnucpro.training.loop import MaskedBatchNorm
 
 RCL = 1
 """Index of the class "residue of the RCL" in the logits."""

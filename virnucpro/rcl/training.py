@@ -32,13 +32,13 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import PARTS
-from virnucpro.training.group import sum_over_processes
 from virnucpro.training.loop import (
     Savepoint,
     TrainingLoop,
     load_savepoint,
     random_seed,
     save_savepoint,
+    sum_over_processes,
 )
 from virnucpro.training.processes import train_on
 from virnucpro.version import __version__

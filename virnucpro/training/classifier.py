@@ -42,13 +42,14 @@ from virnucpro.store.lock import locked
 from virnucpro.store.work import WorkIdentity
 from virnucpro.training.data.dataset import PARTS, Dataset, Part
 from virnucpro.training.features import PartFeatures, RowNumbers, epoch_windows, find_features
-from virnucpro.training.group import MaskedBatchNorm, sum_over_processes
 from virnucpro.training.loop import (
+    MaskedBatchNorm,
     Savepoint,
     TrainingLoop,
     begin_training,
     load_savepoint,
     random_seed,
+    sum_over_processes,
 )
 from virnucpro.training.processes import train_on
 from virnucpro.version import __version__

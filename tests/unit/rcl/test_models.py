@@ -20,7 +20,7 @@ from virnucpro.rcl.models import WINDOW, RclModel, read_rcl_model, windows_of, w
 from virnucpro.rcl.networks import NETWORKS, RCL
 from virnucpro.rcl.rule import find_region
 from virnucpro.store.disk import Disk
-from virnucpro.training.group import MaskedBatchNorm
+from virnucpro.training.loop import MaskedBatchNorm
 
 KINDS, ENCODINGS = tuple(NETWORKS), ("onehot", "blosum", "onehot")
 
