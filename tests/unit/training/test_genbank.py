@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.training.made_genomes import coding
 from virnucpro.errors import InputError
-from virnucpro.training.data.genbank import is_genbank, read_genbank
+from virnucpro.training.data.genomes import is_genbank, read_genbank
 
 SeqIO = pytest.importorskip("Bio.SeqIO")
 from Bio.Seq import Seq  # noqa: E402
