@@ -17,11 +17,11 @@ from tests.hostile import Evil
 from virnucpro.classifier import files
 from virnucpro.classifier.files import (
     INNER_BATCH,
+    check_fit,
     classifier_to_bytes,
     inspect_classifier,
     with_changes,
 )
-from virnucpro.classifier.fit import check_fit
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import digest_of
 from virnucpro.errors import ModelError

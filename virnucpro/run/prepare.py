@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from virnucpro.classifier.calibration import FoundCalibration, find_calibrations
-from virnucpro.classifier.files import ClassifierInfo, inspect_classifier
-from virnucpro.classifier.fit import check_fit
+from virnucpro.classifier.files import ClassifierInfo, check_fit, inspect_classifier
 from virnucpro.contracts import Device, Molecule
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import family_named, locate

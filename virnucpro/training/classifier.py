@@ -19,9 +19,9 @@ from virnucpro.classifier.files import (
     ClassifierMetadata,
     build_classifier,
     classifier_to_bytes,
+    entry_of,
     inspect_classifier,
 )
-from virnucpro.classifier.fit import entry_of
 from virnucpro.contracts import MOLECULES, Device, Json
 from virnucpro.errors import InputError, ModelError, UsageError
 from virnucpro.events import Notice, Show
