@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import nn
 
 from virnucpro.classifier.files import classifier_to_bytes
-from virnucpro.compute.arithmetic import Fp8Linear, prepare_blocks, torch_dtype
+from virnucpro.compute.layers import Fp8Linear, prepare_blocks, torch_dtype
 from virnucpro.contracts import Molecule
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.dnabert_s import DNABERT_NAMES, Dnabert, DnabertEncoder, DnabertSizes

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from virnucpro.compute.arithmetic import torch_dtype
+from virnucpro.compute.layers import torch_dtype
 from virnucpro.devices import visible_gpus
 
 # Sides of the square matrices: 1.1 TFLOP on a GPU; on a CPU 2 GFLOP, which take two seconds where it

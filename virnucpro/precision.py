@@ -2,7 +2,7 @@
 
 The command line, the configuration, the tests and the measurements read this table, and
 ``benchmarks/tolerances.py`` says how near to fp32 each is. A precision that is more than a cast of
-all weights also needs a function that :func:`virnucpro.compute.arithmetic.prepare_blocks` calls.
+all weights also needs a function that :func:`virnucpro.compute.layers.prepare_blocks` calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Precision:
         name: what users write.
         dtype: name of the torch type of the weights, for example ``bfloat16``.
         linear_layers: ``cast`` where the linear layers have that type too; otherwise what
-            :func:`virnucpro.compute.arithmetic.prepare_blocks` knows.
+            :func:`virnucpro.compute.layers.prepare_blocks` knows.
         capability: CUDA compute capability below which a GPU is refused; (0, 0) for none.
         automatic_from: capability from which ``auto`` may choose it; None for never.
         on_cpu: whether a CPU computes in it, fast or not.

@@ -20,7 +20,6 @@ from msgspec import field
 from tokenizers import Tokenizer
 from torch import nn
 
-from virnucpro.compute.arithmetic import torch_dtype
 from virnucpro.compute.budget import Bounds, by_sequences, padded_length
 from virnucpro.compute.compiled import Example, Network, Stack
 from virnucpro.compute.layers import (
@@ -31,6 +30,7 @@ from virnucpro.compute.layers import (
     masked_mean,
     merge_heads,
     split_heads,
+    torch_dtype,
 )
 from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, example_sequences
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions

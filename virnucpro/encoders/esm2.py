@@ -20,7 +20,6 @@ import torch
 from msgspec import Struct
 from torch import nn
 
-from virnucpro.compute.arithmetic import prepare_blocks, torch_dtype
 from virnucpro.compute.budget import Bounds, by_tokens, padded_length
 from virnucpro.compute.compiled import Example, Network, Stack
 from virnucpro.compute.layers import (
@@ -30,6 +29,8 @@ from virnucpro.compute.layers import (
     fuses,
     masked_mean,
     merge_heads,
+    prepare_blocks,
+    torch_dtype,
 )
 from virnucpro.contracts import ReportProgress
 from virnucpro.encoders.batched import Batch, BatchedEncoder, example_sequences

@@ -38,7 +38,7 @@ from safetensors.torch import save
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
-from virnucpro.compute.arithmetic import torch_dtype
+from virnucpro.compute.layers import torch_dtype
 from virnucpro.compute.threads import CoreThreads, keep_freed_memory, one_thread
 from virnucpro.contracts import Json, Molecule, ReportProgress
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions, Reading

@@ -8,9 +8,8 @@ import torch.nn.functional as F
 
 from benchmarks.models import random_encoder
 from tests.unit.encoders.small import quiet
-from virnucpro.compute.arithmetic import LOWEST_GELU, MOST, Fp8Linear, rounded, rounded_gelu
 from virnucpro.compute.budget import random_sequences
-from virnucpro.compute.layers import Linear
+from virnucpro.compute.layers import LOWEST_GELU, MOST, Fp8Linear, Linear, rounded, rounded_gelu
 from virnucpro.encoders.registry import family_named
 
 # Of either operand 4 bits are left: an error of 2^-4 at most, 2^-5.3 on average, in each product,
