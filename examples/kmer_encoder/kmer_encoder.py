@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from virnucpro.encoders.family import (
-    BASES,
-    EncoderFamily,
-    EncoderSource,
-    OpenOptions,
-    WeightlessEncoder,
-)
+from virnucpro.encoders.family import BASES, EncoderFamily, WeightlessEncoder
 
 K = 4
 WORDS: int = 4**K
@@ -41,23 +34,12 @@ class KmerEncoder(WeightlessEncoder):
         return rows
 
 
-class KmerFamily(EncoderFamily):
-    """The family: what the program has to know about this encoder."""
-
-    name = "kmer-4"  # the name of the entry point, and what users write
-    title = "4-mer frequencies"
-    molecule = "nucleotide"
-    alphabet = BASES
-    has_weights = False  # no files to look for: the name is enough
-    precisions = ()  # --precision has no effect on it
-
-    def width(self, path: Path | None) -> int:
-        """Return the width of an embedding."""
-        return WORDS
-
-    def open(self, source: EncoderSource, options: OpenOptions) -> KmerEncoder:
-        """Make the encoder; there is nothing to load."""
-        return KmerEncoder()
-
-
-FAMILY = KmerFamily()
+FAMILY = EncoderFamily(
+    name="kmer-4",  # the name of the entry point, and what users write
+    title="4-mer frequencies",
+    molecule="nucleotide",
+    alphabet=BASES,
+    width=WORDS,  # of an embedding; a number, for there are no files to read it from
+    open=lambda source, options: KmerEncoder(),
+    precisions=(),  # --precision has no effect on it
+)

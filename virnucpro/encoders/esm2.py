@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from msgspec import Struct
 from torch import nn
 
 from virnucpro.compute.budget import Bounds, by_tokens, padded_length
@@ -42,7 +41,6 @@ from virnucpro.encoders.family import (
     OpenOptions,
 )
 from virnucpro.encoders.weights import (
-    Count,
     Embedding,
     Tensors,
     TransformerSizes,
@@ -358,25 +356,29 @@ HUB_NAMES = {
 }
 
 
-class _FairSizes(Struct):
-    """The sizes as fair-esm names them, in a Namespace or, in newer files, a dict."""
-
-    encoder_layers: Count
-    encoder_embed_dim: Count
-    encoder_attention_heads: Count
-    token_dropout: bool
+# The sizes as fair-esm names them, in a Namespace or, in newer files, a dict.
+FAIR_SIZES = {
+    "num_hidden_layers": "encoder_layers",
+    "hidden_size": "encoder_embed_dim",
+    "num_attention_heads": "encoder_attention_heads",
+    "token_dropout": "token_dropout",
+}
 
 
 def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Tensors]:
     """Return the sizes and the tensors in a ``.pt`` of fair-esm."""
     content = as_type(read_pickle(path, allowed=[argparse.Namespace]), dict[str, Any], path)
     config = as_type(content.get("cfg"), dict[str, Any], path)
-    sizes = as_type(config.get("model"), _FairSizes, path)
+    said = config.get("model")
+    if isinstance(said, argparse.Namespace):
+        said = vars(said)
+    said = as_type(said, dict[str, Any], path)
     tensors = as_type(content.get("model"), Tensors, path)
     tensors = renamed(tensors, r"encoder\.sentence_encoder\.|encoder\.")
-    feed_forward = tensors.get("layers.0.fc1.bias", torch.empty(0)).numel()
-    first = sizes.encoder_layers, sizes.encoder_embed_dim, sizes.encoder_attention_heads
-    return Esm2Sizes(*first, feed_forward, _FAIR_EPS, sizes.token_dropout), tensors
+    sizes = {name: said.get(key) for name, key in FAIR_SIZES.items()}
+    sizes["intermediate_size"] = tensors.get("layers.0.fc1.bias", torch.empty(0)).numel()
+    sizes["layer_norm_eps"] = _FAIR_EPS
+    return as_type(sizes, Esm2Sizes, path), tensors
 
 
 def _stored_frequencies(
@@ -400,60 +402,63 @@ def _stored_frequencies(
 # --- the family ------------------------------------------------------------------------------
 
 
-class Esm2Family(EncoderFamily):
-    """ESM-2 of any size."""
+def is_esm2(path: Path) -> bool:
+    """Return whether this is a checkpoint of fair-esm, or a folder whose config says ESM."""
+    if path.is_dir():
+        config = read_json(path / "config.json")
+        # Older ESMs are of that type, too, and are built in another way.
+        rotary = config.get("position_embedding_type") == "rotary"
+        return config.get("model_type") == "esm" and rotary
+    if path.suffix != ".pt" and not zipfile.is_zipfile(path):
+        return False
+    content = read_pickle(path, allowed=[argparse.Namespace])
+    return isinstance(content, dict) and bool({"cfg", "model"} & set(content))
 
-    name = "esm2"
-    title = "ESM-2"
-    molecule = "protein"
-    alphabet = RESIDUES
+
+def esm2_files(path: Path) -> tuple[Path, ...]:
+    """Return the checkpoint, or the configuration and the weights of a folder."""
+    return (path,) if path.is_file() else (path / "config.json", *weight_files(path))
+
+
+def esm2_width(path: Path) -> int:
+    """Return the width of the model. Raises ModelError where it is not an ESM-2."""
+    return (read_sizes(path, Esm2Sizes) if path.is_dir() else _read_fair_file(path)[0]).width
+
+
+def open_esm2(source: EncoderSource, options: OpenOptions) -> Esm2Encoder:
+    """Load the weights onto the device. The budget is tokens per batch."""
+    path = source.weights
+    if path.is_dir():
+        modules, sizes = HUB_NAMES, read_sizes(path, Esm2Sizes)
+        tensors = renamed(read_folder(path), r"esm\.")
+    else:
+        modules, (sizes, tensors) = FAIR_NAMES, _read_fair_file(path)
+    with torch.device("meta"):
+        model = Esm2(sizes)
+    target, names = torch.device(options.device), stored_names(model, modules)
+    load_weights(model, tensors, path, names, target, torch_dtype(options.precision))
+    prepare_blocks(model.blocks, options.precision)
+    frequencies = _stored_frequencies(tensors, sizes, path)
+    rotary = rotary_tables(frequencies, options.truncation + 2, target)
+    return Esm2Encoder(model, rotary, target, options.budget)
+
+
+FAMILY = EncoderFamily(
+    name="esm2",
+    title="ESM-2",
+    molecule="protein",
+    alphabet=RESIDUES,
+    open=open_esm2,
+    width=esm2_width,
+    recognises=is_esm2,
+    files=esm2_files,
     # README of https://github.com/facebookresearch/esm, "Available models".
-    released: Mapping[str, tuple[int, int, int]] = {
+    released={
         "esm2_t6_8M_UR50D": (6, 320, 20),
         "esm2_t12_35M_UR50D": (12, 480, 20),
         "esm2_t30_150M_UR50D": (30, 640, 20),
         "esm2_t33_650M_UR50D": (33, 1280, 20),
         "esm2_t36_3B_UR50D": (36, 2560, 40),
         "esm2_t48_15B_UR50D": (48, 5120, 40),
-    }
-
-    def recognises(self, path: Path) -> bool:
-        """Return whether this is a checkpoint of fair-esm, or a folder whose config says ESM."""
-        if path.is_dir():
-            config = read_json(path / "config.json")
-            # Older ESMs are of that type, too, and are built in another way.
-            rotary = config.get("position_embedding_type") == "rotary"
-            return config.get("model_type") == "esm" and rotary
-        if path.suffix != ".pt" and not zipfile.is_zipfile(path):
-            return False
-        content = read_pickle(path, allowed=[argparse.Namespace])
-        return isinstance(content, dict) and bool({"cfg", "model"} & set(content))
-
-    def files(self, path: Path) -> tuple[Path, ...]:
-        """Return the checkpoint, or the configuration and the weights of a folder."""
-        return (path,) if path.is_file() else (path / "config.json", *weight_files(path))
-
-    def width(self, path: Path | None) -> int:
-        """Return the width of the model. Raises ModelError where it is not an ESM-2."""
-        assert path is not None
-        return (read_sizes(path, Esm2Sizes) if path.is_dir() else _read_fair_file(path)[0]).width
-
-    def open(self, source: EncoderSource, options: OpenOptions) -> Esm2Encoder:
-        """Load the weights onto the device. The budget is tokens per batch."""
-        path = source.weights
-        if path.is_dir():
-            modules, sizes = HUB_NAMES, read_sizes(path, Esm2Sizes)
-            tensors = renamed(read_folder(path), r"esm\.")
-        else:
-            modules, (sizes, tensors) = FAIR_NAMES, _read_fair_file(path)
-        with torch.device("meta"):
-            model = Esm2(sizes)
-        target, names = torch.device(options.device), stored_names(model, modules)
-        load_weights(model, tensors, path, names, target, torch_dtype(options.precision))
-        prepare_blocks(model.blocks, options.precision)
-        frequencies = _stored_frequencies(tensors, sizes, path)
-        rotary = rotary_tables(frequencies, options.truncation + 2, target)
-        return Esm2Encoder(model, rotary, target, options.budget)
-
-
-FAMILY = Esm2Family()
+    },
+)

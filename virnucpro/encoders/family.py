@@ -7,8 +7,8 @@ docs/encoders.md for a worked example. Nothing outside this folder asks for a fa
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -71,19 +71,29 @@ class OpenOptions:
     truncation: int  # residues of a protein that count
 
 
-class EncoderFamily(ABC):
+def _one_file(path: Path) -> tuple[Path, ...]:
+    return (path,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderFamily:
     """One kind of encoder: how to recognise, open and describe it.
 
-    A family is declared once, as an object, and registered in ``virnucpro.encoders.registry`` or,
-    from another package, through the entry-point group ``virnucpro.encoders``.
+    A family is declared once, and registered in ``virnucpro.encoders.registry`` or, from another
+    package, through the entry-point group ``virnucpro.encoders``. A ``path`` is a weights file, or
+    a folder with ``config.json``. What is called with one may raise a ModelError.
 
     Attributes:
         name: unique; also the name of the entry point.
         title: what people call it.
         molecule: what it reads.
+        alphabet: letters of sequences that are made up to measure it.
+        open: loads an encoder onto the device.
+        width: the width of an embedding, read without the weights; a number where it has none.
+        recognises: whether ``path`` is of this family.
+        files: the files whose content decides the result, in a fixed order.
         reading: what of a chunk it reads. An encoder of whole chunks reads nucleotides, and works
             without a second encoder for proteins.
-        alphabet: letters of sequences that are made up to measure it.
         precisions: those it can compute in; empty where it computes in the same way whatever is
             asked for.
         instead: what it computes in where another precision is chosen from which it gains nothing.
@@ -91,55 +101,28 @@ class EncoderFamily(ABC):
         released: layers, width and attention heads of the released models, by name.
         caution: what users are told about results made with it; empty for nothing.
         packaged: the weights that come with the package and are found by the family's name.
-        has_weights: whether its encoders are read from files.
     """
 
     name: str
     title: str
     molecule: Molecule
-    reading: Reading = "open frames"
     alphabet: str
+    open: Callable[[EncoderSource, OpenOptions], Encoder]
+    width: int | Callable[[Path], int]
+    recognises: Callable[[Path], bool] = lambda path: False
+    files: Callable[[Path], tuple[Path, ...]] = _one_file
+    reading: Reading = "open frames"
     precisions: tuple[str, ...] = tuple(PRECISIONS)
-    instead: Mapping[str, str] = {}
+    instead: Mapping[str, str] = field(default_factory=dict)
     version: int = 1
-    released: Mapping[str, tuple[int, int, int]] = {}
+    released: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     caution: str = ""
     packaged: Path | None = None
-    has_weights: bool = True
 
-    def recognises(self, path: Path) -> bool:
-        """Return whether ``path`` is of this family.
-
-        ``path`` is an existing file, or a folder with ``config.json``.
-
-        Raises:
-            ModelError: the file is damaged, or reading it would run code.
-        """
-        return False
-
-    def files(self, path: Path) -> tuple[Path, ...]:
-        """Return the files whose content decides the result.
-
-        Raises:
-            ModelError: one is missing.
-        """
-        return (path,)
-
-    @abstractmethod
-    def width(self, path: Path | None) -> int:
-        """Return the width of an embedding, read without the weights.
-
-        Raises:
-            ModelError: the model does not say.
-        """
-
-    @abstractmethod
-    def open(self, source: EncoderSource, options: OpenOptions) -> Encoder:
-        """Load the encoder onto the device.
-
-        Raises:
-            ModelError: the weights are missing, damaged, or do not fit their configuration.
-        """
+    @property
+    def has_weights(self) -> bool:
+        """Whether its encoders are read from files."""
+        return not isinstance(self.width, int)
 
 
 class WeightlessEncoder(ABC):

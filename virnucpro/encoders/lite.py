@@ -40,8 +40,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from virnucpro.compute.layers import torch_dtype
 from virnucpro.compute.threads import CoreThreads, keep_freed_memory, one_thread
-from virnucpro.contracts import Json, Molecule, ReportProgress
-from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions, Reading
+from virnucpro.contracts import Json, ReportProgress
+from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.encoders.weights import (
     Embedding,
     as_type,
@@ -331,34 +331,26 @@ def _shape(path: Path) -> LiteShape:
 
 # --- the family ------------------------------------------------------------------------------
 
+
 PACKAGED = Path(__file__).parents[1] / "data/lite_encoder.safetensors"  # of model type ``lite``
 
 
-class LiteFamily(EncoderFamily):
-    """The lite encoders."""
+def open_lite(source: EncoderSource, options: OpenOptions) -> LiteEncoder:
+    """Load the weights onto the device. Raises ModelError where the file is damaged."""
+    network = read_lite(source.weights)
+    return LiteEncoder(network, torch.device(options.device), options.precision)
 
-    name = "lite"
-    title = "lite"
-    molecule: Molecule = "nucleotide"
-    reading: Reading = "whole chunks"
-    alphabet = BASES
-    packaged = PACKAGED
+
+LITE = EncoderFamily(
+    name="lite",
+    title="lite",
+    molecule="nucleotide",
+    reading="whole chunks",
+    alphabet=BASES,
+    open=open_lite,
+    width=lambda path: _shape(path).dim,
+    recognises=lambda path: path.suffix == ".safetensors" and read_metadata(path, _KEY) is not None,
+    packaged=PACKAGED,
     # Too small to gain from 8 bits.
-    precisions = tuple(name for name, row in PRECISIONS.items() if row.linear_layers == "cast")
-
-    def recognises(self, path: Path) -> bool:
-        """Return whether the metadata of a file say so."""
-        return path.suffix == ".safetensors" and read_metadata(path, _KEY) is not None
-
-    def width(self, path: Path | None) -> int:
-        """Return the width that the metadata say."""
-        assert path is not None
-        return _shape(path).dim
-
-    def open(self, source: EncoderSource, options: OpenOptions) -> LiteEncoder:
-        """Load the weights onto the device. Raises ModelError where the file is damaged."""
-        network = read_lite(source.weights)
-        return LiteEncoder(network, torch.device(options.device), options.precision)
-
-
-LITE = LiteFamily()
+    precisions=tuple(name for name, row in PRECISIONS.items() if row.linear_layers == "cast"),
+)

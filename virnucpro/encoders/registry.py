@@ -100,8 +100,11 @@ def locate(name: str, molecule: Molecule) -> EncoderSource:
     for found in files:
         check_digest(found.path, found.sha256)
     digests = [found.sha256 for found in files] or [f"{family.name} {family.version}"]
-    digest, width = digest_of(digests), family.width(path)
-    return EncoderSource(family.name, name, path, files, digest, width, family.reading)
+    width = family.width
+    if not isinstance(width, int):
+        assert path is not None
+        width = width(path)
+    return EncoderSource(family.name, name, path, files, digest_of(digests), width, family.reading)
 
 
 def digest_of(digests: Sequence[str]) -> str:

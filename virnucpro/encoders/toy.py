@@ -8,7 +8,6 @@ know nothing about biology.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -61,26 +60,20 @@ class ToyEncoder(WeightlessEncoder):
         return embedded
 
 
-class ToyFamily(EncoderFamily):
-    """The toy encoder of one molecule."""
+def _family(molecule: Molecule, alphabet: str) -> EncoderFamily:
+    def open_toy(source: EncoderSource, options: OpenOptions) -> ToyEncoder:
+        return ToyEncoder(molecule, options.truncation if molecule == "protein" else None)
 
-    title = "toy"
-    has_weights = False
-    precisions = ()
-    caution = "toy encoders: these scores mean nothing; they only show that the program works"
-
-    def __init__(self, molecule: Molecule) -> None:
-        self.molecule = molecule
-        self.name = f"toy-{molecule}"
-        self.alphabet = BASES if molecule == "nucleotide" else RESIDUES
-
-    def width(self, path: Path | None) -> int:
-        """Return 16."""
-        return DIM
-
-    def open(self, source: EncoderSource, options: OpenOptions) -> ToyEncoder:
-        """Make the encoder; it has no weights, and all else is the same everywhere."""
-        return ToyEncoder(self.molecule, options.truncation if self.molecule == "protein" else None)
+    return EncoderFamily(
+        name=f"toy-{molecule}",
+        title="toy",
+        molecule=molecule,
+        alphabet=alphabet,
+        open=open_toy,
+        width=DIM,
+        precisions=(),
+        caution="toy encoders: these scores mean nothing; they only show that the program works",
+    )
 
 
-NUCLEOTIDE, PROTEIN = ToyFamily("nucleotide"), ToyFamily("protein")
+NUCLEOTIDE, PROTEIN = _family("nucleotide", BASES), _family("protein", RESIDUES)
