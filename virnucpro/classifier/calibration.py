@@ -83,16 +83,18 @@ def find_calibrations(
     for path in (p for place in (own_folder(), SHIPPED) for p in sorted(place.glob(f"*{SUFFIX}"))):
         own = read_calibration(path)
         if own.weights != tuple(weights):
-            others += [path] * path.name.startswith(f"{Path(classifier).stem}_")
+            if path.name.startswith(f"{Path(classifier).stem}_"):
+                others.append(path)
             continue
         earlier = found.get(own.chunk_length)
         if earlier is None or (earlier[1].precision != precision == own.precision):
             found[own.chunk_length] = path, own
     for length, (path, own) in found.items():
-        of_other = f"; it was made in {own.precision}, and this run is {precision}"
         text = f"chunks of {length} bases are calibrated by {path}"
+        if own.precision != precision:
+            text += f"; it was made in {own.precision}, and this run is {precision}"
         if path.parent != SHIPPED or own.precision != precision:
-            show(Notice("info", text + of_other * (own.precision != precision)))
+            show(Notice("info", text))
     if not found:
         for path in others:
             show(Notice("warning", f"{path} is of other weights, and not taken"))

@@ -48,7 +48,7 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
       virnucpro predict reads/*.fq.gz -o results
       zcat *.fa.gz | virnucpro predict - -o results --device cpu
     """
-    if bool(sources) + (named_source is not None) + bool(options["input_list"]) != 1:
+    if [bool(sources), named_source is not None, bool(options["input_list"])].count(True) != 1:
         raise UsageError(
             "give the input in one way: virnucpro predict FILE (or several files), virnucpro "
             "predict --input FILE, or virnucpro predict --input-list TABLE"

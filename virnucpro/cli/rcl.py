@@ -154,7 +154,9 @@ def embed(
         raise UsageError("--encoding esm2 needs the model: --esm-model")
     computed = _embedded(
         settings,
-        (serpins, options["others"], options["max_length"]),
+        serpins,
+        options["others"],
+        options["max_length"],
         model=esm_model or ESM_MODEL,
         folder=output_dir,
         per_file=options["checkpoint_every"],
@@ -168,13 +170,19 @@ def embed(
 
 
 def _embedded(
-    settings: Configuration, tables: tuple[Path, Path | None, int], *, folder: Path, **options: Any
+    settings: Configuration,
+    serpins: Path,
+    others: Path | None,
+    max_length: int,
+    *,
+    folder: Path,
+    **options: Any,
 ) -> int:
     """Compute features on a screen of their own; return the files that this start computed."""
     from virnucpro.rcl.embedding import embed_residues, feature_layout
     from virnucpro.rcl.proteins import read_proteins
 
-    proteins, warnings = read_proteins(*tables)
+    proteins, warnings = read_proteins(serpins, others, max_length)
     with shared.dashboard(settings, feature_layout(folder), warnings) as screen:
         options |= {"show": screen.show, "interruption": screen.interruption}
         return embed_residues(proteins, folder=folder, machine=settings.machine, **options)
@@ -248,8 +256,7 @@ def train(precomputed: Path | None, **options: Any) -> None:
         raise UsageError(f"no encoding has {features.width} numbers per residue")
     training = msgspec.structs.replace(training, encoding=ENCODING_OF_WIDTH[features.width])
     with shared.steps(settings, warnings) as screen:
-        work = (devices, screen.show)
-        folder, point = fit_rcl(training, features, *work, force=options["force"])
+        folder, point = fit_rcl(training, features, devices, screen.show, force=options["force"])
     metrics = point.history[point.best_epoch - 1]
     shared.tell(
         f"Trained for {counted(point.epoch, 'epoch')}; kept epoch {point.best_epoch}: "
@@ -274,8 +281,8 @@ def _features(
     model = training.esm_model or ESM_MODEL
     folder = Path(training.output_dir) / f"features_{Path(model).name}"
     settings = replace(settings, machine=replace(settings.machine, max_workers=None))
-    tables = (*training.tables, training.max_length)
-    _embedded(settings, tables, model=model, folder=folder)
+    serpins, others = training.tables
+    _embedded(settings, serpins, others, training.max_length, model=model, folder=folder)
     return open_features(folder)
 
 
@@ -326,8 +333,9 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
         finder.precision = choose_precision("auto", [device])
         finder.settle(device)
     parts: dict[str, Part] = {"test": "test", "val": "validation", "train": "train"}
-    tables = (options["serpins"], options["others"], options["split"], parts[options["dataset"]])
-    proteins, facts, warnings = proteins_to_measure(*tables)
+    proteins, facts, warnings = proteins_to_measure(
+        options["serpins"], options["others"], options["split"], parts[options["dataset"]]
+    )
     facts |= {name.replace("_", " "): value for name, value in rule.items()}
     with shared.steps(settings, warnings) as screen:
         metrics = run_rcl_evaluation(

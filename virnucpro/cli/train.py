@@ -180,6 +180,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     if len(devices) > training.batch_size:
         raise UsageError("--batch-size is less than the number of processes: use fewer")
     with shared.steps(settings) as screen:
-        work = (devices, screen.show)
-        lines = fit_classifier(dataset, output, training, *work, force=options["force"])
+        lines = fit_classifier(
+            dataset, output, training, devices, screen.show, force=options["force"]
+        )
     shared.tell(*(lines or [ALREADY]))

@@ -61,7 +61,7 @@ def example_sequences(full_batch: int, tokens: int) -> int:
     not as many as ``tokens``: equal numbers are taken for the same thing.
     """
     sequences = max(3, full_batch)
-    return sequences + (sequences == tokens)
+    return sequences + 1 if sequences == tokens else sequences
 
 
 @dataclass

@@ -97,9 +97,8 @@ def _tables() -> tuple[bytes, bytes, bytes, bytes]:
         window = int(codon.translate(str.maketrans("ACGT", "0123")), base=5)
         other = GENETIC_CODE[codon.encode().translate(_COMPLEMENT)[::-1].decode()]
         forward[window], reverse[window] = ord(amino_acid), ord(other)
-        flags[window] = (
-            _CODON + _FORWARD_STOP * (amino_acid == "*") + _REVERSE_STOP * (other == "*")
-        )
+        stops = (_FORWARD_STOP if amino_acid == "*" else 0), (_REVERSE_STOP if other == "*" else 0)
+        flags[window] = _CODON + sum(stops)
     non_codons = bytes(window for window in range(256) if not flags[window])
     return bytes(flags), bytes(forward), bytes(reverse), non_codons
 

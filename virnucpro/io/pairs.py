@@ -84,7 +84,8 @@ class PairedRecords:
                     raise self._error(f"the mates of pair {number:,} would be {mates}")
                 if (first.qualities is None) != (second.qualities is None):
                     raise self._error("the mates are not of one format, FASTQ or FASTA")
-                equal += first.sequence == second.sequence
+                if first.sequence == second.sequence:
+                    equal += 1
                 mate = Record(name, second.header, second.sequence, second.qualities)
                 yield Record(name, first.header, first.sequence, first.qualities, mate)
             if 0 < number == equal:

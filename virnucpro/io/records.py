@@ -163,9 +163,10 @@ class Records:
                 count = 4 * (heads.index("") if "" in heads else len(heads))
                 if count:
                     yield from self._fastq_records(lines[:count])
-                blank = count < len(lines) and not lines[count]
-                del lines[: count + blank]
-                self._line += blank
+                if count < len(lines) and not lines[count]:
+                    count += 1
+                    self._line += 1
+                del lines[:count]
         yield from self._fastq_records(lines)
 
     def _fastq_records(self, lines: list[str]) -> Iterator[Record]:

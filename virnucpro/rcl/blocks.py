@@ -99,8 +99,16 @@ class BlockStage(WorkerStage):
         """Return one task per block; the receipts stand with the state of the run."""
         tasks = []
         for number, block in enumerate(ledger.outputs(ReadingStage.name), 1):
-            output = self.layout.output(number, self.suffix)
-            receipt = self.layout.receipt(f"{self.name}_{number:04d}")
-            task = (self.name, self.version, (block.path,), (output,), receipt, self.params)
-            tasks.append(Task(*task, weight=block.bytes, count=block.rows, number=number))
+            task = Task(
+                self.name,
+                self.version,
+                inputs=(block.path,),
+                outputs=(self.layout.output(number, self.suffix),),
+                receipt=self.layout.receipt(f"{self.name}_{number:04d}"),
+                params=self.params,
+                weight=block.bytes,
+                count=block.rows,
+                number=number,
+            )
+            tasks.append(task)
         return tasks

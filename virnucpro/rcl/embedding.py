@@ -131,8 +131,16 @@ def embed_residues(
         state = RunState(str(layout.root), analysis)
         state = check_run(layout, disk, state, show, force=force)
         reading = ReadingStage(layout, disk, (), analysis, lambda: blocks)
-        budgets = (machine.protein_batch, state.budgets)
-        stage = ResidueStage(layout, disk, analysis, source, precision, len(order[-1]), *budgets)
+        stage = ResidueStage(
+            layout,
+            disk,
+            analysis,
+            source,
+            precision,
+            longest=len(order[-1]),
+            budget=machine.protein_batch,
+            kept=state.budgets,
+        )
         run = Run(layout, disk, [reading, stage], state, show)
         with closing(open_workers(devices, machine, interruption)) as workers:
             run.begin()

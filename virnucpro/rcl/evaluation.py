@@ -179,8 +179,9 @@ def run_rcl_evaluation(
         "producer": f"virnucpro {__version__}",
         "settings": {**settings, "models": models},
     }
-    writing = (report, EVALUATION_FILES, document, itemgetter("settings"), notify)
-    with evaluation_folder(*writing, force=force) as disk:
+    with evaluation_folder(
+        report, EVALUATION_FILES, document, itemgetter("settings"), notify, force=force
+    ) as disk:
         measured = {finder.label: evaluate_finder(finder, proteins, show) for finder in finders}
         tables = {label: table.drop(columns="right") for label, (table, _) in measured.items()}
         places = dict.fromkeys(("known_start", "known_end", "start", "end"), "Int64")

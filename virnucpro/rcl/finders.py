@@ -56,8 +56,9 @@ class RclFinder:
     def settle(self, device: Device) -> None:
         """Compute on ``device`` from now on, the features, too; a profile stays on the CPU."""
         if self.esm2 is not None:
-            place = (self.esm2, device.kind, self.precision)
-            encoder = open_encoder(*place, budget=None, truncation=WINDOW)
+            encoder = open_encoder(
+                self.esm2, device.kind, self.precision, budget=None, truncation=WINDOW
+            )
             assert isinstance(encoder, Esm2Encoder)
 
             def features(sequences: Sequence[str]) -> list[Floats]:
@@ -89,8 +90,9 @@ class RclFinder:
             raise DeviceError("out of GPU memory: use a smaller --batch-size") from error
         results = []
         for probabilities in rows:
-            rule = (self.threshold, self.min_consecutive, self.min_rcl_length)
-            region = find_region(probabilities, *rule)
+            region = find_region(
+                probabilities, self.threshold, self.min_consecutive, self.min_rcl_length
+            )
             above = bool((probabilities > self.threshold).any())
             status = "found" if region else "too_short" if above else "below_threshold"
             results.append(RclResult(status, region, probabilities))
@@ -119,10 +121,16 @@ def open_finder(
     read = read_profile if path.suffix == PROFILE_SUFFIX else read_rcl_model
     model: RclProfile | RclModel = read(path)
     file_name = f"{re.sub(r'[^!-~]', '_', path.name)}:{model.sha256[:8]}"
-    threshold = model.threshold if threshold is None else threshold
-    rule = (threshold, min_consecutive, min_rcl_length)
-    label = name if name in shipped else file_name
-    finder = RclFinder(label, model, *rule, model.sha256, (path,), batch_size)
+    finder = RclFinder(
+        name if name in shipped else file_name,
+        model,
+        model.threshold if threshold is None else threshold,
+        min_consecutive,
+        min_rcl_length,
+        sha256=model.sha256,
+        files=(path,),
+        batch_size=batch_size,
+    )
     if model.encoding in RELEASED_ESM2:
         source = locate_esm2(esm_model or RELEASED_ESM2[model.encoding][0])
         if ENCODING_OF_WIDTH.get(source.dim) != model.encoding:

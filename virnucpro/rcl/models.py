@@ -154,7 +154,7 @@ def windows_of(length: int) -> list[tuple[int, slice]]:
     last = max(length - WINDOW, 0)
     starts = [*range(0, last, WINDOW_STEP), last]
     edges = [0, *((one + WINDOW + two) // 2 for one, two in pairwise(starts)), length]
-    kept = [slice(*ends) for ends in pairwise(edges)]
+    kept = [slice(start, stop) for start, stop in pairwise(edges)]
     return list(zip(starts, kept, strict=True)) if length else []
 
 

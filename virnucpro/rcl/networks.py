@@ -109,7 +109,8 @@ class RclUnet(nn.Module):
         channels = [base_filters * 2 ** min(level, 2) for level in range(settings.depth)]
         self.input_proj = nn.Conv1d(width, base_filters, 1)
         self.encoder_blocks = nn.ModuleList(
-            DoubleConv(*ends, dropout) for ends in pairwise([base_filters, *channels])
+            DoubleConv(before, after, dropout)
+            for before, after in pairwise([base_filters, *channels])
         )
         self.bottleneck = DoubleConv(channels[-1], 2 * channels[-1], dropout)
         gates, decoders = [], []

@@ -158,7 +158,8 @@ class RclProfile:
             places = np.arange(len(letters))
             is_state = is_residue | (is_column & (places > first) & (places < last))
             values = np.array(trace.posterior_probabilities, np.float32)
-            states = np.cumsum(is_state) + 1 + (places >= first) + 2 * (places > last)
+            silent = np.select([places > last, places >= first], [4, 2], 1)
+            states = np.cumsum(is_state) + silent
             placed.append((column[is_residue], values[states[is_residue]]))
         return placed
 

@@ -64,8 +64,8 @@ def read_proteins(
             if problem := row_problem(row, max_length, with_rcl=with_rcl):
                 skipped.setdefault(problem, []).append(str(line))
                 continue
-            ends = (int(float(row[name])) for name in REGION_COLUMNS) if with_rcl else ()
-            proteins.append(AnnotatedProtein(row["id"].strip(), residues_of(row), *ends))
+            start, end = (int(float(row[n])) if with_rcl else 0 for n in REGION_COLUMNS)
+            proteins.append(AnnotatedProtein(row["id"].strip(), residues_of(row), start, end))
         if skipped:
             texts = [
                 f"{len(lines):,} {reason} (line {', '.join(lines[:NAMED_ROWS])})"

@@ -92,7 +92,7 @@ def _tie_breaking_scores() -> Any:
     scores = parasail.blosum62.copy()
     rows = scores.matrix
     for one, two in np.ndindex(rows.shape):
-        scores[one, two] = int(rows[one, two]) * TIE_BREAK + (one == two)
+        scores[one, two] = int(rows[one, two]) * TIE_BREAK + int(one == two)
     return scores
 
 

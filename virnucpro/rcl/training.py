@@ -266,7 +266,8 @@ def fit_rcl(
     disk = Disk()
     if settings.batch_size < 2 * len(devices):
         raise UsageError("--batch-size must be two proteins or more for each process or GPU")
-    proteins, warnings = read_proteins(*settings.tables, settings.max_length)
+    serpins, others = settings.tables
+    proteins, warnings = read_proteins(serpins, others, settings.max_length)
     for warning in warnings:
         show(Notice("warning", warning))
     identity = _identity(settings, features)
@@ -282,7 +283,8 @@ def fit_rcl(
             del document["output"]  # where the folder is, which may move
             disk.save(folder / "config.json", _json(document))
         if not kept.exists():
-            disk.save(kept, split_text(proteins, *divided(proteins, settings, show)))
+            parts, clusters = divided(proteins, settings, show)
+            disk.save(kept, split_text(proteins, parts, clusters))
         parts = split_of_table(proteins, kept)
         used = {}
         for part in ("train", "validation"):

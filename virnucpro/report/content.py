@@ -129,7 +129,9 @@ def read_content(run: PredictionRun) -> Content:
     tracked = tracked[: viral + MOST_OTHER_TRACKS]
     others = list[int]()
     for call in CALLS[1:]:
-        score = np.nan_to_num(numbers["score"]) * (call == "undecided")
+        score = np.zeros(len(numbers))
+        if call == "undecided":
+            score = np.nan_to_num(numbers["score"])
         order = np.lexsort((-numbers["length"], -score))
         others += order[numbers["call"][order] == CALLS.index(call)][:MOST_OTHER_ROWS].tolist()
     rows = _rows_at(run, [*tracked.tolist(), *others])
@@ -194,7 +196,8 @@ def _rows(content: Content) -> Iterator[TableRow]:
         yield TableRow(*found, *_genes(v), v.coverage, "; ".join(filter(None, facts)))
     for r in islice(content.run.regions(), regions):
         beside = "" if r.flank_score is None else f"score beside it {r.flank_score:.2f}"
-        remark = "; ".join(filter(None, (beside, r.at_edge * "reaches the end of the record")))
+        edge = "reaches the end of the record" if r.at_edge else ""
+        remark = "; ".join(filter(None, (beside, edge)))
         place = r.region, "region", r.length, r.score, r.fdr, r.tier, r.start, r.end
         yield TableRow(*place, *_genes(r), r.chunks_scored / r.chunks, remark)
     for c in content.others:

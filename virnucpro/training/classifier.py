@@ -165,8 +165,8 @@ class ClassifierLoop(TrainingLoop):
 
     def _own_rows(self, rows: int) -> slice:
         """Return which of ``rows`` rows this process takes."""
-        ends = (place * rows // self.processes for place in (self.process, self.process + 1))
-        return slice(*ends)
+        start, stop = (n * rows // self.processes for n in (self.process, self.process + 1))
+        return slice(start, stop)
 
     def rate(self, epochs: float) -> float:
         """Return the learning rate after so many epochs."""
@@ -248,8 +248,7 @@ def fit_classifier(
         earlier: dict[str, Json] = {}
         with suppress(ModelError, LookupError, ValueError, TypeError):
             earlier = dict(parse_json(inspect_classifier(output).extra["training"]))
-        work = (wanted, savepoint, results, earlier, disk, show)
-        point = begin_training(*work, force=force)
+        point = begin_training(wanted, savepoint, results, earlier, disk, show, force=force)
         if point is None:
             return None
         show(Notice("info", "reading the features"))

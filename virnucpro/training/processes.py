@@ -43,9 +43,17 @@ def train_on(make_loop: MakeLoop, devices: Sequence[Device], show: Show) -> None
     children: list[ChildProcess] = []
     try:
         for rank, device in enumerate(devices):
-            place = (rank, len(devices), device, store.port)
-            name = f"virnucpro-training-{rank}"
-            children.append(ChildProcess(name, device, 1, run_training_process, *place))
+            child = ChildProcess(
+                f"virnucpro-training-{rank}",
+                device,
+                1,
+                run_training_process,
+                rank,
+                len(devices),
+                device,
+                store.port,
+            )
+            children.append(child)
         for child in children:
             child.send(make_loop)
         running = list(children)
