@@ -26,8 +26,7 @@ from virnucpro.metrics.classification import (
     score_levels,
 )
 from virnucpro.rcl.finders import RclFinder
-from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
-from virnucpro.rcl.rule import RclResult
+from virnucpro.rcl.proteins import AnnotatedProtein, RclResult, read_proteins
 from virnucpro.rcl.splits import split_of_table
 from virnucpro.store.documents import sealed
 from virnucpro.store.hashed import hashed

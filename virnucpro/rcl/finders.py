@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from virnucpro.contracts import Device
@@ -25,7 +27,7 @@ from virnucpro.rcl.models import (
     read_rcl_model,
 )
 from virnucpro.rcl.profile import PROFILE_SUFFIX, RclProfile, read_profile
-from virnucpro.rcl.rule import RclResult, find_region
+from virnucpro.rcl.proteins import RclResult, Region
 
 SHIPPED = Path(__file__).parents[1] / "data"
 PREFIX = "rcl_"  # of the files of shipped models
@@ -37,7 +39,7 @@ class RclFinder:
     """A model with its settings, ready to be used. Picklable until it is settled on a device.
 
     ``threshold``, ``min_consecutive`` and ``min_rcl_length`` are the rule of
-    :func:`~virnucpro.rcl.rule.find_region`; for a profile only the last one counts. ``esm2``
+    :func:`find_region`; for a profile only the last one counts. ``esm2``
     computes the features for a network that needs them.
     """
 
@@ -139,3 +141,26 @@ def open_finder(
         finder.sha256 = f"{model.sha256} {source.sha256}"
         finder.files += tuple(file.path for file in source.files)
     return finder
+
+
+def find_region(
+    probabilities: npt.NDArray[np.float32],
+    threshold: float,
+    min_consecutive: int,
+    min_rcl_length: int,
+) -> Region | None:
+    """Return the RCL of a protein by the rule of RCL-identifier; None where there is none.
+
+    ``probabilities`` are float32 ``[L]``, one per residue. Of the runs of ``min_consecutive``
+    residues or more above ``threshold``, the longest is the RCL, and of equal ones the first, if it
+    has ``min_rcl_length`` residues.
+    """
+    above = np.concatenate(([False], probabilities > threshold, [False]))
+    starts, stops = np.flatnonzero(above[1:] != above[:-1]).reshape(-1, 2).T
+    lengths = stops - starts
+    lengths[lengths < min_consecutive] = 0
+    if not lengths.size or lengths.max() < max(min_rcl_length, 1):
+        return None
+    longest = int(lengths.argmax())
+    start, stop = int(starts[longest]), int(stops[longest])
+    return start + 1, stop, float(probabilities[start:stop].mean(dtype=np.float64))

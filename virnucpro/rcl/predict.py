@@ -41,7 +41,7 @@ from virnucpro.layout import COMPRESSION, STDIN
 from virnucpro.precision import choose_precision
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, ProteinBlock, ReadingStage
 from virnucpro.rcl.finders import RclFinder
-from virnucpro.rcl.rule import RclResult
+from virnucpro.rcl.proteins import RclResult
 from virnucpro.run.recipe import carry_out_tasks
 from virnucpro.run.request import check_readable, check_writable, refuse_own_files
 from virnucpro.run.run import FinishedFigures, Run

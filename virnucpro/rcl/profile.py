@@ -29,7 +29,7 @@ import numpy.typing as npt
 from virnucpro.contracts import Json
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.models.store import check_file
-from virnucpro.rcl.rule import RclResult
+from virnucpro.rcl.proteins import RclResult
 from virnucpro.store.documents import parse_json
 
 PROFILE_SUFFIX = ".hmm"

@@ -1,4 +1,4 @@
-"""Tables of proteins with and without an RCL, as RCL-identifier has them, read and checked.
+"""Proteins: tables of those with and without an RCL, as RCL-identifier has them, and what is found.
 
 A table is a CSV file with the columns ``id`` and ``Sequence``; a table of serpins also has
 ``rcl_start`` and ``rcl_end``, counted from 1, both inclusive. Other columns are not read.
@@ -136,3 +136,20 @@ def row_problem(row: Mapping[str, str], max_length: int, *, with_rcl: bool) -> s
     if annotated and annotated != sequence[int(start) - 1 : int(end)].upper():
         return "whose rcl_seq is not the sequence at its coordinates"
     return None
+
+
+Region = tuple[int, int, float]
+"""First and last residue of an RCL, counted from 1, and their mean probability."""
+
+
+@dataclass(frozen=True)
+class RclResult:
+    """What a model says about a protein: the status as in ``STEM_rcl.tsv``, and the RCL.
+
+    ``probabilities`` are float32 ``[L]``, of each residue to belong to the RCL; with a profile, of
+    its place in the alignment, and 0 outside the region.
+    """
+
+    status: str
+    region: Region | None
+    probabilities: npt.NDArray[np.float32]
