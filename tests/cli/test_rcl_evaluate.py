@@ -6,8 +6,7 @@ from tests.cli.inputs import table
 from tests.unit.rcl.made_proteins import write_tables
 from virnucpro.rcl.evaluation import EVALUATION_FILES
 from virnucpro.rcl.finders import DEFAULT_MODEL, SHIPPED
-from virnucpro.rcl.models import read_rcl_model, write_rcl_model
-from virnucpro.rcl.networks import RclCnn
+from virnucpro.rcl.models import RclCnn, read_rcl_model, write_rcl_model
 from virnucpro.rcl.settings import CnnSettings
 from virnucpro.store.disk import Disk
 

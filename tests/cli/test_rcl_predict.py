@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from virnucpro.rcl.features import AMINO_ACIDS
-from virnucpro.rcl.models import write_rcl_model
-from virnucpro.rcl.networks import RclCnn
+from virnucpro.rcl.models import RclCnn, write_rcl_model
 from virnucpro.rcl.settings import CnnSettings
 from virnucpro.run.status import statuses
 from virnucpro.store.disk import Disk

@@ -21,7 +21,7 @@ Batch = Annotated[int, Meta(ge=2, le=1 << 20)]
 
 
 class CnnSettings(Struct, frozen=True):
-    """The sizes of :class:`virnucpro.rcl.networks.RclCnn`."""
+    """The sizes of :class:`virnucpro.rcl.models.RclCnn`."""
 
     channels: tuple[Size, ...] = (256, 128, 64, 32)
     kernel_sizes: tuple[Size, ...] = (7, 5, 5, 3)
@@ -35,7 +35,7 @@ class CnnSettings(Struct, frozen=True):
 
 
 class UnetSettings(Struct, frozen=True):
-    """The sizes of :class:`virnucpro.rcl.networks.RclUnet`."""
+    """The sizes of :class:`virnucpro.rcl.models.RclUnet`."""
 
     base_filters: Annotated[int, Meta(ge=2, le=4096)] = 32
     depth: Annotated[int, Meta(ge=1, le=10)] = 4
@@ -44,7 +44,7 @@ class UnetSettings(Struct, frozen=True):
 
 
 class LstmSettings(Struct, frozen=True):
-    """The sizes of :class:`virnucpro.rcl.networks.RclLstm`."""
+    """The sizes of :class:`virnucpro.rcl.models.RclLstm`."""
 
     hidden_dim: Size = 256
     num_layers: Annotated[int, Meta(ge=1, le=64)] = 2

@@ -22,8 +22,7 @@ from virnucpro.events import Notice, Show
 from virnucpro.layout import CHECKPOINTS, lock_file
 from virnucpro.metrics.classification import auroc, call_metrics
 from virnucpro.rcl.features import ProteinFeatures, StoredFeatures
-from virnucpro.rcl.models import write_rcl_model
-from virnucpro.rcl.networks import NETWORKS, RCL
+from virnucpro.rcl.models import NETWORKS, RCL, write_rcl_model
 from virnucpro.rcl.plots import keep_scalars
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
 from virnucpro.rcl.settings import RclTrainingSettings, nested

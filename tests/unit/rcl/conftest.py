@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from virnucpro.rcl.features import RESIDUE_ENCODINGS
-from virnucpro.rcl.models import RclModel
-from virnucpro.rcl.networks import NETWORKS
+from virnucpro.rcl.models import NETWORKS, RclModel
 from virnucpro.rcl.settings import CnnSettings, LstmSettings, UnetSettings
 
 SMALL = {

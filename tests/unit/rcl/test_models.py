@@ -16,8 +16,15 @@ from tests.hostile import Evil
 from virnucpro.errors import ModelError
 from virnucpro.rcl.features import AMINO_ACIDS
 from virnucpro.rcl.finders import RclFinder, find_region
-from virnucpro.rcl.models import WINDOW, RclModel, read_rcl_model, windows_of, write_rcl_model
-from virnucpro.rcl.networks import NETWORKS, RCL
+from virnucpro.rcl.models import (
+    NETWORKS,
+    RCL,
+    WINDOW,
+    RclModel,
+    read_rcl_model,
+    windows_of,
+    write_rcl_model,
+)
 from virnucpro.store.disk import Disk
 from virnucpro.training.loop import MaskedBatchNorm
 
