@@ -1,25 +1,30 @@
-"""Carry out one evaluation: find, join, measure and write."""
+"""Carry out one evaluation: find, join, measure and write.
+
+The content of ``evaluation.json`` is also written in other forms: ``evaluation.tsv`` for programs,
+and for people ``evaluation.md`` and the table on the terminal.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from virnucpro.contracts import Json
-from virnucpro.evaluation.measure import evaluate
+from virnucpro.evaluation.measure import SliceRow, evaluate, slice_title
 from virnucpro.evaluation.plots import PLOTS, draw_plots
-from virnucpro.evaluation.report import as_markdown, as_terminal, as_tsv
 from virnucpro.evaluation.tables import SCORE_FORMULAS, Level, find_predictions, join, read_labels
-from virnucpro.formatting import counted
+from virnucpro.formatting import counted, markdown_table, markdown_text
 from virnucpro.layout import lock_file
-from virnucpro.metrics.classification import RESAMPLES
+from virnucpro.metrics.classification import RESAMPLES, metric_text
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import hashed
 from virnucpro.store.lock import locked
 from virnucpro.store.work import WorkIdentity, check_same, refuse_existing
+from virnucpro.tables import EVALUATION
 from virnucpro.version import __version__
 
 SCHEMA, REPORT = 1, "evaluation.json"
@@ -117,3 +122,100 @@ def evaluation_folder(
             check_same(wanted, WorkIdentity(label, earlier), folder)
             notify(f"{label} is made again")
         yield disk
+
+
+SHOWN = 40  # rows printed on the terminal
+COUNTS = ("genomes", "virus", "others")
+ENDS = ("_low", "_high")  # of the names of the columns of an interval
+METRICS = [c.name for c in EVALUATION.columns if c.format and not c.name.endswith(ENDS)]
+
+
+def as_tsv(slices: Iterable[SliceRow]) -> str:
+    """Return ``evaluation.tsv``: a header, then one row overall, per length and per group."""
+    lines = [EVALUATION.header]
+    for row in slices:
+        facts: dict[str, Any] = {n: None if fact == "" else fact for n, fact in row.items()}
+        for name, interval in facts.pop("intervals").items():
+            facts |= zip((name + end for end in ENDS), interval or (None, None), strict=True)
+        lines.append(EVALUATION.line(**facts))
+    return "".join(lines)
+
+
+def as_terminal(document: Mapping[str, Json], folder: Path) -> str:
+    """Return what the terminal shows, of many groups some; ``folder`` has the results."""
+    import pandas
+
+    rows = pandas.DataFrame(map(_cells, document["slices"]))
+    columns = ["slice", *COUNTS, "auroc", "auprc", "correct", "f1"]
+    table = rows.to_string(index=False, columns=columns, max_rows=SHOWN)
+    place = f"The report is {folder / 'evaluation.md'}. Tables and plots are in the same folder."
+    return "\n".join([*_sentences(document), table, place])
+
+
+def _cells(row: SliceRow) -> dict[str, str]:
+    """Return what people read of a slice, by the names of the columns in ``evaluation.tsv``."""
+    cells = {"slice": slice_title(row)}
+    cells |= {name: f"{row[name]:,}" for name in COUNTS}
+    for name in METRICS:
+        ends = row["intervals"].get(name)
+        middle = f" ({ends[0]:.3f}-{ends[1]:.3f})" if ends else ""
+        cells[name] = f"{metric_text(row[name])}{middle}"
+    return cells
+
+
+def _sentences(document: Mapping[str, Json]) -> Iterator[str]:
+    """Yield sentences on what was measured, on what could not be measured, and why."""
+    counts, metrics = document["counts"], document["slices"][0]
+    yield (
+        f"With a label and a score: {counts['used']:,} of {counted(counts['rows'], 'row')}; "
+        f"without a label: {counts['unlabelled']:,}."
+    )
+    for row in counts["unscored"]:
+        yield f"Without a score: {counted(row['rows'], 'row')} of {row['label']}, {row['status']}."
+    for label, records in counts["labelled_records_without_a_row"].items():
+        yield f"Not in the predictions: {counted(records, 'labelled record')} of {label}."
+    if missed := sum(row["rows"] for row in counts["unscored"] if row["label"] == "virus"):
+        yield (
+            f"Recall is {metric_text(metrics['recall'])} of the viruses with a score, and "
+            f"{metric_text(metrics['recall_all'])} where the {missed:,} without one are counted "
+            f"as missed."
+        )
+    if trained := counts["rows_of_the_training_part"]:
+        yield f"Note: {counted(trained, 'row')} are of the training part, and look too good."
+
+
+def as_markdown(document: Mapping[str, Json], plots: Iterable[str]) -> str:
+    """Return ``evaluation.md``, of the content of ``evaluation.json``."""
+    slices, threshold = document["slices"], document["threshold"]
+    rule, m = "classified as by `predict`", slices[0]
+    if threshold is not None:
+        rule = f"viral from {threshold:g} on"
+    confusion = [("virus", m["tp"], m["fn"]), ("others", m["fp"], m["tn"])]
+    parts = [
+        "# Evaluation",
+        f"Predictions: {markdown_text(document['predictions']['file'])}, "
+        f"one row per {document['level']}.\n"
+        f"Labels: {markdown_text(document['labels']['file'])}.\n"
+        f"Score: `{document['score']}`; {rule}.",
+        "\n".join(f"- {line}" for line in _sentences(document)),
+        "## All rows",
+        markdown_table(("truth", "classified as viral", "as others"), confusion),
+        markdown_table(("metric", "value (95 %)"), _cells(m).items()),
+    ]
+    for kind, title in (
+        ("length", "By length"),
+        ("group", "By group, each against all rows of the other label"),
+    ):
+        if rows := [_cells(row) for row in slices if row["slice"] == kind]:
+            parts += [f"## {title}", markdown_table(rows[0], (row.values() for row in rows))]
+    if found := document["false_discovery_rates"]:
+        rates = [(r["stated"], r["contigs"], r["false"], metric_text(r["realised"])) for r in found]
+        headings = ("stated, at most", "contigs", "not virus", "realised")
+        parts += ["## False discovery rates", markdown_table(headings, rates)]
+    noted = [row for row in slices if row["note"]]
+    notes = [f"- {markdown_text(slice_title(row))}: {row['note']}" for row in noted]
+    parts += ["## Notes", "\n".join(notes)] if notes else []
+    parts += [f"![{name}]({name})" for name in plots]
+    resamples = f"{RESAMPLES} resamples of genomes (or records)"
+    parts.append(f"In brackets: the middle 95 % of {resamples}. `NA`: not defined.")
+    return "\n\n".join(parts) + "\n"

@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from tests.declared import line_of
 from virnucpro.evaluation.measure import NO_GROUP, ONE_CLASS, SliceRow, evaluate, slice_title
-from virnucpro.evaluation.report import as_tsv
+from virnucpro.evaluation.run import as_tsv
 from virnucpro.evaluation.tables import find_predictions, join, read_labels
 from virnucpro.tables import CONTIGS, EVALUATION
 
