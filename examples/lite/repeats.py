@@ -23,7 +23,7 @@ from pydustmasker import DustMasker, LongdustMasker, TantanMasker
 from regions import PHAGE_RECORDS, PHAGES, PROKARYOTES, SEEN
 
 from virnucpro.io.frames import LONGEST_UNIT, UNIT_DECAY
-from virnucpro.io.pairs import InputFiles
+from virnucpro.io.inputs import InputFiles
 from virnucpro.stages.repeats import in_arrays
 from virnucpro.training.data.dataset import PARTS, Dataset, LabelledRecord
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.inputs import bases, interrupted_at, toy_request
 from tests.forked import run_forked
-from virnucpro.io.pairs import InputFiles
+from virnucpro.io.inputs import InputFiles
 from virnucpro.results import open_run
 from virnucpro.run.prepare import settled
 

@@ -53,8 +53,7 @@ def validate(source: Path, mates: Path | None, interleaved: bool, **options: Any
     Examples:
       virnucpro utils validate R1.fq.gz --input2 R2.fq.gz -m lite
     """
-    from virnucpro.io.input_summary import summarise_input
-    from virnucpro.io.pairs import InputFiles
+    from virnucpro.io.inputs import InputFiles, summarise_input
     from virnucpro.stages.chunking import duplicate_ids_error, input_notices
 
     analysis = shared.configuration(options).analysis.resolved()

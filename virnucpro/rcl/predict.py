@@ -34,8 +34,7 @@ from virnucpro.contracts import (
 from virnucpro.devices import choose_devices
 from virnucpro.events import Notice, Show
 from virnucpro.io.fasta import read_fasta
-from virnucpro.io.input_summary import RecordRenamer, summarise_input
-from virnucpro.io.pairs import InputFiles
+from virnucpro.io.inputs import InputFiles, summarise_input, with_unique_ids
 from virnucpro.io.records import Records
 from virnucpro.layout import COMPRESSION, STDIN
 from virnucpro.precision import choose_precision
@@ -313,15 +312,13 @@ def _blocks(request: RclRequest, source: Path) -> Iterator[ProteinBlock]:
     """Yield ids and residues of the proteins, as many as are computed together."""
     limit, files = shutil.disk_usage(request.root).free, InputFiles(source)
     inputs = summarise_input(files, limit=limit, molecule="protein")
-    rename = None
-    if inputs.duplicates:
-        if request.duplicate_ids == "error":
-            raise duplicate_ids_error(InputFiles(Path(request.source)), inputs, "protein")
-        rename = RecordRenamer(inputs)
+    if inputs.duplicates and request.duplicate_ids == "error":
+        raise duplicate_ids_error(InputFiles(Path(request.source)), inputs, "protein")
     block: list[tuple[str, str]] = []
     residues = 0
-    for record in Records(source, limit=limit, molecule="protein"):
-        block.append(((rename(record) if rename else record).id, record.sequence))
+    records = Records(source, limit=limit, molecule="protein")
+    for record in with_unique_ids(records, inputs):
+        block.append((record.id, record.sequence))
         residues += len(record.sequence)
         if len(block) >= request.proteins_at_a_time or residues >= RESIDUES_AT_A_TIME:
             yield block

@@ -15,7 +15,7 @@ from virnucpro.classifier.calibration import find_calibrations
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.errors import InputError, LockedError, UsageError
 from virnucpro.events import Notice, Show, StepStarted
-from virnucpro.io.pairs import InputFiles
+from virnucpro.io.inputs import InputFiles
 from virnucpro.layout import STDIN, Layout
 from virnucpro.report.page import report_problem
 from virnucpro.results import INCOMPLETE, open_run

@@ -16,7 +16,7 @@ from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import family_named, locate
 from virnucpro.errors import UsageError, VirNucProError
 from virnucpro.events import Notice, Show
-from virnucpro.io.pairs import InputFiles
+from virnucpro.io.inputs import InputFiles
 from virnucpro.layout import Layout
 from virnucpro.models.store import check_digest
 from virnucpro.precision import choose_precision

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from virnucpro.contracts import Device, Json
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import chunk_of, record_of
-from virnucpro.io.pairs import InputFiles, mate_headers
+from virnucpro.io.inputs import InputFiles, mate_headers
 from virnucpro.layout import Layout, stem_of
 from virnucpro.results import INCOMPLETE
 from virnucpro.run.run import Run

@@ -17,7 +17,7 @@ from pathlib import Path
 from virnucpro.configuration import Configuration
 from virnucpro.encoders.registry import check_on_disk
 from virnucpro.errors import InputError, ModelError, OutputError, UsageError
-from virnucpro.io.pairs import InputFiles
+from virnucpro.io.inputs import InputFiles
 from virnucpro.io.records import EMPTY, Records
 from virnucpro.layout import STDIN, Layout, stem_of
 from virnucpro.models.store import find_model

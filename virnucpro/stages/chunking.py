@@ -20,8 +20,7 @@ from virnucpro.contracts import (
 from virnucpro.errors import InputError
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import chunk_id, chunk_spans
-from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
-from virnucpro.io.pairs import InputFiles
+from virnucpro.io.inputs import InputFiles, InputSummary, summarise_input, with_unique_ids
 from virnucpro.io.records import Record
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import OutputWriter
@@ -70,7 +69,7 @@ class ChunkingStage(HostStage):
         if summary.duplicates:
             with self._files() as files:
                 records = self.source.records(limit=limit)
-                self._cut(files, lambda *_: None, map(RecordRenamer(summary), records))
+                self._cut(files, lambda *_: None, with_unique_ids(records, summary))
         figures = TaskFigures(notices=input_notices(summary, self.lengths))
         return TaskResult(task, tuple(file.output for file in files), figures)
 

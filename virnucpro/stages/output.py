@@ -21,7 +21,7 @@ from virnucpro.classifier.evidence import GeneEvidence, no_evidence
 from virnucpro.columns import GFF3_HEADER, MISSING
 from virnucpro.contracts import Json, ReportProgress, Task, TaskResult
 from virnucpro.io.frames import spans_of_records
-from virnucpro.io.pairs import InputFiles
+from virnucpro.io.inputs import InputFiles
 from virnucpro.io.records import Record, holds_qualities
 from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.results import INCOMPLETE

@@ -16,7 +16,7 @@ from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.evidence import share_with_hallmark
 from virnucpro.columns import GFF3_HEADER, MISSING, gff3_escaped
 from virnucpro.contracts import Json, TaskFigures
-from virnucpro.io.pairs import mate_headers
+from virnucpro.io.inputs import mate_headers
 from virnucpro.io.records import Record
 from virnucpro.metrics.classification import Ints
 from virnucpro.settings import DOUBTFUL, Thresholds

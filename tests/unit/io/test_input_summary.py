@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virnucpro.errors import InputError
-from virnucpro.io import input_summary
+from virnucpro.io import inputs
 from virnucpro.io.fasta import fasta_bytes
-from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
-from virnucpro.io.pairs import InputFiles
+from virnucpro.io.inputs import InputFiles, InputSummary, summarise_input, with_unique_ids
 from virnucpro.io.records import Records
 
 
@@ -49,11 +48,11 @@ def test_duplicates(tmp_path, names, expected):
 
 
 def test_ids_that_only_share_a_hash_are_no_duplicates(tmp_path, monkeypatch):
-    monkeypatch.setattr(input_summary, "hash", lambda name: len(name), raising=False)
+    monkeypatch.setattr(inputs, "hash", lambda name: len(name), raising=False)
     path = write(tmp_path, ["a", "b", "cc", "b"])
     assert summarise_input(InputFiles(path)).duplicates == ("b",)
-    rename = RecordRenamer(summarise_input(InputFiles(path)))
-    assert [rename(record).id for record in Records(path)] == ["a", "b", "cc", "b_2"]
+    renamed = with_unique_ids(Records(path), summarise_input(InputFiles(path)))
+    assert [record.id for record in renamed] == ["a", "b", "cc", "b_2"]
 
 
 @pytest.mark.parametrize(
@@ -67,8 +66,7 @@ def test_ids_that_only_share_a_hash_are_no_duplicates(tmp_path, monkeypatch):
 )
 def test_ids_that_come_again_are_numbered(tmp_path, names, expected):
     path = write(tmp_path, names)
-    rename = RecordRenamer(summarise_input(InputFiles(path)))
-    renamed = [rename(record) for record in Records(path)]
+    renamed = list(with_unique_ids(Records(path), summarise_input(InputFiles(path))))
     assert [record.id for record in renamed] == expected
     assert [record.header for record in renamed] == [f"{name} x" for name in expected]
 
@@ -76,8 +74,8 @@ def test_ids_that_come_again_are_numbered(tmp_path, names, expected):
 @given(st.lists(st.text("a_2", min_size=1, max_size=6), min_size=1, max_size=20))
 def test_renamed_ids_are_unique_and_new(tmp_path_factory, names):
     path = write(tmp_path_factory.getbasetemp(), names)
-    rename = RecordRenamer(summarise_input(InputFiles(path)))
-    renamed = [rename(record).id for record in Records(path)]
+    records = with_unique_ids(Records(path), summarise_input(InputFiles(path)))
+    renamed = [record.id for record in records]
     assert len(set(renamed)) == len(names)
     kept = set()
     for old, new in zip(names, renamed, strict=True):

@@ -9,8 +9,7 @@ import pytest
 
 from virnucpro.errors import UsageError
 from virnucpro.io.frames import chunk_spans, spans_of_records
-from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
-from virnucpro.io.pairs import InputFiles, pair_id
+from virnucpro.io.inputs import InputFiles, InputSummary, pair_id, summarise_input, with_unique_ids
 from virnucpro.io.records import Record
 from virnucpro.stages.chunking import duplicate_ids_error
 
@@ -76,7 +75,7 @@ def test_a_pair_that_occurs_twice_is_renamed(tmp_path):
     files = _files(tmp_path, _fastq("r1/1", "r1/1"), _fastq("r1/2", "r1/2", bases="GG"))
     summary = summarise_input(files)
     assert summary.duplicates == ("r1",)
-    assert [pair.id for pair in map(RecordRenamer(summary), files.records())] == ["r1", "r1_2"]
+    assert [pair.id for pair in with_unique_ids(files.records(), summary)] == ["r1", "r1_2"]
     assert "--interleaved" not in str(duplicate_ids_error(files, summary))
     assert "--interleaved" in str(duplicate_ids_error(InputFiles(files.first), summary))
 

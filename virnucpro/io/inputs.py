@@ -1,16 +1,23 @@
-"""The input of a run: one file of records, or pairs of reads in one file or two."""
+"""The input of a run: one file of records, or pairs of reads in one file or two; and its summary,
+made in a first pass: how much it holds, and whether its ids are unique."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from array import array
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from virnucpro.contracts import Molecule
-from virnucpro.errors import UsageError
-from virnucpro.io.records import Record, Records, first_word
+from virnucpro.errors import InputError, UsageError
+from virnucpro.io.records import EMPTY, Record, Records, first_word
 from virnucpro.io.text import shortened
 
 _NUMBERS = ("/1", "/2")  # what older instruments and many programs put behind the ids of mates
@@ -127,3 +134,100 @@ def mate_headers(pair: Record, name: str) -> tuple[str, str]:
         rest = mate.header.lstrip(" \t")[len(first_word(mate.header)) :].lstrip(" \t")
         headers.append(" ".join(filter(None, (name + number, rest))))
     return headers[0], headers[1]
+
+
+_LISTED = 5  # duplicated ids that are listed
+_let_go = partial(deque[Record], maxlen=0)
+
+
+@dataclass(frozen=True)
+class InputSummary:
+    """The summary of an input."""
+
+    records: int  # or pairs, at least 1
+    bases: int  # or residues, of all sequences; a pair has two
+    longest: int  # sequence
+    median_length: int  # rounded down
+    uracil: bool  # a U was read as T
+    duplicates: tuple[str, ...]  # the first ids that occur more than once, as they are repeated
+    hashes: npt.NDArray[np.int64] = field(compare=False)  # of all ids, sorted, if there are such
+
+
+def summarise_input(
+    source: InputFiles,
+    *,
+    limit: int | None = None,
+    molecule: Molecule = "nucleotide",
+    take: Callable[[Iterator[Record]], object] = _let_go,
+) -> InputSummary:
+    """Return the summary of ``source``, which is read once more where ids seem to be duplicated.
+
+    ``take`` gets the records of the first reading, and takes all of them. It keeps 16 bytes per
+    record. Where there are no sequences, it raises an :class:`InputError`.
+    """
+    hashes, lengths = array("q"), array("q")
+    records = source.records(limit=limit, molecule=molecule)
+
+    def counted() -> Iterator[Record]:
+        for record in records:
+            hashes.append(hash(record.id))
+            lengths.append(len(record.sequence))
+            if record.mate:
+                lengths.append(len(record.mate.sequence))
+            yield record
+            del record  # a chromosome must be let go before the next one is read
+
+    take(counted())
+    if not lengths:
+        raise InputError(f"{source}: {EMPTY}")
+    sizes, ordered = np.frombuffer(lengths, np.int64), np.sort(np.frombuffer(hashes, np.int64))
+    repeated = _repeated(ordered)
+    seen: set[str] = set()
+    duplicates: dict[str, None] = {}
+    for record in source.records(limit=limit, molecule=molecule) if len(repeated) else ():
+        if _holds(repeated, record.id):
+            if record.id in seen:
+                duplicates[record.id] = None
+            seen.add(record.id)
+    return InputSummary(
+        records=len(ordered),
+        bases=int(sizes.sum()),
+        longest=int(sizes.max()),
+        median_length=int(np.median(sizes)),
+        uracil=records.uracil,
+        duplicates=tuple(duplicates)[:_LISTED],
+        hashes=ordered if duplicates else repeated,
+    )
+
+
+def with_unique_ids(records: Iterable[Record], summary: InputSummary) -> Iterator[Record]:
+    """Yield the records of an input, in a second pass, with unique ids: later ones get ``_2``, ...
+
+    Names that another record has are passed over. It keeps 8 bytes per record.
+    """
+    repeated = _repeated(summary.hashes)
+    last: dict[str, int] = {}  # by duplicated id: the number given last
+    for record in records:
+        if _holds(repeated, record.id):
+            number = last.get(record.id, 0) + 1
+            while number > 1 and _holds(summary.hashes, f"{record.id}_{number}"):
+                number += 1
+            last[record.id] = number
+            if number > 1:
+                name = f"{record.id}_{number}"
+                header = record.header.replace(record.id, name, 1)
+                record = record._replace(id=name, header=header)
+        yield record
+        del record  # a chromosome must be let go before the next one is read
+
+
+def _holds(hashes: npt.NDArray[np.int64], name: str) -> bool:
+    """Return whether the sorted ``hashes`` have the one of ``name``."""
+    place = int(np.searchsorted(hashes, hash(name)))
+    return place < len(hashes) and int(hashes[place]) == hash(name)
+
+
+def _repeated(hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return those of sorted hashes that occur more than once."""
+    repeated: npt.NDArray[np.int64] = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+    return repeated
