@@ -18,7 +18,7 @@ from tests.cli.inputs import table
 from tests.faults.processes import until
 from tests.report_data import Shown, write_run
 from virnucpro import errors
-from virnucpro.cli.app import app
+from virnucpro.cli import app
 from virnucpro.layout import Layout
 from virnucpro.store.lock import holder
 

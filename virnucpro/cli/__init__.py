@@ -1,4 +1,4 @@
-"""The command line: modules of commands, loaded when they are called."""
+"""The ``virnucpro`` command. Its sub-commands are in the modules of this folder."""
 
 from __future__ import annotations
 
@@ -8,13 +8,43 @@ from collections.abc import Sequence
 
 import click
 
-from virnucpro.cli.app import app
+from virnucpro.cli.shared import Group
 from virnucpro.errors import RunInterruptedError, UsageError, VirNucProError
 from virnucpro.formatting import printable
+from virnucpro.version import __version__
 
 SIGINT = 2
+# The commands in the order of the help text, and the modules that they are in.
+MODULES = {
+    **{"predict": "predict", "demo": "demo", "call": "results", "status": "status"},
+    **{"report": "results", "plot": "results", "models": "models", "train": "train"},
+    **{"evaluate": "results", "rcl": "rcl", "profile": "profile", "utils": "utils"},
+}
+EPILOG = """\b
+Examples:
+  virnucpro demo
+  virnucpro predict contigs.fa -m lite
+  virnucpro models list
+"""
+
 # Modules that come with an extra; all others come with the program.
 EXTRAS = {"Bio": "train", "tensorboard": "train", "ray": "cluster"}
+
+
+app = Group(
+    "virnucpro",
+    modules=MODULES,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "show_default": True,
+    },
+    help="Find viral sequences in FASTA and FASTQ files.",
+    epilog=EPILOG,
+)
+app = click.version_option(
+    __version__, "-V", "--version", prog_name="virnucpro", help="Show the version."
+)(app)
 
 
 def run(arguments: Sequence[str]) -> int:

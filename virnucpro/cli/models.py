@@ -126,7 +126,7 @@ def verify(names: tuple[str, ...], renew: bool) -> None:
 
 
 @command(
-    click.Argument(["name"], metavar="NAME", type=shared.Words(("300", "500", "lite", "custom"))),
+    click.Argument(["name"], metavar="NAME", type=click.Choice(("300", "500", "lite", "custom"))),
     option("-o --output", FILE, "File of the result.  [default: in the own folder of models]"),
     option("--fraction", Share, "Part of the records of each group.", default=1.0),
     common="classifier chunk_length device gpus cpu_workers compile precision protein_batch "
@@ -188,7 +188,7 @@ def calibrate(name: str, output: Path | None, fraction: float, **options: Any) -
     )
     if code := carry_out(request):
         return code
-    with shared.steps(settings) as screen:
+    with shared.screen(settings) as screen:
         found = calibrate_run(table, sequences, request.layout, screen.show)
         page = output.with_suffix(".md")
         text = calibration_page(found, Path(analysis.classifier).name)

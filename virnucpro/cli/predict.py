@@ -93,7 +93,7 @@ def carry_out(request: PredictionRequest) -> int:
     """
     from virnucpro.run.request import check_request
 
-    with shared.dashboard(request.settings, request.layout) as screen:
+    with shared.screen(request.settings, log=request.layout.log) as screen:
         check_request(request)
         source = "standard input" if request.source == STDIN else request.source
         mates = f" and {request.mates}" if request.mates is not None else ""
@@ -116,7 +116,7 @@ def _carry_out_several(
     from virnucpro.run.request import check_models
     from virnucpro.run.sample_list import mates_among
 
-    with shared.dashboard(request.settings, folder) as screen:
+    with shared.screen(request.settings, log=folder.log) as screen:
         analysis = request.settings.analysis
         check_models(analysis.resolved())
         screen.say(

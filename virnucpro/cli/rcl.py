@@ -77,7 +77,7 @@ def predict(proteins: str, model: str, **options: Any) -> None:
         **{name: options[name] for name in written},
     )
     settings = replace(settings, display=replace(settings.display, auto_log=False))
-    with shared.dashboard(settings, Layout(request.root, request.stem)) as screen:
+    with shared.screen(settings, log=Layout(request.root, request.stem).log) as screen:
         record = run_rcl_prediction(request, screen.show, screen.interruption)
     count, found = record["proteins"], record["statuses"].get("found", 0)
     share, whole = percent(found / max(count, 1), 1), counted(count, "protein")
@@ -183,7 +183,7 @@ def _embedded(
     from virnucpro.rcl.proteins import read_proteins
 
     proteins, warnings = read_proteins(serpins, others, max_length)
-    with shared.dashboard(settings, feature_layout(folder), warnings) as screen:
+    with shared.screen(settings, warnings, feature_layout(folder).log) as screen:
         options |= {"show": screen.show, "interruption": screen.interruption}
         return embed_residues(proteins, folder=folder, machine=settings.machine, **options)
 
@@ -255,7 +255,7 @@ def train(precomputed: Path | None, **options: Any) -> None:
     if features.width not in ENCODING_OF_WIDTH:
         raise UsageError(f"no encoding has {features.width} numbers per residue")
     training = msgspec.structs.replace(training, encoding=ENCODING_OF_WIDTH[features.width])
-    with shared.steps(settings, warnings) as screen:
+    with shared.screen(settings, warnings) as screen:
         folder, point = fit_rcl(training, features, devices, screen.show, force=options["force"])
     metrics = point.history[point.best_epoch - 1]
     shared.tell(
@@ -337,7 +337,7 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
         options["serpins"], options["others"], options["split"], parts[options["dataset"]]
     )
     facts |= {name.replace("_", " "): value for name, value in rule.items()}
-    with shared.steps(settings, warnings) as screen:
+    with shared.screen(settings, warnings) as screen:
         metrics = run_rcl_evaluation(
             finders, proteins, facts, output_dir, screen.info, screen.show, force=options["force"]
         )
@@ -400,3 +400,10 @@ def profile(table: Path, output: Path, *, force: bool) -> None:
     shared.save_output(output, made.to_bytes(), force=force)
     first, last = made.columns
     shared.say(f"{output}: {made.hmm.M} columns, the RCL in columns {first} to {last}")
+
+
+rcl = shared.Group(
+    "rcl",
+    commands=[predict, embed, train, evaluate, validate, plot, profile],
+    help="Find the reactive center loop in serpins.",
+)

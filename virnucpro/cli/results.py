@@ -39,7 +39,7 @@ def call(folders: tuple[Path, ...], **options: Any) -> int:
     settings = shared.configuration(options)
     from virnucpro.run.call import call_again
 
-    with shared.steps(settings) as screen:
+    with shared.screen(settings) as screen:
         runs, are_left_out = call_again(
             folders,
             options["stems"],
@@ -94,7 +94,7 @@ def report(folders: tuple[Path, ...], output: Path | None, *, force: bool) -> No
     of_samples = output is None and len(folders) == 1 and bool(runs_of_samples(place))
     common = SamplesFolder(place).overview if of_samples else place / "virnucpro_overview.html"
     overview = (output or common) if of_samples or output or len(runs) > 1 else None
-    with shared.steps(shared.configuration()) as screen:
+    with shared.screen(shared.configuration()) as screen:
         screen.show(StepStarted("reports", len(runs)))
         for number, (name, found) in enumerate(runs):
             with locked(Layout(found.folder, found.stem).lock):
@@ -169,6 +169,6 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     """
     from virnucpro.evaluation.run import run_evaluation
 
-    with shared.steps(shared.configuration()) as screen:
+    with shared.screen(shared.configuration()) as screen:
         result = run_evaluation(predictions, labels, **options, notify=screen.info)
     shared.tell(result)

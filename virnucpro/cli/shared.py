@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
@@ -21,7 +22,6 @@ from virnucpro.formatting import printable
 from virnucpro.settings import MOST, SETTINGS, offered
 
 if TYPE_CHECKING:
-    from virnucpro.layout import Layout, SamplesFolder
     from virnucpro.ui.terminal import Screen
 
 CountOrZero = Annotated[int, Meta(ge=0, le=MOST)]
@@ -71,18 +71,6 @@ class NumberType(click.ParamType[Any]):
             self.fail(f"{value!r} is not accepted: give a {accepted}", param, ctx)
 
 
-class Words(click.Choice[str]):
-    """One of some words, of which help texts and messages list those that are offered."""
-
-    def __init__(self, accepted: Sequence[str]) -> None:
-        super().__init__(offered(accepted))
-        self._accepted = accepted
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the word."""
-        return value if value in self._accepted else super().convert(value, param, ctx)
-
-
 @dataclass
 class ListType(click.ParamType[Any]):
     """Values of one type, separated by commas, each once."""
@@ -116,13 +104,15 @@ def option(words: str, kind: Any, text: str, **more: Any) -> click.Option:
     shown = [word for word in words.split() if word not in names]
     if shown:
         more["metavar"] = shown[0]
+    if isinstance(kind, tuple):  # texts for people leave out what is for tests
+        more["metavar"], kind = f"[{'|'.join(offered(kind))}]", click.Choice(kind)
     if kind is bool:
         more["is_flag"] = True
     elif get_origin(kind) is Annotated:
         more["type"] = NumberType(kind)
         more.setdefault("metavar", "N" if get_args(kind)[0] is int else "X")
     else:
-        more["type"] = Words(kind) if isinstance(kind, tuple) else kind
+        more["type"] = kind
     return click.Option(names, help=text, **more)
 
 
@@ -186,6 +176,31 @@ class Command(click.Command):
             if given.get(one) and given.get(other):
                 raise UsageError(f"--{one} and --{other} contradict each other: leave one out")
         return super().invoke(ctx)
+
+
+class Group(click.Group):
+    """Commands in the order of the help text, of some of which only the modules are known.
+
+    Their ``modules`` are of this folder, and imported when they are called: ``--version`` and a
+    mistyped command are answered at once.
+    """
+
+    def __init__(self, name: str, modules: Mapping[str, str] = {}, **more: Any) -> None:
+        super().__init__(name, params=[*GLOBAL_OPTIONS], **more)
+        self.modules = modules
+        self.commands.update((name, click.Command(name)) for name in modules)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the help text."""
+        return list(self.commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, imported if need be; None if there is no such command."""
+        if cmd_name not in self.modules:
+            return super().get_command(ctx, cmd_name)
+        module = import_module(f"virnucpro.cli.{self.modules[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
 
 
 def command(
@@ -254,20 +269,13 @@ def configuration(
     return settings
 
 
-def steps(
+def screen(
     settings: Configuration, warnings: Iterable[str] = (), log: Path | None = None
 ) -> AbstractContextManager[Screen]:
-    """Show in the block what a command does; ``log`` is the log file of a run."""
+    """Show in the block what a command does; ``log`` is the log file of a run, if it is one."""
     from virnucpro.ui.terminal import Screen
 
     return Screen(settings.display, log).shown((*settings.warnings, *warnings))
-
-
-def dashboard(
-    settings: Configuration, layout: Layout | SamplesFolder, warnings: Iterable[str] = ()
-) -> AbstractContextManager[Screen]:
-    """Show the stages and workers of a run in the block."""
-    return steps(settings, warnings, layout.log)
 
 
 def save_output(path: Path, content: bytes, *, force: bool) -> None:

@@ -22,6 +22,12 @@ WORDS = ListType(click.STRING)
 LENGTHS = ListType(NumberType(Bases))
 DATASET = click.Argument(["dataset"], type=FOLDER, metavar="DATASET")
 ALREADY = "Nothing to do: it was already trained with these data and settings."
+EPILOG = """\b
+The steps in their order:
+  virnucpro train prepare genomes.tsv --output-dir DATASET
+  virnucpro train embed DATASET
+  virnucpro train classifier DATASET --output my.safetensors
+"""
 TRAINING_DEVICES = (
     option("--multi-gpu", bool, "Train on every visible GPU instead of one.", default=None),
     option("--gpu-ids LIST", str, "Train on these GPUs, such as 0,1, or their UUIDs."),
@@ -79,7 +85,7 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     from virnucpro.training.data.dataset import Dataset
     from virnucpro.training.data.prepare import prepare_dataset
 
-    with shared.steps(shared.configuration()) as screen:
+    with shared.screen(shared.configuration()) as screen:
         description = prepare_dataset(
             table,
             Dataset(output_dir),
@@ -128,7 +134,7 @@ def embed(dataset: Path, **options: Any) -> int:
     # An encoder that is named here takes the place of that of the model type.
     named = {name: options[name] for name in ("nucleotide_model", "protein_model") if options[name]}
     data = Dataset(dataset.absolute())
-    with shared.dashboard(settings, data.layout("train")) as screen:
+    with shared.screen(settings, log=data.layout("train").log) as screen:
         lines, failed = embedding.embed(
             data,
             replace(settings.analysis.resolved(), **named),
@@ -179,8 +185,16 @@ def classifier(dataset: Path, output: Path, **options: Any) -> None:
     choose_precision(training.precision, devices)
     if len(devices) > training.batch_size:
         raise UsageError("--batch-size is less than the number of processes: use fewer")
-    with shared.steps(settings) as screen:
+    with shared.screen(settings) as screen:
         lines = fit_classifier(
             dataset, output, training, devices, screen.show, force=options["force"]
         )
     shared.tell(*(lines or [ALREADY]))
+
+
+train = shared.Group(
+    "train",
+    commands=[prepare, embed, classifier],
+    help="Train a classifier on your genomes.",
+    epilog=EPILOG,
+)
