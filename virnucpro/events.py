@@ -136,16 +136,6 @@ class StepAdvanced(Event):
 
 
 @dataclass(frozen=True)
-class EpochProgress(Event):
-    """A training has seen ``seen`` of ``total`` frames, proteins or steps of an epoch (from 1)."""
-
-    epoch: int
-    epochs: int
-    seen: int
-    total: int
-
-
-@dataclass(frozen=True)
 class EpochEnded(Event):
     """An epoch has ended: its row of ``Savepoint.history``, and the ``best`` epoch so far."""
 

@@ -54,7 +54,7 @@ from virnucpro.contracts import Device
 from virnucpro.encoders.lite import LITE, LiteNetwork, LiteShape, lite_to_bytes, read_lite
 from virnucpro.encoders.weights import read_safetensors
 from virnucpro.errors import InputError
-from virnucpro.events import EpochProgress, Event, Notice, Show
+from virnucpro.events import Event, Notice, Show, StepStarted
 from virnucpro.metrics.classification import auroc, fit_temperature
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
@@ -211,10 +211,6 @@ class LiteLoop(TrainingLoop):
     def merit(self, row: Mapping[str, float]) -> float:
         """Return what makes the last step the best."""
         return row["epoch"]
-
-    def progress(self, seen: int, total: int) -> EpochProgress:
-        """Return how many of all steps are done."""
-        return EpochProgress(1, 1, self._step, self._settings.steps)
 
     def step(self, number: int, content: Windows) -> torch.Tensor:
         """Train on one batch, and return its loss."""
@@ -483,8 +479,9 @@ def show(event: Event) -> None:
     """Print messages, and how far the training is."""
     if isinstance(event, Notice):
         print(event.message, file=sys.stderr)
-    elif isinstance(event, EpochProgress):
-        print(f"\r{event.seen:,} of {event.total:,} steps", end="", file=sys.stderr, flush=True)
+    elif isinstance(event, StepStarted):
+        text = f"\r{event.title}, of {SAVED_STEPS} steps each"
+        print(text, end="", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -24,7 +24,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from virnucpro.contracts import Json
 from virnucpro.encoders.weights import read_pickle
 from virnucpro.errors import InputError, ModelError
-from virnucpro.events import EpochEnded, EpochProgress, Notice, Show
+from virnucpro.events import EpochEnded, Notice, Show, StepAdvanced, StepStarted
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import SCHEMAS, in_schema
 from virnucpro.store.work import WorkIdentity, check_same, checked_again, refuse_existing
@@ -260,10 +260,6 @@ class TrainingLoop(ABC):
         """Return what else the rest depends on, for ``extra`` of the savepoint."""
         return {}
 
-    def progress(self, seen: int, total: int) -> EpochProgress:
-        """Return how far the training is; ``seen`` and ``total`` are of this epoch."""
-        return EpochProgress(self.savepoint.epoch + 1, self._epochs, seen, total)
-
     def autocast(self) -> torch.autocast:
         """Compute products in the precision of the training."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self._precision == "bf16")
@@ -291,9 +287,11 @@ class TrainingLoop(ABC):
 
     def _train_epoch(self, show: Show) -> float:
         """Train on the batches of an epoch, and return their mean loss."""
-        epoch, seen, shown_at = self.savepoint.epoch, 0, 0.0
+        epoch, seen, shown, shown_at = self.savepoint.epoch, 0, 0, 0.0
         sizes, contents = self.batches(epoch)
         total = sum(sizes)
+        if self.process == 0:
+            show(StepStarted(f"epoch {epoch + 1} of at most {self._epochs}", total))
         loss = torch.zeros((), dtype=torch.float64, device=self.device)
         self.model.train()
         for number, content in enumerate(contents):
@@ -302,8 +300,8 @@ class TrainingLoop(ABC):
             loss += self.step(number, content)
             seen += sizes[number]
             if self.process == 0 and time.monotonic() - shown_at >= REPORT_SECONDS:
-                shown_at = time.monotonic()
-                show(self.progress(seen, total))
+                show(StepAdvanced(seen - shown))
+                shown, shown_at = seen, time.monotonic()
         with torch.no_grad():
             return float(sum_over_processes(loss)) / max(len(sizes), 1)
 

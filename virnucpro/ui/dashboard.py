@@ -93,7 +93,6 @@ class Dashboard:
     Attributes:
         workers: by number; in a stage of the host, it has the number 0.
         readings: what the drivers say of the workers' devices, by number.
-        before: sequences that were done before the stage or step began.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -106,7 +105,7 @@ class Dashboard:
     def begin(self, stage: StageStarted) -> None:
         """Begin a stage, or a step of a command, which has a title and no number."""
         self.stage, self.began, self.total = stage, self.clock(), stage.sequences
-        self.before = self.tasks = self.failed = 0
+        self.tasks = self.failed = 0
         devices = self._devices if stage.on_workers else {0: Device("cpu")}
         self.workers = {
             n: WorkerProgress(device, self.began, self.began) for n, device in devices.items()
@@ -173,8 +172,7 @@ class Dashboard:
     @property
     def sequences(self) -> int:
         """Number of sequences that are done or given up."""
-        done = sum(worker.sequences for worker in self.workers.values())
-        return self.before + done + self.failed
+        return self.failed + sum(worker.sequences for worker in self.workers.values())
 
     @property
     def speed(self) -> tuple[float, float]:

@@ -24,7 +24,6 @@ from virnucpro.devices import GpuReading, read_gpu
 from virnucpro.errors import OutputError
 from virnucpro.events import (
     EpochEnded,
-    EpochProgress,
     Event,
     Notice,
     Progressed,
@@ -103,16 +102,13 @@ class Screen:
                 (self.warn if level == "warning" else self.info)(message)
                 return
             case StepStarted(title, total):
-                self._begin(title, total)
+                self.end()
+                with self.lock:
+                    self.board.begin(replace(NOTHING, title=printable(title), sequences=total))
                 return
             case StepAdvanced(amount):
-                self._advance(amount)
-                return
-            case EpochProgress(epoch, epochs, seen, total):
-                title = f"epoch {epoch} of at most {epochs}" if epochs > 1 else "training"
-                if title != self.board.title:
-                    self._begin(title, total, seen)
-                self._advance(seen - self.board.sequences)
+                with self.lock:
+                    self.board.update(Progressed(0, amount, 0))
                 return
             case EpochEnded(row, best):
                 self._leave()
@@ -133,18 +129,6 @@ class Screen:
             self.say(text, "dim")
         elif isinstance(event, StageFinished):
             self._tell_seconds(event.seconds)
-
-    def _begin(self, title: str, total: int, before: int = 0) -> None:
-        """End the step before, and begin one of ``total`` units, ``before`` of which are done."""
-        self.end()
-        with self.lock:
-            self.board.begin(replace(NOTHING, title=printable(title), sequences=total))
-            self.board.before = before
-
-    def _advance(self, amount: int) -> None:
-        """Report that ``amount`` more units of the step are done."""
-        with self.lock:
-            self.board.update(Progressed(0, amount, 0))
 
     def end(self) -> None:
         """End the step, and say how long it took if it took long."""

@@ -27,7 +27,6 @@ from virnucpro.contracts import FailedSequences
 from virnucpro.errors import OutputError, UsageError
 from virnucpro.events import (
     EpochEnded,
-    EpochProgress,
     Event,
     Notice,
     Progressed,
@@ -199,12 +198,13 @@ def test_a_training_shows_and_logs_each_epoch(shown, tmp_path):
     row = {"epochs": 20, "loss": 0.5, "validation_loss": 0.4, "auroc": 0.9, "rate": 2e-4}
     log = tmp_path / "training.log"
     text, _ = shown(
-        EpochProgress(1, 20, 50, 100),
+        StepStarted("epoch 1 of at most 20", 100),
         EpochEnded({**row, "epoch": 1, "seconds": 6.0}, 1),
         Notice("warning", "3 frames are left out"),
         EpochEnded({**row, "epoch": 2, "seconds": 12.0}, 1),
-        EpochProgress(3, 20, 66, 100),
-        seconds=(3, 3, 1, 11, 11),
+        StepStarted("epoch 3 of at most 20", 100),
+        StepAdvanced(66),
+        seconds=(3, 3, 1, 2, 0, 11),
         log_file=log,
     )
     figures = "loss 0.5000, validation loss 0.4000, AUROC 0.9000; best so far: epoch 1"
@@ -213,7 +213,7 @@ def test_a_training_shows_and_logs_each_epoch(shown, tmp_path):
         f"epoch 1 of at most 20: {figures}; at most 1:54 to the end",
         "warning: 3 frames are left out",
         f"epoch 2 of at most 20: {figures}; at most 3:36 to the end",
-        "epoch 3 of at most 20: 66 %, 0:00 so far",
+        "epoch 3 of at most 20: 66 %, 0:06 left",
     ]
     assert [line in log.read_text() for line in lines[:4]] == [True] * 4
 
