@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ FEWEST_CHUNKS = 3  # of a record with a track; fewer say no more than its score
 MOST_ROWS = 5000
 MOST_REGION_ROWS = 1000  # of these, where more viruses were found than there are rows
 # The columns of the table, with what they mean; one that is empty in all rows is not on the page.
+# The kind of a row is a call, or ``region``.
 HEADS = {
     "id": "the first word of the header, or the id of a viral region",
     "kind": "what the record is classified as; a region is the viral part of a record",
@@ -50,26 +51,6 @@ HEADS = {
 # has enough chunks for a track, viral regions and their bases, and the place of its tier in TIERS.
 NUMBERS = [("call", "i1"), ("weak", "?"), ("score", "f8"), ("fdr", "f8"), ("length", "i8")]
 NUMBERS += [("long", "?"), ("regions", "i4"), ("viral_bases", "i8"), ("tier", "i1")]
-
-
-class TableRow(NamedTuple):
-    """A row of the table of the page; its fields are those of ``HEADS``."""
-
-    id: str
-    kind: str  # a call, or ``region``
-    length: int
-    score: float | None
-    fdr: float | None
-    tier: str | None
-    start: int | None
-    end: int | None
-    virus_kind: str
-    hallmarks: str
-    host_markers: str
-    virus_markers: int | None
-    genes: int | None
-    share_scored: float
-    remark: str
 
 
 @dataclass
@@ -177,14 +158,13 @@ def _rows_at(run: PredictionRun, places: Sequence[int]) -> list[ContigRow]:
     return convert([found[place] for place in places], list[ContigRow], strict=False)
 
 
-def table_rows(content: Content) -> list[TableRow]:
-    """Return the rows of the table of the page, with the highest scores first."""
-    return sorted(
-        _rows(content), key=lambda row: -2 if row.score is None else row.score, reverse=True
-    )
+def table_rows(content: Content) -> list[dict[str, Any]]:
+    """Return the rows of the table of the page, by ``HEADS``, with the highest scores first."""
+    rows = [dict.fromkeys(HEADS) | row for row in _rows(content)]
+    return sorted(rows, key=lambda row: -2 if row["score"] is None else row["score"], reverse=True)
 
 
-def _rows(content: Content) -> Iterator[TableRow]:
+def _rows(content: Content) -> Iterator[dict[str, Any]]:
     """Yield at most ``MOST_ROWS`` rows: viruses, regions, and other records."""
     room = MOST_ROWS - len(content.others)
     free = room - content.tallies["virus"][0]
@@ -192,14 +172,23 @@ def _rows(content: Content) -> Iterator[TableRow]:
     for v in islice(content.run.virus(), room - regions):
         strange = "unfamiliar" if v.unfamiliar == "yes" else ""
         facts = strange, v.topology.replace("linear", ""), v.evidence.replace("ok", "")
-        found = v.record, "virus", v.length, v.score, v.fdr, v.tier, None, None
-        yield TableRow(*found, *_genes(v), v.coverage, "; ".join(filter(None, facts)))
+        yield {
+            **_call_and_genes(v, "virus"),
+            "id": v.record,
+            "share_scored": v.coverage,
+            "remark": "; ".join(filter(None, facts)),
+        }
     for r in islice(content.run.regions(), regions):
         beside = "" if r.flank_score is None else f"score beside it {r.flank_score:.2f}"
         edge = "reaches the end of the record" if r.at_edge else ""
-        remark = "; ".join(filter(None, (beside, edge)))
-        place = r.region, "region", r.length, r.score, r.fdr, r.tier, r.start, r.end
-        yield TableRow(*place, *_genes(r), r.chunks_scored / r.chunks, remark)
+        yield {
+            **_call_and_genes(r, "region"),
+            "id": r.region,
+            "start": r.start,
+            "end": r.end,
+            "share_scored": r.chunks_scored / r.chunks,
+            "remark": "; ".join(filter(None, (beside, edge))),
+        }
     for c in content.others:
         remark = "one chunk" if c.chunks_scored == 1 else "little scored"
         if c.call == "unscored":
@@ -208,15 +197,27 @@ def _rows(content: Content) -> Iterator[TableRow]:
             remark = f"viral regions: {c.regions:,}"
         elif c.chunks_scored > 1 and c.coverage >= LITTLE:
             remark = ""
-        other = c.record, c.call, c.length, c.virus_score, c.fdr, c.tier, None, None
-        yield TableRow(*other, "", "", "", None, None, c.coverage, remark)
+        yield {
+            "id": c.record,
+            "kind": c.call,
+            "length": c.length,
+            "score": c.virus_score,
+            "fdr": c.fdr,
+            "tier": c.tier,
+            "share_scored": c.coverage,
+            "remark": remark,
+        }
 
 
-def _genes(row: VirusRow | RegionRow) -> tuple[str, str, str, int | None, int | None]:
-    """Return the kind of a virus or region, its hallmark genes, both markers, and all genes."""
-    hallmarks = _named(row.hallmarks, row.hallmark_genes)
-    hosts = _named(row.host_markers, row.host_marker_genes)
-    return row.virus_kind, hallmarks, hosts, row.virus_markers, row.genes
+def _call_and_genes(row: VirusRow | RegionRow, kind: str) -> dict[str, Any]:
+    """Return what the table says of the call and of the genes of a virus or a region."""
+    names = "length", "score", "fdr", "tier", "virus_kind", "virus_markers", "genes"
+    return {
+        **{name: getattr(row, name) for name in names},
+        "kind": kind,
+        "hallmarks": _named(row.hallmarks, row.hallmark_genes),
+        "host_markers": _named(row.host_markers, row.host_marker_genes),
+    }
 
 
 def _named(count: int | None, names: str | None) -> str:

@@ -64,8 +64,8 @@ def _values(run: PredictionRun) -> dict[str, object]:
     highest_rate = np.fmax.reduce(content.of_call("virus")["fdr"], initial=0)
     tracks = read_tracks(run, content.tracked) if content.tracked else []
     rows, drawn = table_rows(content), list(_drawn(tracks))
-    ids = [*(row.id for row in rows), *(id for id, *_ in drawn)]
-    known = (name for name in HEADS if any(getattr(row, name) not in ("", None) for row in rows))
+    ids = [*(row["id"] for row in rows), *(id for id, *_ in drawn)]
+    known = (name for name in HEADS if any(row[name] not in ("", None) for row in rows))
     return {
         "content": content,
         "inputs": ["standard input" if path == "-" else Path(path).name for path in paths],
