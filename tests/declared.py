@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.evidence import GeneEvidence, no_evidence
+from virnucpro.classifier.files import (
+    LABELS,
+    ClassifierMetadata,
+    classifier_to_bytes,
+    inspect_classifier,
+)
 from virnucpro.columns import MISSING, ResultTable
 from virnucpro.io.records import Record
 from virnucpro.settings import DEFAULT_THRESHOLDS, Thresholds
@@ -17,6 +24,14 @@ from virnucpro.stages.regions import Region
 from virnucpro.stages.result_files import Block, ResultFiles
 
 EXAMPLES: dict[type, object] = {str: "x", int: 5, float: 0.5, bool: True}
+
+
+def with_changes(path: Path, **changed: Any) -> bytes:
+    """Return a classifier whose file says something else in some fields of its metadata."""
+    info = inspect_classifier(path)
+    said = {name: getattr(info, name) for name in ClassifierMetadata.__struct_fields__}
+    said["labels"] = info.labels or LABELS
+    return classifier_to_bytes(info.model.state_dict(), **said | changed)
 
 
 def line_of(table: ResultTable, **cells: object) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.inputs import open_bases
-from virnucpro.classifier.files import with_changes
+from tests.declared import with_changes
 from virnucpro.cli import run
 from virnucpro.layout import Layout
 from virnucpro.results import INCOMPLETE

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.inputs import open_bases, table
-from virnucpro.classifier.files import with_changes
+from tests.declared import with_changes
 from virnucpro.cli import run as run_program
 from virnucpro.metrics.plots import image_of
 from virnucpro.settings import TOY_CLASSIFIER

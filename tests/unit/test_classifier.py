@@ -13,6 +13,7 @@ from msgspec.structs import replace as changed
 from safetensors.torch import save
 from torch import nn
 
+from tests.declared import with_changes
 from tests.hostile import Evil
 from virnucpro.classifier import files
 from virnucpro.classifier.files import (
@@ -20,7 +21,6 @@ from virnucpro.classifier.files import (
     check_fit,
     classifier_to_bytes,
     inspect_classifier,
-    with_changes,
 )
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import digest_of

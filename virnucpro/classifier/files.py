@@ -179,18 +179,6 @@ def classifier_to_bytes(state: Mapping[str, torch.Tensor], **said: Any) -> bytes
     return save(tensors, {_KEY: json.dumps(metadata, sort_keys=True)})
 
 
-def with_changes(path: Path, **changed: Any) -> bytes:
-    """Return the classifier at ``path``, of either format, in the project's own.
-
-    ``changed`` are the fields of :class:`ClassifierMetadata` that are to say something else.
-
-    Raises:
-        ModelError: missing, damaged, refused, or no classifier; or a field has an impossible value.
-    """
-    state, said = _read(path)
-    return classifier_to_bytes(state, **asdict(said) | {"labels": said.labels or LABELS} | changed)
-
-
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], ClassifierMetadata]:
     """Read its tensors, and what it says of itself."""
     if path.suffix == ".safetensors":

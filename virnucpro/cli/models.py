@@ -153,7 +153,6 @@ def calibrate(name: str, output: Path | None, fraction: float, **options: Any) -
         calibrate_run,
         calibration_page,
         calibration_text,
-        hours_on_cpu,
         known_records,
     )
     from virnucpro.models.store import own_folder
@@ -170,10 +169,9 @@ def calibrate(name: str, output: Path | None, fraction: float, **options: Any) -
         raise UsageError(f"{output} exists: choose another --output, or replace it with --force")
     table, sequences = known_records(fraction)
     if "t36_3B" in analysis.protein_model and choose_devices(settings.machine)[0].kind == "cpu":
-        hours = hours_on_cpu(sum(map(len, sequences)))
         shared.tell(
-            f"On this CPU, ESM-2 3B takes about {hours:.1f} hours for these records; a tenth of "
-            f"them with --fraction 0.1. The same command goes on with an interrupted start."
+            "ESM-2 3B takes hours on a CPU for these records, and a tenth of that with --fraction "
+            "0.1. The same command goes on with an interrupted start."
         )
     lines = (f">{record}\n{bases}\n" for record, bases in zip(table.record, sequences, strict=True))
     source = folder / "records.fa"

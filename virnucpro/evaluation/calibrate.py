@@ -7,7 +7,6 @@ is called with them, and measured. Then both halves give the numbers that are wr
 from __future__ import annotations
 
 import lzma
-import time
 from collections import defaultdict
 from itertools import groupby
 from operator import itemgetter
@@ -74,9 +73,6 @@ SHARES = (0.03, 0.14, 0.5)  # of virus in the samples that are drawn
 DRAWN, DRAWS = 300, 10  # records of a sample, and samples of each share
 GENES_AT_A_TIME = 50  # records
 SEED = 1
-# Tokens of ESM-2 per base of the records: 0.23 for chunks of 500 bases, and 0.34 for those of 300.
-TOKENS = 0.3
-WEIGHTS = 2.8e9  # of ESM-2 3B; each token needs two operations for each
 RELATIVES = (
     "Models that were trained on these genomes or on relatives look too good here. The released "
     "ones may have been; lite has read some of the viruses."
@@ -119,18 +115,6 @@ def known_records(fraction: float) -> tuple[DataFrame, list[str]]:
     groups = table.groupby(["label", "group", "half"]).record
     table = table[groups.cumcount() < np.ceil(fraction * groups.transform("size"))]
     return table.drop(columns="sequence"), table.sequence.tolist()
-
-
-def hours_on_cpu(bases: int) -> float:
-    """Return how long ESM-2 3B takes for records, as one of its products takes on this CPU."""
-    import torch
-
-    tokens, weights = torch.ones(1024, 2560), torch.ones(2560, 10240)
-    for _ in range(2):  # the first one begins the threads
-        begin = time.perf_counter()
-        tokens @ weights
-        seconds = time.perf_counter() - begin
-    return TOKENS * bases * WEIGHTS / weights.numel() * seconds / len(tokens) / 3600
 
 
 def read_chunks(path: Path) -> Chunks:

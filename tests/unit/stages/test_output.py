@@ -16,10 +16,9 @@ import numpy as np
 import pytest
 
 from tests.cli.inputs import open_bases, table, toy_request
-from tests.declared import Chunk, add_record, call_record, chunks_of
+from tests.declared import Chunk, add_record, call_record, chunks_of, with_changes
 from virnucpro import columns
 from virnucpro.classifier.evidence import no_evidence
-from virnucpro.classifier.files import with_changes
 from virnucpro.errors import RunInterruptedError, UsageError
 from virnucpro.events import Event, Progressed, StageStarted
 from virnucpro.io.records import Record, Records
