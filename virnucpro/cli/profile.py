@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 import virnucpro.cli.shared as shared
-from virnucpro.cli.shared import FILE, ListType, NumberType, command, option
+from virnucpro.cli.shared import FILE, command, numbers_of, option
 from virnucpro.encoders.family import LETTERS_PER_FRAME
 from virnucpro.encoders.registry import family_named, family_names
 from virnucpro.errors import DeviceError, UsageError
@@ -18,7 +18,7 @@ from virnucpro.settings import SETTINGS, Count
 
 BATCHES = 4  # per call, on each thread of a CPU; with one, nothing could be prepared ahead
 DOUBLINGS = {"cpu": 2, "cuda": 5}  # budgets beyond the least one
-COUNTS = ListType(NumberType(Count))
+COUNTS = numbers_of(Count)
 FAMILIES = tuple(name for name in family_names() if name != "lite")  # it has no batch budget
 ROW = "{:>10} {:>12} {:>12} {:>7} {:>10}"
 

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
@@ -51,37 +50,33 @@ class NamedPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-@dataclass
-class NumberType(click.ParamType[Any]):
-    """The values that an annotation accepts."""
+def number_of(declared: Any) -> Callable[[Any], Any]:
+    """Return what makes a number of a word, one that an annotation with limits accepts."""
+    kind, limits = get_args(declared)
 
-    declared: Any
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number."""
-        kind, limits = get_args(self.declared)
+    def convert(value: Any) -> Any:
         try:
-            return msgspec.convert(kind(value), self.declared)
+            return msgspec.convert(kind(value), declared)
         except ValueError:
             accepted = "whole number" if kind is int else "number"
             for words, name in (("of at least", "ge"), ("above", "gt"), ("and at most", "le")):
                 limit = getattr(limits, name)
                 accepted += f" {words} {limit:,}" if limit not in (None, MOST) else ""
-            self.fail(f"{value!r} is not accepted: give a {accepted}", param, ctx)
+            text = f"{value!r} is not accepted: give a {accepted}"
+            raise click.BadParameter(text) from None
+
+    return convert
 
 
-@dataclass
-class ListType(click.ParamType[Any]):
-    """Values of one type, separated by commas, each once."""
+def numbers_of(declared: Any) -> Callable[[str], Any]:
+    """Return what makes a tuple of numbers that are separated by commas, each once."""
+    number = number_of(declared)
 
-    kind: click.ParamType[Any]
-    name = "list"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the values as a tuple."""
+    def convert(value: str) -> Any:
         words = dict.fromkeys(word.strip() for word in value.split(",") if word.strip())
-        return tuple(self.kind.convert(word, param, ctx) for word in words or [value])
+        return tuple(map(number, words or [value]))
+
+    return convert
 
 
 FILE = NamedPath("file", path_type=Path)
@@ -109,7 +104,7 @@ def option(words: str, kind: Any, text: str, **more: Any) -> click.Option:
     if kind is bool:
         more["is_flag"] = True
     elif get_origin(kind) is Annotated:
-        more["type"] = NumberType(kind)
+        more["type"] = number_of(kind)
         more.setdefault("metavar", "N" if get_args(kind)[0] is int else "X")
     else:
         more["type"] = kind

@@ -12,14 +12,13 @@ import click
 from msgspec import Meta
 
 import virnucpro.cli.shared as shared
-from virnucpro.cli.shared import FILE, FOLDER, ListType, NumberType, command, option
+from virnucpro.cli.shared import FILE, FOLDER, command, numbers_of, option
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
 from virnucpro.settings import MOST, Bases, Count, MachineSettings, Share
 
 Rate = Annotated[float, Meta(gt=0)]
 Batch = Annotated[int, Meta(ge=2, le=MOST)]
-WORDS = ListType(click.STRING)
-LENGTHS = ListType(NumberType(Bases))
+LENGTHS = numbers_of(Bases)
 DATASET = click.Argument(["dataset"], type=FOLDER, metavar="DATASET")
 ALREADY = "Nothing to do: it was already trained with these data and settings."
 EPILOG = """\b
