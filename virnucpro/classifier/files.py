@@ -222,6 +222,9 @@ def build_classifier(
     return model
 
 
+# --- whether it belongs to encoders and a chunk length
+
+
 def check_fit(
     info: ClassifierInfo, sources: Sequence[EncoderSource], chunk_length: int
 ) -> list[str]:

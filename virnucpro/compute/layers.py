@@ -179,6 +179,8 @@ def attention_kernel(q: torch.Tensor, mask: torch.Tensor | None) -> str:
     return private.chosen_kernel(q, mask)
 
 
+# --- layers in 8 bits
+
 FP8 = torch.float8_e4m3fn
 MOST = torch.finfo(FP8).max  # 448
 LEAST_SCALE = 1e-12  # of a row of zeros

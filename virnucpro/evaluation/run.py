@@ -124,6 +124,8 @@ def evaluation_folder(
         yield disk
 
 
+# --- how it is written
+
 SHOWN = 40  # rows printed on the terminal
 COUNTS = ("genomes", "virus", "others")
 ENDS = ("_low", "_high")  # of the names of the columns of an interval

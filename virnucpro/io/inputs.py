@@ -136,6 +136,8 @@ def mate_headers(pair: Record, name: str) -> tuple[str, str]:
     return headers[0], headers[1]
 
 
+# --- the summary, and unique ids
+
 _LISTED = 5  # duplicated ids that are listed
 _let_go = partial(deque[Record], maxlen=0)
 

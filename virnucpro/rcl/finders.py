@@ -143,6 +143,9 @@ def open_finder(
     return finder
 
 
+# --- the rule
+
+
 def find_region(
     probabilities: npt.NDArray[np.float32],
     threshold: float,

@@ -139,6 +139,9 @@ def share(part: float, whole: float) -> str:
     return percent(part / whole, 1) if part / whole >= 0.001 else "< 0.1 %"
 
 
+# --- how pages are written
+
+
 def report_problem(layout: Layout, disk: Disk) -> str:
     """Write a report as :func:`write_report` does; return what was in the way, if anything."""
     try:

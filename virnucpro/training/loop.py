@@ -79,6 +79,8 @@ class MaskedBatchNorm(nn.BatchNorm1d):
         return (centred * scale[:, None] + self.bias[:, None]).to(x.dtype) * mask
 
 
+# --- the state of a training, and the loop
+
 REPORT_SECONDS = 0.2
 AVERAGE = "average"  # in ``extra`` of a savepoint: the state of the running mean of the weights
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from Bio.SeqRecord import SeqRecord
 
+# --- GenBank
+
 NUCLEOTIDES = frozenset("ACGTRYSWKMBDHVN")  # the codes of IUPAC
 
 
@@ -132,6 +134,8 @@ def _genome_record(record: SeqRecord) -> GenomeRecord:
         proteins.append(residues)
     return GenomeRecord(name, header, sequence, np.array(places, np.int64).reshape(-1, 2), proteins)
 
+
+# --- all formats
 
 TRANSLATED_CHUNKS = 4096  # chunks that are translated together
 # What is known of an open frame: the number of its record in the survey, the number of its chunk
