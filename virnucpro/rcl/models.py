@@ -47,6 +47,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from virnucpro.contracts import Json
+from virnucpro.encoders.esm2 import FAMILY as ESM2
 from virnucpro.encoders.weights import (
     Tensors,
     as_type,
@@ -241,12 +242,8 @@ BATCH_RESIDUES = {"cpu": 1 << 14, "cuda": 1 << 18}
 """Residues of a batch with its padding, by the type of the device."""
 
 RELEASED_ESM2 = {
-    "esm2_8m": ("esm2_t6_8M_UR50D", 320),
-    "esm2_35m": ("esm2_t12_35M_UR50D", 480),
-    "esm2_150m": ("esm2_t30_150M_UR50D", 640),
-    "esm2_650m": ("esm2_t33_650M_UR50D", 1280),
-    "esm2_3b": ("esm2_t36_3B_UR50D", 2560),
-    "esm2_15b": ("esm2_t48_15B_UR50D", 5120),
+    f"esm2_{name.split('_')[2].lower()}": (name, width)
+    for name, (_, width, _) in ESM2.released.items()
 }
 """The encodings by ESM-2 models: the released model and its width. RCL-identifier named one."""
 ENCODING_OF_WIDTH = {encoding.width: encoding.name for encoding in RESIDUE_ENCODINGS.values()} | {
