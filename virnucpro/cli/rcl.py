@@ -339,7 +339,7 @@ def evaluate(models: tuple[str, ...], output_dir: Path, **options: Any) -> None:
     facts |= {name.replace("_", " "): value for name, value in rule.items()}
     with shared.screen(settings, warnings) as screen:
         metrics = run_rcl_evaluation(
-            finders, proteins, facts, output_dir, screen.info, screen.show, force=options["force"]
+            finders, proteins, facts, output_dir, screen.show, force=options["force"]
         )
     shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
     table = metrics["value"].unstack("model").loc[list(shown)].rename_axis(index=None, columns=None)

@@ -170,5 +170,5 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     from virnucpro.evaluation.run import run_evaluation
 
     with shared.screen(shared.configuration()) as screen:
-        result = run_evaluation(predictions, labels, **options, notify=screen.info)
+        result = run_evaluation(predictions, labels, **options, show=screen.show)
     shared.tell(result)

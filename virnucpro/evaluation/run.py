@@ -16,6 +16,7 @@ from virnucpro.contracts import Json
 from virnucpro.evaluation.measure import SliceRow, evaluate, slice_title
 from virnucpro.evaluation.plots import PLOTS, draw_plots
 from virnucpro.evaluation.tables import SCORE_FORMULAS, Level, find_predictions, join, read_labels
+from virnucpro.events import Notice, Show
 from virnucpro.formatting import counted, markdown_table, markdown_text
 from virnucpro.layout import lock_file
 from virnucpro.metrics.classification import RESAMPLES, metric_text
@@ -39,12 +40,11 @@ def run_evaluation(
     level: Level | None,
     threshold: float | None,
     force: bool,
-    notify: Callable[[str], None],
+    show: Show,
 ) -> str:
     """Evaluate, write all files, and return the text for the terminal.
 
-    ``source`` is an output directory of ``predict``, or one of its tables. ``notify`` is called
-    with a sentence whenever something begins that takes a while.
+    ``source`` is an output directory of ``predict``, or one of its tables.
     """
     known = read_labels(labels)
     predictions = find_predictions(source, level)
@@ -58,10 +58,12 @@ def run_evaluation(
         "level": predictions.level,
         "threshold": threshold,
     }
-    with evaluation_folder(folder / REPORT, FILES, facts, _settings, notify, force=force) as disk:
-        notify(f"{predictions.path} is measured with {labels}; results go to {folder}")
+    with evaluation_folder(folder / REPORT, FILES, facts, _settings, show, force=force) as disk:
+        show(
+            Notice("info", f"{predictions.path} is measured with {labels}; results go to {folder}")
+        )
         rows, missed, counts = join(predictions, known)
-        notify(f"measuring {counted(len(rows), 'row')}")
+        show(Notice("info", f"measuring {counted(len(rows), 'row')}"))
         rows, measured = evaluate(rows, missed, threshold)
         document: dict[str, Json] = {
             "schema": SCHEMA,
@@ -99,7 +101,7 @@ def evaluation_folder(
     files: Sequence[str],
     document: Mapping[str, Json],
     settings_of: Callable[[Json], Mapping[str, Json]],
-    notify: Callable[[str], None],
+    show: Show,
     *,
     force: bool,
 ) -> Iterator[Disk]:
@@ -120,7 +122,7 @@ def evaluation_folder(
         elif earlier is not None and not force:
             wanted = WorkIdentity(label, settings_of(document))
             check_same(wanted, WorkIdentity(label, earlier), folder)
-            notify(f"{label} is made again")
+            show(Notice("info", f"{label} is made again"))
         yield disk
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,7 +162,6 @@ def run_rcl_evaluation(
     proteins: Sequence[AnnotatedProtein],
     settings: Mapping[str, Json],
     folder: Path,
-    notify: Callable[[str], None],
     show: Show,
     *,
     force: bool = False,
@@ -179,7 +178,7 @@ def run_rcl_evaluation(
         "settings": {**settings, "models": models},
     }
     with evaluation_folder(
-        report, EVALUATION_FILES, document, itemgetter("settings"), notify, force=force
+        report, EVALUATION_FILES, document, itemgetter("settings"), show, force=force
     ) as disk:
         measured = {finder.label: evaluate_finder(finder, proteins, show) for finder in finders}
         tables = {label: table.drop(columns="right") for label, (table, _) in measured.items()}
