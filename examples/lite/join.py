@@ -1,12 +1,14 @@
-"""Join encoders of separate trainings into one, side by side, with their classifiers.
+"""Join encoders of separate trainings into one, side by side or averaged, with their classifiers.
 
-    python examples/lite/join.py OUT ENCODER ENCODER... [--calibration CLASSIFIER]
+    python examples/lite/join.py OUT ENCODER ENCODER... [--average] [--calibration CLASSIFIER]
     python examples/lite/train.py DATASET -o NEW --start-from OUT/lite_encoder.safetensors --steps 0
 
 The joined network computes each network in a group of its channels, and its embedding has theirs
-one after the other. The log odds are the mean of theirs. The second command fits one linear
+one after the other. The log odds are the mean of theirs. With --average, each weight is the mean of
+theirs instead, for encoders that were trained further from the same one (Wortsman et al. 2022,
+"Model soups"); one that is named twice counts twice. The second command fits one linear
 classifier on the whole embedding, and calibrates it; where DATASET has no validation part, the
-calibration of CLASSIFIER stays.
+calibration of CLASSIFIER stays. An average needs no second command.
 """
 
 from __future__ import annotations
@@ -59,24 +61,40 @@ def side_by_side(states: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tenso
     return content
 
 
+def average(states: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """Return the mean of each weight."""
+    means = {}
+    for name, first in states[0].items():
+        parts = torch.stack([state[name].double() for state in states])
+        means[name] = parts.mean(dim=0).to(first.dtype)
+    return means
+
+
 def main() -> None:
     """Read, join and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("encoders", type=Path, nargs="+")
+    parser.add_argument("--average", action="store_true")
     parser.add_argument("--calibration", type=Path)
     options = parser.parse_args()
     disk, paths = Disk(), options.encoders
     disk.make_folder(options.out)
     parts = {"joined": " ".join(hashed(path).sha256 for path in paths)}
-    disk.save(options.out / ENCODER, lite_to_bytes(joined([*map(read_lite, paths)]), parts))
+    networks = [*map(read_lite, paths)]
     heads = [path.with_name(CLASSIFIER) for path in paths]
     states = [read_safetensors(head) for head in heads]
-    weights = side_by_side(states)
-    outputs = [state["output_layer.weight"] / len(heads) for state in states]
-    weights["output_layer.weight"] = torch.cat(outputs, dim=1)
-    biases = [state["output_layer.bias"] for state in states]
-    weights["output_layer.bias"] = torch.stack(biases).mean(dim=0)
+    weights = average(states)
+    if options.average:
+        network = networks[0]
+        network.load_state_dict(average([each.state_dict() for each in networks]))
+    else:
+        network = joined(networks)
+        bias = weights["output_layer.bias"]
+        weights = side_by_side(states) | {"output_layer.bias": bias}
+        outputs = [state["output_layer.weight"] / len(heads) for state in states]
+        weights["output_layer.weight"] = torch.cat(outputs, dim=1)
+    disk.save(options.out / ENCODER, lite_to_bytes(network, parts))
     known = inspect_classifier(options.calibration or heads[0])
     temperature, contigs = (known.temperature, known.contigs) if options.calibration else (None, {})
     extra = {**parts, "encoder_sha256": hashed(options.out / ENCODER).sha256}

@@ -132,6 +132,8 @@ def main() -> None:
                     continue
                 rows = [row | labels[row["record"]] for row in table(path)]
                 rows = [r for r in rows if r["group"].startswith("outside") == outside]
+                if not rows:
+                    continue
                 cells = [f"{length:,} bp", "outside" if outside else "held out", folder.name]
                 print("|", " | ".join([*cells, f"{len(rows):,}", *figures(rows)]), "|")
     print_unfamiliar(labels, args.predicted)

@@ -112,6 +112,16 @@ def test_joined_encoders_compute_what_each_of_them_does(plan, genomes):
     torch.testing.assert_close(joined(bases), both)
 
 
+def test_averaged_encoders_have_the_mean_of_each_weight(plan):
+    encoders = [finished(trained(plan(replace(SETTINGS, seed=n), f"{n}"))).encoder for n in (1, 2)]
+    first, second = (encoder.state_dict() for encoder in encoders)
+    means = runpy.run_path(str(JOIN))["average"]([first, second, second])
+    for name, value in means.items():
+        assert value.dtype == first[name].dtype
+        mean = (first[name] + 2 * second[name]) / 3
+        torch.testing.assert_close(value, mean.to(value.dtype))
+
+
 def test_the_norms_use_running_means_of_all_lengths_at_the_end(plan):
     pieces = plan(replace(SETTINGS, steps=40))
 
