@@ -20,6 +20,7 @@ from tests.unit.training.loops import CPU, Stopped, plan_of
 from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
 from virnucpro.encoders.lite import LiteShape, lite_to_bytes
 from virnucpro.errors import InputError
+from virnucpro.events import StepAdvanced
 from virnucpro.training.data.dataset import LabelledRecord
 from virnucpro.training.loop import load_savepoint
 
@@ -68,9 +69,12 @@ def loop_of(plan):
 def trained(plan, until=10**9):
     """The loop after step ``until``, begun at the savepoint."""
     loop = loop_of(plan)
+    seen = loop.savepoint.epoch * trainer_module.SAVED_STEPS
 
     def report(event):
-        if event.seen == until:
+        nonlocal seen
+        seen += event.amount if isinstance(event, StepAdvanced) else 0
+        if seen == until:
             raise Stopped
 
     with suppress(Stopped):
