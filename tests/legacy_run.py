@@ -84,7 +84,7 @@ def age(layout: Layout, *, completed: bool) -> None:
     shutil.rmtree(layout.checkpoints)
     for receipt in (*layout.root.rglob("*.done"), *layout.merged_folder.glob("*_scores.tsv")):
         receipt.unlink()
-    for path in (layout.chunks_table, layout.contigs_table, layout.virus_fasta, layout.run_json):
+    for path in (layout.chunks_table, layout.contigs_table, layout.virus_fasta, layout.run_record):
         path.unlink()
     for path, (molecule, number) in feature_files(layout).items():
         features = load_features(path, molecule)

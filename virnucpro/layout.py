@@ -158,7 +158,7 @@ class Layout(OutputFolder):
         self.regions_table = root / tables.REGIONS.path.format(stem=stem)
         self.regions_bed = result["regions.bed"]
         self.regions_gff3 = result["regions.gff3"]
-        self.run_json = result["run.json"]
+        self.run_record = result["run.json"]  # what ran, and what came out
         self.report = result["report.html"]
         self.multiqc = result["mqc.tsv"]
         self.plots = root / f"{stem}_plots"  # pictures of records that somebody asked for
@@ -170,7 +170,7 @@ class Layout(OutputFolder):
         self.spooled = self.home / "input"  # standard input, so that it can be read twice
         self.incoming = self.home / "input.new"  # until it is known to be the input of the run
         self.probe = self.home / "cluster.probe"  # proves a shared folder
-        self.run_state = self.state / "run.json"  # what decides the results, and the stages
+        self.state_file = self.state / "run.json"  # what decides the results
         self.log = self.state / "run.log"
         self.records_table = root / tables.RECORDS.path.format(stem=stem)
         self.frames_table = root / tables.FRAMES.path.format(stem=stem)
@@ -225,7 +225,7 @@ class Layout(OutputFolder):
     def owned(self) -> list[Path]:
         """All files of this run that exist, those of its state last: what a new run replaces."""
         folders = [*self.folders.values(), self.merged_folder]
-        return existing_paths(*self.top_files(), *files_inside(folders), *self.state_files())
+        return existing_paths(*self.top_files(), *files_inside(folders), *self.files_in_state())
 
     def intermediate_files(self) -> list[Path]:
         """What a finished run does not need, as far as it is there; nothing behind links."""
@@ -235,7 +235,7 @@ class Layout(OutputFolder):
         kept = {self.predictions, self.consensus, self.receipt("finished")}
         return [path for path in existing_paths(*files) if path not in kept and path.is_file()]
 
-    def state_files(self) -> list[Path]:
+    def files_in_state(self) -> list[Path]:
         """All files in the state of the run, which is the program's own."""
         return [] if self.state.is_symlink() else sorted(self.state.glob("*"))
 
@@ -247,7 +247,7 @@ class ShardLayout(Layout):
         """Features, merged features and state that exist; never the split files themselves."""
         inside = files_inside([*self.folders.values(), self.merged_folder])
         features = [path for path in inside if path.suffix != ".fa"]
-        return existing_paths(*features, self.run_json, *self.state_files())
+        return existing_paths(*features, self.run_record, *self.files_in_state())
 
 
 def files_inside(folders: Iterable[Path]) -> list[Path]:

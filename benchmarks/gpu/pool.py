@@ -50,7 +50,7 @@ def figures(layout: Layout) -> dict[str, Any]:
 
     The time of a worker begins with its first task and includes waiting.
     """
-    run = json.loads(layout.run_json.read_bytes())
+    run = json.loads(layout.run_record.read_bytes())
     lengths = [len(protein) for _, protein in read_fasta(layout.frames["protein"])]
     tokens = sum(min(length, TRUNCATION) + ENDS for length in lengths)
     rates = {}

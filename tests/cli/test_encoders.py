@@ -52,7 +52,7 @@ def test_predict_with_the_example_in_a_worker(tmp_path, example):
     rows = torch.load(layout.features("nucleotide", 1), weights_only=True)["data"]
     assert rows.shape[1] == KMER_WIDTH
     assert torch.allclose(rows.mean(dim=1), torch.ones(len(rows)))
-    record = json.loads(layout.run_json.read_bytes())
+    record = json.loads(layout.run_record.read_bytes())
     assert record["models"]["nucleotide"]["family"] == "kmer-4"
 
 

@@ -32,7 +32,7 @@ def test_features_of_every_frame(call, dataset):
         sequences = [s for _, s in read_fasta(layout.split("protein", 1))]
         expected = ToyEncoder("protein", 1024).encode(sequences, lambda s, t: None)
         assert torch.equal(merged[0].data[:, 16:], expected)
-        record = json.loads(layout.run_json.read_text())
+        record = json.loads(layout.run_record.read_text())
         counts = {"shards": dataset.shards(part), "frames": len(names), "failed": 0}
         assert record["counts"] == counts
         assert record["models"]["protein"]["family"] == "toy-protein"
@@ -62,7 +62,7 @@ def test_the_precision_is_that_of_the_start_unless_it_starts_over(call, dataset)
     precision = ("--precision", "bf16")
     for options, expected in ((precision, "bf16"), ((), "bf16"), (("--force",), "fp32")):
         assert call("train", "embed", dataset.root, *TOY, *options).code == 0
-        assert json.loads(dataset.layout("train").run_json.read_text())["precision"] == expected
+        assert json.loads(dataset.layout("train").run_record.read_text())["precision"] == expected
 
 
 def test_what_cannot_be_embedded(call, dataset, tmp_path):
@@ -91,9 +91,9 @@ def test_failed_frames_are_left_out_and_tried_again(call, dataset):
         assert call(*embed).code == 2
     assert frame in (dataset.root / "failed_files.txt").read_text()
     assert frame not in load_features(layout.features("merged", 1), "merged").ids
-    assert json.loads(layout.run_json.read_text())["counts"]["failed"] == 1
+    assert json.loads(layout.run_record.read_text())["counts"]["failed"] == 1
 
     assert call(*embed).code == 0
     assert load_features(layout.features("merged", 1), "merged").ids[3] == frame
-    assert json.loads(layout.run_json.read_text())["counts"]["failed"] == 0
+    assert json.loads(layout.run_record.read_text())["counts"]["failed"] == 0
     assert not (dataset.root / "failed_files.txt").exists()

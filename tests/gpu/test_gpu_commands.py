@@ -84,7 +84,7 @@ def test_killed_and_resumed_it_is_the_same_to_the_byte(
         run.kill()
         run.wait()
     until(lambda: not any(map(running, workers)))
-    assert not killed.run_json.exists(), "it was at its end before it could be killed"
+    assert not killed.run_record.exists(), "it was at its end before it could be killed"
     assert start(killed, "--resume").wait(300) == 0
     assert contents(killed) == contents(whole)
     assert sum(1 for _ in read_fasta(whole.frames["protein"])) >= records
@@ -108,7 +108,7 @@ def test_the_calls_of_the_cpu(
             assert label == expected[name][0]
     if precision == "fp32":
         assert calls(layout) == calls(on_cpu)
-    workers = json.loads(layout.run_json.read_bytes())["workers"]
+    workers = json.loads(layout.run_record.read_bytes())["workers"]
     assert [row["stage"] for row in workers] == ["nucleotide_embeddings", "protein_embeddings"]
     instead = family_named("dnabert-s").instead.get(precision, precision)
     assert [row["precision"] for row in workers] == [instead, precision]

@@ -48,16 +48,17 @@ class BlockLayout(Layout):
         names = earlier.analysis.get("files", ()) if earlier else ()
         files = [self.root / Path(str(name)).name for name in names]
         outputs = sorted(self.root.glob(f"{self.stem}_[0-9][0-9][0-9][0-9]*.safetensors"))
-        return [*self.results.values(), self.run_json, *files, *outputs]
+        return [*self.results.values(), self.run_record, *files, *outputs]
 
     def intermediate_files(self) -> list[Path]:
         """What a finished run does not need: its blocks, what is made of them, and receipts."""
-        files = [path for path in self.state_files() if path.suffix in (".fa", ".msgpack", ".done")]
+        suffixes = (".fa", ".msgpack", ".done")
+        files = [path for path in self.files_in_state() if path.suffix in suffixes]
         return [path for path in files if path != self.receipt("finished")]
 
     def owned(self) -> list[Path]:
         """All files of this run that exist, those of its state last."""
-        return existing_paths(*self.top_files(), *self.state_files())
+        return existing_paths(*self.top_files(), *self.files_in_state())
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,7 @@ class RclResultsStage(HostStage):
         """Return the task of all blocks."""
         blocks = range(1, len(ledger.outputs(ReadingStage.name)) + 1)
         made = (self.layout.output(number, FindingStage.suffix) for number in blocks)
-        outputs = (*self.layout.results.values(), self.layout.run_json)
+        outputs = (*self.layout.results.values(), self.layout.run_record)
         return self.whole(tuple(made), outputs, {})
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
@@ -243,7 +243,7 @@ class RclResultsStage(HostStage):
             "seconds": round(time.monotonic() - self.began, 3),
         }
         content = (json.dumps(record, indent=1) + "\n").encode()
-        outputs.append(self.disk.save(self.layout.run_json, content))
+        outputs.append(self.disk.save(self.layout.run_record, content))
         return TaskResult(task, tuple(outputs))
 
 
@@ -292,7 +292,7 @@ def run_rcl_prediction(
         finding = FindingStage(layout, disk, params, finder)
         results = RclResultsStage(layout, disk, facts, [device.name for device in devices])
         run = Run(layout, disk, [reading, finding, results], state, show, [seen])
-        kept = (*layout.results.values(), layout.run_json)
+        kept = (*layout.results.values(), layout.run_record)
         run.begin()
         run.look_if_finished(kept)
         if not run.is_finished:
@@ -304,7 +304,7 @@ def run_rcl_prediction(
             show(Notice("info", "nothing to compute: all files are intact"))
         run.finish(kept, FinishedFigures())
         run.save_progress(is_finished=True)
-    record: Record = parse_json(layout.run_json.read_bytes())
+    record: Record = parse_json(layout.run_record.read_bytes())
     return record
 
 

@@ -77,7 +77,7 @@ def write_record(
         "seconds": {name: round(s, 3) for name, s in run.seconds.items()},
         "seconds_waited_for_tokens": {name: round(s, 3) for name, s in run.host_wait.items()},
     }
-    path, compared = run.layout.run_json, ("counts", "data_set", INCOMPLETE)
+    path, compared = run.layout.run_record, ("counts", "data_set", INCOMPLETE)
     with suppress(OSError, ValueError, AttributeError):  # there is none, or it was damaged
         earlier = parse_json(path.read_bytes())
         if not run.computed and all(earlier.get(name) == record.get(name) for name in compared):
@@ -99,7 +99,7 @@ def facts_of_results(results: OutputFigures) -> dict[str, Json]:
 def save_record(layout: Layout, disk: Disk, record: Mapping[str, Json]) -> None:
     """Write the record of a run, whose report is made anew then."""
     disk.remove(layout.report)
-    disk.save(layout.run_json, (json.dumps(record, indent=1) + "\n").encode())
+    disk.save(layout.run_record, (json.dumps(record, indent=1) + "\n").encode())
 
 
 def write_failed_records(run: Run, source: InputFiles, failures: Sequence[FileFailure]) -> int:

@@ -38,7 +38,7 @@ def warm_up_workers(workers: Workers, requests: Sequence[PredictionRequest]) -> 
 
     settings = requests[0].settings
     machine, analysis = settings.machine, settings.analysis.resolved()
-    unfinished = [r for r in requests if r.force or not r.layout.run_json.exists()]
+    unfinished = [r for r in requests if r.force or not r.layout.run_record.exists()]
     files = [path for r in unfinished for path in r.input_files.paths if path.exists()]
     assert analysis.chunk_length is not None
     frames = sum(path.stat().st_size for path in files) // analysis.chunk_length

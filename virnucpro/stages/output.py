@@ -189,9 +189,9 @@ class OutputStage(HostStage):
             refuse_changed_input(self.seen)
             # Mark an earlier record of the run until another one describes the new results.
             with suppress(OSError, ValueError, TypeError):  # there is none, or it was damaged
-                earlier = {**parse_json(self.layout.run_json.read_bytes()), INCOMPLETE: True}
+                earlier = {**parse_json(self.layout.run_record.read_bytes()), INCOMPLETE: True}
                 content = json.dumps(earlier, indent=1) + "\n"
-                self.disk.save(self.layout.run_json, content.encode())
+                self.disk.save(self.layout.run_record, content.encode())
         written = tuple(writer.output for writer in (*writers.values(), *of_genes))
         for path in set(task.optional).difference(output.path for output in written):
             self.disk.remove(path)  # of an earlier call with other settings

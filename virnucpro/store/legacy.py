@@ -52,7 +52,7 @@ def may_take_over(layout: Layout, *, resume: bool) -> bool:
 
 def _is_untaken(layout: Layout) -> bool:
     """Return whether files of version 1 are there, and no state of this version."""
-    if layout.run_state.exists() or not layout.legacy_state.exists() or not layout.owned():
+    if layout.state_file.exists() or not layout.legacy_state.exists() or not layout.owned():
         return False
     try:
         files = _state(layout)["stages"]["CHUNKING"]["outputs"]["files"]

@@ -84,14 +84,14 @@ def checked_again(label: str) -> str:
 
 def has_begun(layout: Layout) -> bool:
     """Return whether an earlier start of a run left its state, or finished a task."""
-    return layout.run_state.exists() or has_receipts(layout)
+    return layout.state_file.exists() or has_receipts(layout)
 
 
 def refuse_files_of_others(layout: Layout) -> None:
     """Raise UsageError where a run has not begun, and files with the names of its results exist."""
     if has_begun(layout):
         return
-    refuse_existing(path for path in layout.owned() if path not in layout.state_files())
+    refuse_existing(path for path in layout.owned() if path not in layout.files_in_state())
     with suppress(OSError, ValueError), layout.failed_table.open(encoding="utf-8") as table:
         if next(table, "") != FAILURES.header:  # else it is of other runs in this folder
             refuse_existing([layout.failed_table])
@@ -189,7 +189,7 @@ def read_progress(layout: Layout) -> RunProgress | None:
 
 def read_state(layout: Layout) -> RunState | None:
     """Return the state of an earlier run of the same STEM; a damaged one counts as none."""
-    return read_kept("run state", layout.run_state, RunState)
+    return read_kept("run state", layout.state_file, RunState)
 
 
 def read_identity(layout: Layout) -> RunIdentity | None:
@@ -202,7 +202,7 @@ def read_identity(layout: Layout) -> RunIdentity | None:
 
 def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
     """Record what the run depends on, before anything is computed, and whenever a budget is new."""
-    disk.save(layout.run_state, sealed(stamped("run state", **asdict(state))))
+    disk.save(layout.state_file, sealed(stamped("run state", **asdict(state))))
 
 
 def check_run(layout: Layout, disk: Disk, wanted: RunState, show: Show, *, force: bool) -> RunState:
@@ -221,7 +221,7 @@ def check_run(layout: Layout, disk: Disk, wanted: RunState, show: Show, *, force
         # Without a state, its receipts decide task by task what is done again.
         identity = earlier.work if earlier else wanted.work
         check_same(wanted.work, identity, layout.root)
-        finished = layout.run_json.exists() and not layout.failed_fasta.exists()
+        finished = layout.run_record.exists() and not layout.failed_fasta.exists()
         going_on = f"going on with {identity.label}"
         show(Notice("info", checked_again(identity.label) if finished else going_on))
     return replace(wanted, budgets=earlier.budgets if earlier else {})

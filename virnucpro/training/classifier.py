@@ -279,7 +279,7 @@ def _embedding_records(dataset: Dataset) -> Mapping[str, Mapping[str, Json]]:
                 continue
             raise UsageError(f"{dataset.root} has no frames of {part}: prepare more genomes")
         try:
-            records[part] = record = parse_json(dataset.layout(part).run_json.read_bytes())
+            records[part] = record = parse_json(dataset.layout(part).run_record.read_bytes())
             models = [record["models"][molecule]["sha256"] for molecule in MOLECULES]
             ways.append((record["data_set"], *models, record["truncation"], record["precision"]))
         except (OSError, ValueError, LookupError, TypeError):

@@ -44,7 +44,7 @@ def test_workers_begin_as_the_input_is_large_and_not_for_a_finished_run(
     assert begun(request) == [expected]
     assert begun(request, request)[0][1] == 1 + 2 * frames // 500
     request.layout.root.mkdir()
-    request.layout.run_json.write_text("{}")
+    request.layout.run_record.write_text("{}")
     assert begun(request) == []
     assert begun(replace(request, force=True)) == [expected]
     compiled = values == {"compile": "always"}

@@ -61,7 +61,7 @@ def test_an_interrupted_run_is_finished(interrupted, expected):
     assert origins.pop("output_3_ESM") == "computed"
     assert set(origins.values()) == {"legacy"}
     assert len([n for n in shown.notices if "precision they were computed in is unknown" in n]) == 2
-    document = json.loads(layout.run_json.read_text())
+    document = json.loads(layout.run_record.read_text())
     assert document["counts"]["feature_files_of_an_earlier_version"] == 5
     again = predict(source, layout.root, resume=True)
     assert not again.pieces.total()

@@ -48,9 +48,9 @@ def _check(layout: Layout, state: RunState = STATE, *, force: bool = False) -> s
 
 
 def test_receipts_without_a_state_are_a_run_of_ours(begun):
-    begun.run_state.unlink()
+    begun.state_file.unlink()
     assert "going on" in _check(begun)
-    begun.run_json.write_text("{}")
+    begun.run_record.write_text("{}")
     assert "is finished" in _check(begun)
     begun.failed_fasta.write_text(">a\nA\n")
     assert "going on" in _check(begun)
@@ -79,8 +79,8 @@ def test_force_removes_what_the_program_wrote_and_nothing_else(begun):
 
 
 def test_state_of_another_schema_is_refused(begun):
-    document = unsealed(begun.run_state.read_bytes())
-    begun.run_state.write_bytes(sealed({**document, "schema": 99}))
+    document = unsealed(begun.state_file.read_bytes())
+    begun.state_file.write_bytes(sealed({**document, "schema": 99}))
     with pytest.raises(ResumeRefusedError, match="another version") as caught:
         _check(begun)
     assert caught.value.exit_code == 3
