@@ -10,7 +10,6 @@ the clock. ``gain`` is how many times faster the run is than one on a single dev
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -132,7 +131,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=200_000)
     options = parser.parse_args()
     pool = ProcessPool([Device("cpu", n) for n in range(DEVICES)], tokenizer_threads=1)
-    workers = Workers(pool, host_threads=os.cpu_count() or 1)
+    workers = Workers(pool)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         models = make_models(folder)

@@ -19,6 +19,7 @@ from tests.cli.inputs import table
 from tests.forked import Call, run_forked
 
 ROOT = Path(__file__).parents[1]
+COPY = {"module": "tests.changed_package"}
 
 PRECISION = """
     Precision(name="bf16x", dtype="bfloat16", linear_layers="cast", capability=(8, 0),
@@ -76,7 +77,7 @@ def predict(package: Path, tmp_path: Path, example: Path) -> Callable[..., Call]
     """Classify the example with the copy of the package; results are in ``tmp_path / "out"``."""
     fixed = ("-o", tmp_path / "out", "-m", "lite", "--device", "cpu", "--no-genes")
     command = (package.parent, "predict", example, *fixed)
-    return lambda *options: run_forked(*command, *options, module="tests.changed_package")
+    return lambda *options: run_forked(*command, *options, **COPY)
 
 
 def test_a_precision_is_a_row_of_a_table(insert, predict, tmp_path):
@@ -92,13 +93,13 @@ def test_a_stage_is_a_class_a_line_of_the_list_and_the_name_of_its_file(
 ):
     (package / "stages" / "viral_list.py").write_text(STAGE)
     insert(
-        "run/prepare.py",
-        "results=[ConsensusStage(layout, disk), output",
+        "stages/output.py",
+        "return [ConsensusStage(layout, disk), own",
         ", ViralListStage(layout, disk)",
     )
     insert(
-        "run/prepare.py",
-        "from virnucpro.stages.translation import TranslationStage\n",
+        "stages/output.py",
+        "from virnucpro.tables import CONSENSUS, FRAMES, PAIRS, RECORDS\n",
         "from virnucpro.stages.viral_list import ViralListStage\n",
     )
     forgotten = predict()
@@ -115,6 +116,8 @@ def test_a_stage_is_a_class_a_line_of_the_list_and_the_name_of_its_file(
     assert folder / "example_virus.txt" in before
     assert predict().code == 0
     assert before == {path: path.stat().st_mtime_ns for path in before}
+    assert run_forked(package.parent, "call", folder, "--min-score", "1", **COPY).code == 0
+    assert (folder / "example_virus.txt").read_text() == ""
 
 
 def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):

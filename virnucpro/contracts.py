@@ -117,6 +117,7 @@ class Task:
             computed, and nothing is written.
         excluded: records that are known to fail. They are left out, and named in the figures.
         run: the index of its run among those that share the workers.
+        reason: why it has to be carried out, in words.
         number: the number of the split file, from 1.
         reads: files it reads that follow from its inputs; they may be gone when it is finished.
         optional: files it writes only where it finds something for them, and removes otherwise.
@@ -135,6 +136,7 @@ class Task:
     trial: tuple[int, int] | None = None
     excluded: tuple[FailedRow, ...] = ()
     run: int = 0
+    reason: str = ""
     number: int = 0
     reads: tuple[Path, ...] = ()
     optional: tuple[Path, ...] = ()

@@ -176,6 +176,7 @@ class Layout(OutputFolder):
         self.frames_table = root / tables.FRAMES.path.format(stem=stem)
         self.copies_table = root / tables.COPIES.path.format(stem=stem)
         self.progress = self.state / "progress.json"  # how far the run is, for ``status``
+        self.finished = self.receipt("finished")  # proves what the results are made from
 
     @property
     def sample(self) -> str:
@@ -207,7 +208,7 @@ class Layout(OutputFolder):
         return self._results[suffix]
 
     def receipt(self, stage: str) -> Path:
-        """The receipt of a stage that writes whole files, or of a run that is ``finished``."""
+        """The receipt of a stage that writes whole files."""
         return self.state / f"{stage}.done"
 
     def top_files(self) -> list[Path]:
@@ -232,7 +233,7 @@ class Layout(OutputFolder):
         inside = files_inside([*self.folders.values(), self.merged_folder])
         files = [*self.frames.values(), self.chunked, self.copies_table, *inside]
         files += self.state.glob("*.done")
-        kept = {self.predictions, self.consensus, self.receipt("finished")}
+        kept = {self.predictions, self.consensus, self.finished}
         return [path for path in existing_paths(*files) if path not in kept and path.is_file()]
 
     def files_in_state(self) -> list[Path]:

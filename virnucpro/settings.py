@@ -213,6 +213,15 @@ class AnalysisSettings:
         )
 
 
+# The settings that say which models to use: the identity of a run has the digests of these instead.
+NAMES_OF_MODELS = (
+    "model_type",
+    "classifier",
+    "nucleotide_model",
+    "protein_model",
+    "classifier_300",
+    "classifier_500",
+)
 NONVIRUS_BELOW = -0.3  # a virus score
 MOST_WRONG = 0.9  # the highest error rate of a virus
 UNLIKELY = 0.1  # a record with at most this error rate may be viral with a lower score

@@ -101,7 +101,7 @@ CHANGES = (
     Change(
         "prediction.sequences_per_file",
         "50",
-        ("most frames per file: was not set, is 50",),
+        ("sequences per file: was not set, is 50",),
     ),
     Change("features.dnabert.model_name", "lite"),  # of other model types
     Change("features.esm.model_name", "lite"),

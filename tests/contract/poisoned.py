@@ -39,7 +39,7 @@ class PoisonedWorkers(Workers):
     """Carries out the stage of the protein embeddings poisoned."""
 
     def __init__(self, pool: WorkerPool, poison: Iterable[str]) -> None:
-        super().__init__(pool, host_threads=1)
+        super().__init__(pool)
         self._poison = frozenset(poison)
 
     def carry_out(

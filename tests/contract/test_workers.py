@@ -18,7 +18,7 @@ from virnucpro.workers.scheduler import Workers
 @pytest.fixture(params=ANY_POOL)
 def workers(request: pytest.FixtureRequest) -> Iterator[Workers]:
     """Workers over each pool."""
-    made = Workers(POOLS[request.param]([Device("cpu", threads=1)] * 2), host_threads=1)
+    made = Workers(POOLS[request.param]([Device("cpu", threads=1)] * 2))
     yield made
     made.close()
     assert not multiprocessing.active_children()

@@ -30,7 +30,7 @@ def maker(make_pool: Callable[[list[Device]], WorkerPool]) -> Iterator[Make]:
         def make(workers: int, indices: Sequence[int] = (), silence: float = 600) -> Workers:
             patch.setattr(scheduler, "MOST_SILENCE", silence)
             devices = [Device("cpu", index) for index in indices or range(workers)]
-            return stack.enter_context(closing(Workers(make_pool(devices), 1)))
+            return stack.enter_context(closing(Workers(make_pool(devices))))
 
         yield make
 

@@ -91,7 +91,7 @@ def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tm
     stage = Tight(*place, "protein", source, "fp32", 1024, 32768, spare=128 * MIB)
     where = visible_gpus()[0] if device == "cuda" else Device("cpu")
     events: list[Event] = []
-    pool = Workers(ProcessPool([where], tokenizer_threads=1), host_threads=1)
+    pool = Workers(ProcessPool([where], tokenizer_threads=1))
     try:
         outcomes = list(pool.carry_out(stage, [stage.whole(proteins)], events.append))
     finally:

@@ -54,7 +54,7 @@ class BlockLayout(Layout):
         """What a finished run does not need: its blocks, what is made of them, and receipts."""
         suffixes = (".fa", ".msgpack", ".done")
         files = [path for path in self.files_in_state() if path.suffix in suffixes]
-        return [path for path in files if path != self.receipt("finished")]
+        return [path for path in files if path != self.finished]
 
     def owned(self) -> list[Path]:
         """All files of this run that exist, those of its state last."""

@@ -293,16 +293,15 @@ def run_rcl_prediction(
         results = RclResultsStage(layout, disk, facts, [device.name for device in devices])
         run = Run(layout, disk, [reading, finding, results], state, show, [seen])
         kept = (*layout.results.values(), layout.run_record)
-        run.begin()
-        run.look_if_finished(kept)
-        if not run.is_finished:
+        run.begin(kept)
+        if not run.is_tidied:
             run.once(reading)
             with closing(open_workers(devices, request.machine, interruption)) as workers:
                 carry_out_tasks(run, finding, finding.tasks(run.ledger), workers)
             run.once(results)
         if not run.computed:
             show(Notice("info", "nothing to compute: all files are intact"))
-        run.finish(kept, FinishedFigures())
+        run.tidy(kept, FinishedFigures())
         run.save_progress(is_finished=True)
     record: Record = parse_json(layout.run_record.read_bytes())
     return record

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from virnucpro.classifier.calibration import find_calibrations
-from virnucpro.classifier.contigs import ContigModel
 from virnucpro.errors import InputError, LockedError, UsageError
 from virnucpro.events import Notice, Show, StepStarted
 from virnucpro.io.inputs import InputFiles
@@ -23,7 +22,7 @@ from virnucpro.run.record import facts_of_results, save_record
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import finished_runs, renew_samples
 from virnucpro.settings import Thresholds, trained
-from virnucpro.stages.output import OutputStage
+from virnucpro.stages.output import result_stages
 from virnucpro.stages.result_files import OutputFigures
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import HashedFile, hashed_input
@@ -105,21 +104,19 @@ def _called(
             for path, digest in zip((state.source, state.mates), own.inputs, strict=False)
         ]
         source = InputFiles(*(file.path for file in found), interleaved=own.interleaved)
-        earlier = Ledger(layout, disk).read(layout.receipt("output"), OutputFigures)
-        figures = earlier.figures
+        ledger = Ledger(layout, disk, found, state.analysis)
+        figures = ledger.read(layout.receipt("output"), OutputFigures).figures
         assert isinstance(figures, OutputFigures)
-        model = ContigModel(*figures.contig_model) if figures.contig_model else None
-        stage = OutputStage(
-            layout, disk, source, found, figures.calibrated, model, figures.thresholds
-        )
+        known = figures.calibrated, figures.contig_model
+        for stage in result_stages(layout, disk, source, found, *known, figures.thresholds):
+            task = stage.task(ledger)
+            if ledger.read(task.receipt).fingerprint != ledger.fingerprint(task):
+                raise ValueError("its scores were changed since")
         name = Path(classifier["path"]).name
         calibrations = find_calibrations(name, own.weights, own.precision, show)
         calibration = calibrations.get(trained(layout.chunk_length, calibrations))
-        wanted = replace(stage.calibrated_by(calibration), thresholds=thresholds)
-        thresholds.check(calibrated=wanted.calibrated)
-        run = Run(layout, disk, [wanted], state, show, found, is_whole=False)
-        if earlier.fingerprint != run.ledger.fingerprint(stage.task(run.ledger)):
-            raise ValueError("its scores were changed since")
+        known = (True, calibration.contigs) if calibration else known
+        thresholds.check(calibrated=known[0])
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(
             f"the run {called.stem} in {called.root} is not finished by this version ({error}): do "
@@ -127,9 +124,11 @@ def _called(
         ) from error
     sweep(layout, disk)
     show(StepStarted(f"calling {layout.stem}", figures.records))
-    run.once(wanted)
-    figures = run.ledger.figures(layout.receipt("output"))
-    assert isinstance(figures, OutputFigures)
+    stages = result_stages(layout, disk, source, found, *known, thresholds)
+    run = Run(layout, disk, stages, state, show, found)
+    for stage in stages:
+        run.once(stage)
+    figures = run.ledger.figures(layout.receipt("output"), OutputFigures)
     settings = {**record["settings"], "thresholds": asdict(thresholds)}
     if settings != record["settings"] or INCOMPLETE in record or run.computed:
         record.pop(INCOMPLETE, None)

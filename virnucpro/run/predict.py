@@ -15,7 +15,7 @@ from virnucpro.events import Notice, Show
 from virnucpro.layout import STDIN
 from virnucpro.report.page import report_problem
 from virnucpro.results import open_run
-from virnucpro.run.prepare import Models, find_models, identity, prediction_steps, settled
+from virnucpro.run.prepare import Models, find_models, identity, prediction_recipe, settled
 from virnucpro.run.recipe import EmbeddingRun, begin, conclude, embed
 from virnucpro.run.record import (
     facts_of_results,
@@ -24,7 +24,7 @@ from virnucpro.run.record import (
     write_record,
 )
 from virnucpro.run.request import PredictionRequest, refuse_own_files
-from virnucpro.run.run import FINISHED, FinishedFigures
+from virnucpro.run.run import FinishedFigures
 from virnucpro.run.workers import opened_workers
 from virnucpro.settings import SHIPPED_MODELS, recorded_thresholds
 from virnucpro.stages.result_files import OutputFigures
@@ -112,7 +112,6 @@ def run_predictions(
                     show(Notice("info", f"sample {count}: {request.layout.sample}"))
                 with alone(index) as show_own, ExitStack() as lock:
                     run = lock.enter_context(opened_run(request, models, disk, show_own))
-                    run.threads = workers.host_threads
                     begin(run)
                     runs[index] = run
                     locks.push(lock.pop_all())
@@ -162,16 +161,16 @@ def opened_run(
         if piped:
             disk.move(layout.incoming, layout.spooled)
             seen = [replace(seen[0], path=source.first)]
-        steps = prediction_steps(request, models, disk, seen, state.identity)
+        recipe = prediction_recipe(request, models, disk, seen, state.identity)
         keeps = not request.settings.machine.remove_intermediate
         run = EmbeddingRun(
             layout,
             disk,
-            steps.all,
+            recipe.stages,
             state,
             show,
             seen,
-            steps=steps,
+            recipe=recipe,
             keeps_features=keeps,
             bytes_per_frame=models.encoders.bytes_per_frame(keeps_features=keeps),
         )
@@ -217,8 +216,7 @@ def finish(
         update_failure_table(layout, disk, run.state.source, failures)
     if failures or layout.failed_fasta.exists():
         failed = write_failed_records(run, request.input_files, failures)
-    results = run.ledger.figures(layout.receipt("output"))
-    assert isinstance(results, OutputFigures)
+    results = run.ledger.figures(layout.receipt("output"), OutputFigures)
     frames = facts_of_frames(run)
     details = details_of(request, models, run, results, frames)
     details["counts"]["records_with_failures"] = failed
@@ -232,7 +230,7 @@ def finish(
     if problem := report_problem(layout, disk):
         run.show(Notice("warning", problem))
     if not failed and settings.machine.remove_intermediate:
-        run.finish(run.files_kept, frames, run.steps.results)
+        run.tidy(run.files_kept, frames, run.recipe.results)
         disk.remove(layout.spooled)
     run.save_progress(is_finished=not failed)
     return Outcome(results, record, failed, run.computed.total())
@@ -293,10 +291,8 @@ def details_of(
 def facts_of_frames(run: EmbeddingRun) -> FinishedFigures:
     """Return what is known of the frames of a run, now or by the receipt of a finished one."""
     layout, ledger = run.layout, run.ledger
-    if run.is_finished:
-        known = ledger.figures(layout.receipt(FINISHED))
-        assert isinstance(known, FinishedFigures)
-        return known
+    if run.is_tidied:
+        return ledger.figures(layout.finished, FinishedFigures)
     copies = ledger.rows(layout.copies_table) if run.state.identity.dedup else None
     return FinishedFigures(
         frames=ledger.rows(layout.frames["nucleotide"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -20,14 +20,15 @@ from virnucpro.io.inputs import InputFiles
 from virnucpro.layout import Layout
 from virnucpro.models.store import check_digest
 from virnucpro.precision import choose_precision
-from virnucpro.run.recipe import Steps
+from virnucpro.run.recipe import Recipe
 from virnucpro.run.request import PredictionRequest, classifier_path
 from virnucpro.run.workers import warm_up_workers
-from virnucpro.settings import AnalysisSettings, trained
+from virnucpro.settings import NAMES_OF_MODELS, AnalysisSettings, trained
 from virnucpro.stages.chunking import ChunkingStage
 from virnucpro.stages.embedding import EncoderSetup
-from virnucpro.stages.output import OutputStage
-from virnucpro.stages.prediction import ConsensusStage, MergingStage, PredictionStage
+from virnucpro.stages.merging import MergingStage
+from virnucpro.stages.output import result_stages
+from virnucpro.stages.prediction import PredictionStage
 from virnucpro.stages.splitting import SplittingStage
 from virnucpro.stages.translation import TranslationStage
 from virnucpro.store.disk import Disk
@@ -165,33 +166,31 @@ def identity(
 
     Where nothing is said, a run that has begun goes on as it began, with what decided ``earlier``.
     """
-    layout, analysis = request.layout, request.settings.analysis
-    dedup, exactly = analysis.dedup is not False, None
-    if earlier is not None:
-        exactly = earlier.exact_frames_per_file
-        dedup = dedup if analysis.dedup is not None else earlier.dedup
+    analysis = asdict(request.settings.analysis.resolved())
+    own = {name: value for name, value in analysis.items() if name not in NAMES_OF_MODELS}
+    exactly = earlier.exact_frames_per_file if earlier else None
+    if own["dedup"] is None:
+        own["dedup"] = earlier is None or earlier.dedup
+    if exactly:
+        own["sequences_per_file"] = None
     return RunIdentity(
         input=seen[0].sha256,
         second_input=seen[1].sha256 if len(seen) > 1 else None,
         interleaved=request.interleaved,
-        chunk_length=layout.chunk_length,
-        most_frames_per_file=None if exactly else analysis.sequences_per_file,
         exact_frames_per_file=exactly,
-        duplicate_ids=analysis.duplicate_ids,
-        dedup=dedup,
         classifier=models.classifier.file.sha256,
-        **models.encoders.identity(),
+        **own | models.encoders.identity(),
     )
 
 
-def prediction_steps(
+def prediction_recipe(
     request: PredictionRequest,
     models: Models,
     disk: Disk,
     seen: Sequence[HashedFile],
     own: RunIdentity,
-) -> Steps:
-    """Return the stages. A new stage is added to the program here.
+) -> Recipe:
+    """Return the stages. A new one that does not follow from scores is added to the program here.
 
     ``seen`` are the files of the input as they were hashed, ``own`` is what decides the results.
     """
@@ -199,29 +198,26 @@ def prediction_steps(
     classifier, encoders = models.classifier, models.encoders
     molecules = tuple(encoders.sources)
     lengths = classifier.chunk_lengths or (layout.chunk_length,)
-    calibrated = classifier.temperature is not None
-    contig_model = classifier.contigs.get(trained(layout.chunk_length, classifier.contigs))
-    output = OutputStage(
-        layout, disk, source, seen, calibrated, contig_model, settings.thresholds
-    ).calibrated_by(models.calibration(layout.chunk_length))
-    embedding = encoders.stages(layout, disk, settings.machine)
+    found = models.calibration(layout.chunk_length)
+    calibrated = bool(found) or classifier.temperature is not None
+    contigs = classifier.contigs.get(trained(layout.chunk_length, classifier.contigs))
+    model = found.contigs if found else contigs
     keep = not settings.machine.remove_intermediate
-    params = {stage.molecule: stage.params for stage in embedding}
-    return Steps(
+    return Recipe(
         before=[
-            ChunkingStage(layout, disk, source, settings.analysis.duplicate_ids, lengths),
+            ChunkingStage(layout, disk, source, own.duplicate_ids, lengths),
             TranslationStage(layout, disk, encoders.sources["nucleotide"].reading),
             SplittingStage(
                 layout,
                 disk,
-                sequences_per_file=own.most_frames_per_file,
+                sequences_per_file=own.sequences_per_file,
                 exactly=own.exact_frames_per_file,
                 molecules=molecules,
                 dedup=own.dedup,
             ),
         ],
-        embedding=embedding,
-        merging=MergingStage(layout, disk, params, classifier, keep),
-        joining=PredictionStage(layout, disk, own.dedup),
-        results=[ConsensusStage(layout, disk), output],
+        embedding=encoders.stages(layout, disk, settings.machine),
+        merging=MergingStage(layout, disk, molecules, classifier, keep),
+        joining=[PredictionStage(layout, disk, own.dedup)],
+        results=result_stages(layout, disk, source, seen, calibrated, model, settings.thresholds),
     )

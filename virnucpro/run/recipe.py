@@ -33,7 +33,7 @@ from virnucpro.formatting import byte_size, counted
 from virnucpro.run.run import Run, timed
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.embedding import EmbeddingStage, budget_key
-from virnucpro.stages.prediction import MergingStage
+from virnucpro.stages.merging import MergingStage
 from virnucpro.stages.splitting import split_files
 from virnucpro.store.disk import AGAIN
 from virnucpro.store.work import write_state
@@ -44,28 +44,27 @@ HOST_THREAD = "host"
 
 
 @dataclass(frozen=True)
-class Steps:
+class Recipe:
     """The stages of a run that embeds, in their order.
 
     Attributes:
         before: those that write the split files.
         embedding: one for each encoder.
         merging: what makes features, or scores, of both embeddings of a split file.
-        joining: what joins the scores of all split files; None where there are none.
+        joining: what joins the scores of all split files; none where there are no scores.
         results: those that need nothing but the scores and the tables of records and frames.
     """
 
     before: Sequence[HostStage]
     embedding: Sequence[EmbeddingStage]
     merging: MergingStage
-    joining: HostStage | None = None
+    joining: Sequence[HostStage] = ()
     results: Sequence[HostStage] = ()
 
     @property
-    def all(self) -> list[HostStage | WorkerStage]:
+    def stages(self) -> list[HostStage | WorkerStage]:
         """All stages."""
-        joining = [self.joining] if self.joining else []
-        return [*self.before, *self.embedding, self.merging, *joining, *self.results]
+        return [*self.before, *self.embedding, self.merging, *self.joining, *self.results]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -73,19 +72,19 @@ class EmbeddingRun(Run):
     """A run whose split files are embedded and merged.
 
     Attributes:
-        steps: its stages.
+        recipe: its stages.
         keeps_features: whether they stay when they are scored.
         bytes_per_frame: what the features of a frame take on the disk.
     """
 
-    steps: Steps
+    recipe: Recipe
     keeps_features: bool = True
     bytes_per_frame: int = 0
 
     @property
     def bytes_of_features(self) -> int:
         """What the features take on the disk, where all of them have to be made."""
-        if self.is_finished:
+        if self.is_tidied:
             return 0
         files = split_files(self.ledger, self.layout, "nucleotide")
         return self.bytes_per_frame * sum(file.rows for file in files)
@@ -98,32 +97,28 @@ class EmbeddingRun(Run):
 
 
 def begin(run: EmbeddingRun) -> None:
-    """Stages 1 to 3, unless the run is finished."""
-    run.begin()
-    if run.steps.joining is not None:
-        run.look_if_finished(run.files_kept)
-    for stage in run.steps.before if not run.is_finished else ():
+    """Stages 1 to 3, unless only the results of the run are left."""
+    run.begin(run.files_kept if run.recipe.results else ())
+    for stage in run.recipe.before if not run.is_tidied else ():
         run.once(stage)
 
 
 def embed(runs: Sequence[EmbeddingRun], workers: Workers, show: Show) -> None:
     """Stages 4 to 6 of runs with the same models, which share the workers."""
-    runs = [run for run in runs if not run.is_finished]
+    runs = [run for run in runs if not run.is_tidied]
     if not runs:
         return
-    for index, run in enumerate(runs):
-        run.index = index
-    plans, missing = zip(*map(unscored_files, runs), strict=True)
+    plans, missing = zip(*map(unscored_files, runs, range(len(runs))), strict=True)
     with MergingThread() as merging:
         for run, of_run in zip(runs, missing, strict=True):
             for number, count in of_run.items():
                 if not count:
                     merging.submit(run, number)
-        for position, stage in enumerate(runs[0].steps.embedding):
-            todo = [each for plan in plans for each in plan[position]]
+        for position, stage in enumerate(runs[0].recipe.embedding):
+            todo = [task for plan in plans for task in plan[position]]
             sequences = sum(run.progress[stage.name].sequences or 0 for run in runs)
             budgets = {name: n for run in runs for name, n in run.state.budgets.items()}
-            opened = stage.opened_for(sequences, budgets)
+            opened = replace(stage, sequences=sequences, kept=budgets)
             for task in on_workers(runs, opened, todo, workers, show):
                 missing[task.run][task.number] -= 1
                 if not missing[task.run][task.number]:
@@ -131,58 +126,55 @@ def embed(runs: Sequence[EmbeddingRun], workers: Workers, show: Show) -> None:
                 merging.accept()
         merging.accept(wait=True)
     for run in runs:
-        step = run.steps.merging
-        run.show(run.started(step, merging.merged[run], []))
-        run.show(StageFinished(step.name, run.number(step), run.seconds[step.name]))
+        merged = run.recipe.merging
+        run.show(run.started(merged, merging.merged[run]))
+        run.show(StageFinished(merged.name, run.number(merged), run.seconds[merged.name]))
 
 
 def conclude(run: EmbeddingRun) -> None:
     """Stages 7 to 9: the results."""
     with run.disk.together():
-        if run.steps.joining is not None and not run.is_finished:
-            run.once(run.steps.joining)
-        for stage in run.steps.results:
+        joining = run.recipe.joining if not run.is_tidied else ()
+        for stage in (*joining, *run.recipe.results):
             run.once(stage)
 
 
 # --- the embedding
 
 
-def unscored_files(run: EmbeddingRun) -> tuple[list[list[tuple[Task, str]]], dict[int, int]]:
-    """Return for each encoder the split files that it has to embed, and why.
+def unscored_files(run: EmbeddingRun, index: int) -> tuple[list[list[Task]], dict[int, int]]:
+    """Return for each encoder the tasks of the split files that it has to embed.
 
     Beside it, how many embeddings each file without scores lacks, by its number. A file whose
-    scores are proved needs no features, unless they are to be kept.
+    scores are proved needs no features, unless they are to be kept. ``index`` is that of the run
+    among those that share the workers.
     """
-    steps, ledger = run.steps, run.ledger
-    tasks = [stage.tasks(ledger) for stage in steps.embedding]
-    for stage, own in zip(steps.embedding, tasks, strict=True):
+    recipe, ledger = run.recipe, run.ledger
+    tasks = [stage.tasks(ledger) for stage in recipe.embedding]
+    for stage, own in zip(recipe.embedding, tasks, strict=True):
         run.expect(stage, own)
-    run.progress[steps.merging.name].files = len(tasks[0])
-    found: list[list[tuple[Task, str]]] = [[] for _ in tasks]
+    run.progress[recipe.merging.name].files = len(tasks[0])
+    found: list[list[Task]] = [[] for _ in tasks]
     missing: dict[int, int] = {}
     frames = 0
     for number, of_file in enumerate(zip(*tasks, strict=True), 1):
         # Planned before features are looked at, so without failures: a file that had some is not
         # proved, and they are tried again.
-        merged = steps.merging.of(number).task(ledger)
-        is_merged = ledger.is_proved(merged)
-        if is_merged:
-            run.note(merged)
-        if is_merged and not run.keeps_features:
-            for task in of_file:
-                ledger.recall(task)
-                run.note(task)
-            continue
-        frames += of_file[0].count
-        lacking = 0
+        merged = recipe.merging.of(number).task(ledger)
+        is_merged, lacking = ledger.is_proved(merged), 0
+        needs_features = run.keeps_features or not is_merged
+        frames += of_file[0].count * needs_features
         for todo, task in zip(found, of_file, strict=True):
-            if reason := ledger.reason(task):
-                todo.append((replace(task, run=run.index), reason))
+            if not needs_features:
+                ledger.recall(task)
+            elif reason := ledger.reason(task):
+                todo.append(replace(task, run=index, reason=reason))
                 lacking += 1
-            else:
-                run.note(task)
-        if lacking or not is_merged:
+                continue
+            run.note(task)
+        if is_merged and not lacking:
+            run.note(merged)
+        else:
             missing[number] = lacking
     if any(found):
         require_space(run, frames)
@@ -190,21 +182,16 @@ def unscored_files(run: EmbeddingRun) -> tuple[list[list[tuple[Task, str]]], dic
 
 
 def on_workers(
-    runs: Sequence[Run],
-    stage: WorkerStage,
-    todo: Sequence[tuple[Task, str]],
-    workers: Workers,
-    show: Show,
+    runs: Sequence[Run], stage: WorkerStage, tasks: Sequence[Task], workers: Workers, show: Show
 ) -> Iterator[Task]:
     """Have workers carry out tasks of a stage; each says to which of the ``runs`` it belongs.
 
-    Yields them as they are finished. ``todo`` says why each has to be carried out.
+    Yields them as they are finished.
     """
-    started, tasks, weights = time.perf_counter(), [task for task, _ in todo], Counter[int]()
+    started, weights = time.perf_counter(), Counter[int]()
     for task in tasks:
-        runs[task.run].ledger.fingerprint(task)
         weights[task.run] += task.weight
-    show(runs[0].started(stage, tasks, [reason for _, reason in todo]))
+    show(runs[0].started(stage, tasks))
     for result in workers.carry_out(stage, tasks, partial(keep_budget, runs, show)):
         run = runs[result.task.run]
         run.accept(result, durable=stage.durable)
@@ -235,10 +222,12 @@ def keep_budget(runs: Sequence[Run], show: Show, event: Event) -> None:
 def carry_out_tasks(run: Run, stage: WorkerStage, tasks: Sequence[Task], workers: Workers) -> None:
     """Have workers carry out those tasks of a stage of one run that are not proved."""
     run.expect(stage, tasks)
-    found = [(task, run.ledger.reason(task)) for task in tasks]
-    for task in (task for task, reason in found if not reason):
-        run.note(task)
-    todo = [(task, reason) for task, reason in found if reason]
+    todo = []
+    for task in tasks:
+        if reason := run.ledger.reason(task):
+            todo.append(replace(task, reason=reason))
+        else:
+            run.note(task)
     for _ in on_workers([run], stage, todo, workers, run.show):
         pass
 
@@ -266,12 +255,11 @@ class MergingThread:
 
     def submit(self, run: EmbeddingRun, number: int) -> None:
         """Have a split file merged, which has all its features, unless it is proved to be."""
-        stage = run.steps.merging.of(number)
+        stage = run.recipe.merging.of(number)
         task = stage.task(run.ledger)
         if run.ledger.is_proved(task):
             run.note(task)
         else:
-            run.ledger.fingerprint(task)
             future = self._thread.submit(timed, stage, task, lambda *_: None)
             self._begun.append((run, future))
 
@@ -280,7 +268,7 @@ class MergingThread:
         while self._begun and (wait or self._begun[0][1].done()):
             run, future = self._begun.popleft()
             result = future.result()
-            run.accept(result, durable=run.steps.merging.durable)
+            run.accept(result, durable=run.recipe.merging.durable)
             run.seconds[result.task.stage] += result.seconds
             self.merged[run].append(result.task)
             run.save_progress()

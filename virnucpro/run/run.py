@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -39,10 +39,6 @@ from virnucpro.store.work import (
     read_progress,
     write_state,
 )
-from virnucpro.workers.worker import ProgressReporter, set_torch_threads
-
-FINISHED = "finished"
-"""Name of the task that a run is as a whole: its receipt proves the files that stay."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +59,8 @@ class Run:
         state: what the results depend on, and the batch budgets that are known.
         show: takes events to whoever shows them.
         inputs: the files that are read and that no stage writes, as they were hashed.
-        threads: those of the host that torch computes on here.
-        is_whole: whether these are all stages; else what was written for ``status`` stays.
-        index: that of this run among those that share the workers.
-        is_finished: whether all was proved that the results are made from, whose features and
-            other intermediate files are gone.
+        is_tidied: whether features and other intermediate files are gone, and what the results are
+            made from was proved.
         computed: tasks carried out per stage.
         seconds: what stages took.
         host_wait: seconds per stage, summed over workers, in which a device waited for tokens.
@@ -80,35 +73,43 @@ class Run:
     state: RunState
     show: Show
     inputs: Sequence[HashedFile] = ()
-    threads: int = 1
-    is_whole: bool = True
-    index: int = 0
-    is_finished: bool = field(init=False, default=False)
+    is_tidied: bool = field(init=False, default=False)
     ledger: Ledger = field(init=False)
     progress: dict[str, StageProgress] = field(init=False)
     computed: Counter[str] = field(init=False, default_factory=Counter)
     seconds: defaultdict[str, float] = field(init=False, default_factory=lambda: defaultdict(float))
-    host_wait: defaultdict[str, float] = field(
-        init=False, default_factory=lambda: defaultdict(float)
-    )
+    host_wait: dict[str, float] = field(init=False, default_factory=dict)
     workers: list[dict[str, Json]] = field(init=False, default_factory=list)
     _failed: list[Json] = field(init=False, default_factory=list)
-    _earlier: RunProgress | None = field(init=False, default=None)  # of the last start
-    _noted: set[Path] = field(init=False, default_factory=set)
+    _has_begun: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         """Begin without any receipt."""
-        self.ledger = Ledger(self.layout, self.disk, self.inputs)
+        self.ledger = Ledger(self.layout, self.disk, self.inputs, self.state.analysis)
         self.progress = {
             stage.name: StageProgress(stage.name, stage.title, isinstance(stage, WorkerStage))
             for stage in self.stages
         }
 
-    def begin(self) -> None:
-        """Remove what killed processes left, and record what the run depends on."""
+    def begin(self, kept: tuple[Path, ...] = ()) -> None:
+        """Remove what killed processes left, record what the run depends on, and look for its end.
+
+        Where ``kept`` files prove that the run is finished, it is tidied; else it is said why such
+        a run has to begin again.
+        """
         sweep(self.layout, self.disk)
         write_state(self.layout, self.disk, self.state)
-        self._earlier = read_progress(self.layout)
+        if kept:
+            task = self._as_a_whole(kept)
+            reason = self.ledger.reason(task)
+            self.is_tidied = not reason
+            if self.is_tidied and (earlier := read_progress(self.layout)):
+                self.progress = {row.stage: row for row in earlier.stages}
+            if reason and reason != UNFINISHED:
+                text = "the intermediate files of the finished run, since removed, are needed again"
+                self.show(Notice("warning", f"{text}: {reason}"))
+                self.disk.remove(task.receipt)
+        self._has_begun = True
         self.save_progress()
 
     # --- what is done once
@@ -116,39 +117,32 @@ class Run:
     def once(self, stage: HostStage) -> None:
         """Carry out a stage of this process, unless its receipt proves that it was."""
         started, task = time.perf_counter(), stage.task(self.ledger)
-        if self.is_finished:  # its rows are those of the start that finished it
+        if self.is_tidied:  # its row is that of an earlier start
             self.progress[stage.name] = StageProgress(stage.name, stage.title, embeds=False)
         if reason := self.ledger.reason(task):
-            self.ledger.fingerprint(task)
-            self.show(self.started(stage, [task], [reason]))
-            self._carry_out(stage, task)
+            self.show(self.started(stage, [replace(task, reason=reason)]))
+            self.show(TaskStarted(0, task))
+            result = timed(stage, task, lambda *counts: self.show(Progressed(0, *counts)))
+            self.show(TaskFinished(0, task, result.seconds))
+            self.accept(result, durable=stage.durable)
         else:
-            self.show(self.started(stage, [], []))
+            self.show(self.started(stage, []))
             self.note(task)
         self.save_progress()
         elapsed = time.perf_counter() - started
         self.seconds[stage.name] += elapsed
-        for notice in self.ledger.figures(task.receipt).notices:
+        for notice in self.ledger.figures(task.receipt, TaskFigures).notices:
             self.show(Notice("warning", notice))
         self.show(StageFinished(stage.name, self.number(stage), elapsed))
 
-    def _carry_out(self, stage: HostStage, task: Task) -> None:
-        set_torch_threads(self.threads)
-        self.show(TaskStarted(0, task))
-        report = ProgressReporter(lambda *counts: self.show(Progressed(0, *counts)))
-        result = timed(stage, task, report)
-        report.flush()
-        self.show(TaskFinished(0, task, result.seconds))
-        self.accept(result, durable=stage.durable)
-
     def accept(self, result: TaskResult, *, durable: bool) -> None:
         """Count a task that was carried out, and write its receipt."""
-        task = result.task
+        stage = result.task.stage
         self.ledger.accept(result, durable=durable)
-        self.computed[task.stage] += 1
+        self.computed[stage] += 1
         if waited := result.figures.host_wait_seconds:
-            self.host_wait[task.stage] += waited
-        self.note(task)
+            self.host_wait[stage] = self.host_wait.get(stage, 0.0) + waited
+        self.note(result.task)
 
     def expect(self, stage: WorkerStage, tasks: Sequence[Task]) -> None:
         """Note how many split files a stage has, and their sequences."""
@@ -157,9 +151,6 @@ class Run:
 
     def note(self, task: Task) -> None:
         """Note that a task is done, now or by an earlier start."""
-        if task.receipt in self._noted:
-            return
-        self._noted.add(task.receipt)
         receipt, row = self.ledger.receipts[task.receipt], self.progress[task.stage]
         row.files_done += 1
         row.files = row.files or 1
@@ -171,7 +162,7 @@ class Run:
 
     def save_progress(self, *, is_finished: bool = False) -> None:
         """Write how far the run is, for ``virnucpro status``; nothing else reads it."""
-        if not self.is_whole:
+        if not self._has_begun:  # only its results are made again
             return
         progress = RunProgress(list(self.progress.values()), self._failed, is_finished)
         document = stamped("progress", **asdict(progress))
@@ -179,25 +170,12 @@ class Run:
 
     # --- a run as a whole
 
-    def finished_task(self, kept: tuple[Path, ...]) -> Task:
+    def _as_a_whole(self, kept: tuple[Path, ...]) -> Task:
         """Return the task that the whole run is; its outputs are the files that are ``kept``."""
-        inputs, receipt = tuple(file.path for file in self.inputs), self.layout.receipt(FINISHED)
-        params = {"identity": self.state.analysis}
-        return Task(FINISHED, 1, inputs, kept, receipt, params, figures=FinishedFigures)
+        inputs, receipt = tuple(file.path for file in self.inputs), self.layout.finished
+        return Task("finished", 1, inputs, kept, receipt, figures=FinishedFigures)
 
-    def look_if_finished(self, kept: tuple[Path, ...]) -> None:
-        """Note whether the run is finished, and say why a finished one has to begin again."""
-        task = self.finished_task(kept)
-        reason = self.ledger.reason(task)
-        self.is_finished = not reason
-        if self.is_finished and self._earlier:
-            self.progress = {row.stage: row for row in self._earlier.stages}
-        if reason and reason != UNFINISHED:
-            text = "the intermediate files of the finished run, since removed, are needed again"
-            self.show(Notice("warning", f"{text}: {reason}"))
-            self.disk.remove(task.receipt)
-
-    def finish(
+    def tidy(
         self,
         kept: tuple[Path, ...],
         figures: FinishedFigures,
@@ -207,10 +185,9 @@ class Run:
 
         The receipts of the stages that write ``results`` stay: they are asked again.
         """
-        if not self.is_finished:
-            outputs = tuple(self.ledger.known(path) for path in kept)
-            result = TaskResult(self.finished_task(kept), outputs, figures)
-            self.ledger.accept(result)
+        if not self.is_tidied:
+            outputs = tuple(self.ledger.written[path] for path in kept)
+            self.ledger.accept(TaskResult(self._as_a_whole(kept), outputs, figures))
         receipts = {self.layout.receipt(stage.name) for stage in results}
         for path in self.layout.intermediate_files():
             if path not in receipts.union(kept):
@@ -240,12 +217,10 @@ class Run:
         """Return the number of a stage, from 1."""
         return 1 + list(self.progress).index(stage.name)
 
-    def started(
-        self, stage: HostStage | WorkerStage, todo: Sequence[Task], reasons: Iterable[str]
-    ) -> StageStarted:
-        """Return the event of a stage that begins, with the most frequent ``reasons``."""
-        number, embeds = self.number(stage), isinstance(stage, WorkerStage)
-        counts = Counter(reason for reason in reasons if reason not in ("", UNFINISHED))
+    def started(self, stage: HostStage | WorkerStage, todo: Sequence[Task]) -> StageStarted:
+        """Return the event of a stage that begins, with the most frequent reasons."""
+        number = self.number(stage)
+        counts = Counter(task.reason for task in todo if task.reason not in ("", UNFINISHED))
         rest = self.stages[number:]
         return StageStarted(
             stage.name,
@@ -255,7 +230,7 @@ class Run:
             tuple(f"{reason} ({count}x)" for reason, count in counts.most_common(3)),
             title=stage.title,
             stages=len(self.stages),
-            on_workers=embeds,
+            on_workers=isinstance(stage, WorkerStage),
             ahead=[each.name for each in rest if isinstance(each, WorkerStage)],
         )
 

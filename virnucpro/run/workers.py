@@ -20,6 +20,7 @@ from virnucpro.workers.local_pool import LocalPool
 from virnucpro.workers.processes import ProcessPool
 from virnucpro.workers.scheduler import Workers
 from virnucpro.workers.signals import Interruption
+from virnucpro.workers.worker import set_torch_threads
 
 if TYPE_CHECKING:
     from virnucpro.run.request import PredictionRequest
@@ -59,10 +60,11 @@ def open_workers(
     Without a number of workers, one CPU computes in this process.
     """
     if devices[0].kind == "cpu" and machine.cpu_workers is None:
-        return Workers(LocalPool(devices), devices[0].threads)
+        set_torch_threads(devices[0].threads)
+        return Workers(LocalPool(devices))
+    set_torch_threads(machine.threads or sum(device.threads for device in devices))
     pool = ProcessPool(devices, machine.tokenizer_threads)
-    host_threads = machine.threads or sum(device.threads for device in devices)
-    return Workers(pool, host_threads, interruption or Interruption())
+    return Workers(pool, interruption or Interruption())
 
 
 @contextmanager
@@ -95,7 +97,7 @@ def opened_workers(
             hosts = Counter(device.host for device in pool.devices)
             named = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items()))
             show(Notice("info", f"workers: {named}"))
-            threads = machine.threads or host_threads()
-            workers = Workers(pool, threads, interruption or Interruption())
+            set_torch_threads(machine.threads or host_threads())
+            workers = Workers(pool, interruption or Interruption())
         stack.callback(workers.close)
         yield workers

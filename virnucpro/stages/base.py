@@ -49,10 +49,13 @@ class HostStage(ABC):
         self,
         inputs: tuple[Path, ...],
         outputs: tuple[Path, ...],
-        params: Mapping[str, Json],
+        params: Mapping[str, Json] | None = None,
         receipt: Path | None = None,
         **more: Any,
     ) -> Task:
-        """Return the task of this stage; ``more`` are fields of it."""
+        """Return the task of this stage; ``more`` are fields of it.
+
+        ``params`` decide its files beside its inputs and what the whole run depends on.
+        """
         receipt = receipt or self.layout.receipt(self.name)
-        return Task(self.name, self.version, inputs, outputs, receipt, params, **more)
+        return Task(self.name, self.version, inputs, outputs, receipt, params or {}, **more)

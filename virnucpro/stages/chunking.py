@@ -9,14 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from virnucpro.contracts import (
-    Json,
-    Molecule,
-    ReportProgress,
-    Task,
-    TaskFigures,
-    TaskResult,
-)
+from virnucpro.contracts import Molecule, ReportProgress, Task, TaskFigures, TaskResult
 from virnucpro.errors import InputError
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import chunk_id, chunk_spans
@@ -49,14 +42,8 @@ class ChunkingStage(HostStage):
 
     def task(self, ledger: Ledger) -> Task:
         """Return the task of the whole input."""
-        params: dict[str, Json] = {
-            "chunk_length": self.layout.chunk_length,
-            "duplicate_ids": self.duplicate_ids,
-        }
-        if self.source.interleaved:
-            params["interleaved"] = True
         outputs = (self.layout.chunked, self.layout.records_table)
-        return self.whole(self.source.paths, outputs, params)
+        return self.whole(self.source.paths, outputs)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Cut the input while it is checked, and once more where ids are to be made unique."""

@@ -72,16 +72,6 @@ class EmbeddingStage(WorkerStage):
     durable: ClassVar[bool] = False  # a power cut costs what was embedded in the last seconds
     divisible: ClassVar[bool] = True
 
-    @property
-    def params(self) -> Mapping[str, Json]:
-        """What decides an embedding, beside its sequence."""
-        return {
-            "encoder": self.source.sha256,
-            "family": self.source.family,
-            "precision": self.precision,
-            "truncation": self.truncation,
-        }
-
     def tasks(self, ledger: Ledger) -> list[Task]:
         """Return one task per split file."""
         files = split_files(ledger, self.layout, self.molecule)
@@ -100,13 +90,8 @@ class EmbeddingStage(WorkerStage):
             inputs=(split,),
             outputs=(output,),
             receipt=receipt_beside(output),
-            params=self.params,
             number=number,
         )
-
-    def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> EmbeddingStage:
-        """Return the stage as it is opened where it embeds so many sequences in all."""
-        return replace(self, sequences=sequences, kept=budgets)
 
     def open(self, device: Device) -> Session:
         """Load the model. Called in the worker, where a GPU is the only one visible."""

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from gzip import GzipFile
 from itertools import islice, pairwise
@@ -15,7 +15,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from virnucpro.classifier.calibration import FoundCalibration
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.evidence import GeneEvidence, no_evidence
 from virnucpro.columns import GFF3_HEADER, MISSING
@@ -23,9 +22,10 @@ from virnucpro.contracts import Json, ReportProgress, Task, TaskResult
 from virnucpro.io.frames import spans_of_records
 from virnucpro.io.inputs import InputFiles
 from virnucpro.io.records import Record, holds_qualities
+from virnucpro.layout import Layout
 from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.results import INCOMPLETE
-from virnucpro.settings import DEFAULT_THRESHOLDS, NONVIRUS_BELOW, Thresholds
+from virnucpro.settings import NONVIRUS_BELOW, Thresholds
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import (
     FAILED,
@@ -41,6 +41,7 @@ from virnucpro.stages.calls import (
     unknown_rates,
 )
 from virnucpro.stages.genes import FoundGenes, GeneFinder, Hit, Predicted, Span, count_functions
+from virnucpro.stages.prediction import ConsensusStage
 from virnucpro.stages.regions import SHORTEST_RECORD, Region, find_regions, region_fdr
 from virnucpro.stages.result_files import (
     MATES,
@@ -50,7 +51,7 @@ from virnucpro.stages.result_files import (
     OutputFigures,
     ResultFiles,
 )
-from virnucpro.store.disk import GZIP_LEVEL, OutputWriter
+from virnucpro.store.disk import GZIP_LEVEL, Disk, OutputWriter
 from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import HashedFile, changed_input_error, refuse_changed_input
 from virnucpro.store.ledger import Ledger
@@ -116,14 +117,8 @@ class OutputStage(HostStage):
     source: InputFiles
     seen: Sequence[HashedFile]
     calibrated: bool
-    contig_model: ContigModel | None = None
-    thresholds: Thresholds = DEFAULT_THRESHOLDS
-
-    def calibrated_by(self, found: FoundCalibration | None) -> OutputStage:
-        """Return the stage with the calibration that was found, if one was."""
-        if found is None:
-            return self
-        return replace(self, calibrated=True, contig_model=found.contigs)
+    contig_model: ContigModel | None
+    thresholds: Thresholds
 
     @property
     def files(self) -> dict[str, Path]:
@@ -148,7 +143,6 @@ class OutputStage(HostStage):
         layout, outputs = self.layout, tuple(self.files.values())
         inputs = (*self.source.paths, layout.records_table, layout.frames_table, layout.consensus)
         params: dict[str, Json] = {
-            "chunk_length": layout.chunk_length,
             "calibrated": self.calibrated,
             "thresholds": asdict(self.thresholds),
         }
@@ -406,3 +400,21 @@ class OutputStage(HostStage):
             yield block, Chunks(record, start, stop, status, *numbers), cells
         if score is not None:
             raise AssertionError(f"{self.layout.consensus} scores {score[0]}, which is not a chunk")
+
+
+def result_stages(
+    layout: Layout,
+    disk: Disk,
+    source: InputFiles,
+    seen: Sequence[HashedFile],
+    calibrated: bool,
+    contig_model: ContigModel | None,
+    thresholds: Thresholds,
+) -> list[HostStage]:
+    """Return the stages that need only scores and the tables of records and frames.
+
+    ``predict`` carries them out last, and ``call`` once more. The arguments are those of
+    :class:`OutputStage`.
+    """
+    own = OutputStage(layout, disk, source, seen, calibrated, contig_model, thresholds)
+    return [ConsensusStage(layout, disk), own]

@@ -1,113 +1,25 @@
-"""The embeddings of a frame side by side, its two scores, and the highest ones of each chunk."""
+"""The scores of all frames in one table, and the highest ones of each chunk."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain, compress, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
-import torch
 
-from virnucpro.classifier.files import ClassifierInfo
-from virnucpro.contracts import Json, Molecule, ReportProgress, Task, TaskResult
-from virnucpro.encoders.family import refuse_changed_models
-from virnucpro.io.fasta import fasta_batches, read_fasta
+from virnucpro.contracts import ReportProgress, Task, TaskResult
+from virnucpro.io.fasta import fasta_batches
 from virnucpro.io.frames import chunk_of
-from virnucpro.layout import receipt_beside
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.splitting import split_files
-from virnucpro.store.features import Features, encode_features, load_features
 from virnucpro.store.ledger import Ledger
 from virnucpro.tables import CONSENSUS, COPIES, PREDICTIONS
 
 FRAMES_AT_A_TIME = 4096
-
-
-@dataclass(frozen=True)
-class MergingStage(HostStage):
-    """Puts the embeddings of each frame side by side, ``[nucleotide | protein]``, and scores them.
-
-    ``encoders`` has for each molecule what decides its embeddings; with one molecule alone, a row
-    is its embedding. Without a ``classifier``, nothing is scored. The merged features are written
-    where they are to be kept, or where there are no scores. It is carried out for the split file
-    ``number``, from 1.
-    """
-
-    name, title = "merging", "Merging"
-    durable: ClassVar[bool] = False  # a power cut costs what was scored in the last seconds
-
-    encoders: Mapping[Molecule, Json]
-    classifier: ClassifierInfo | None = None
-    keep: bool = True
-    number: int = 0
-
-    def of(self, number: int) -> MergingStage:
-        """Return the stage for a split file."""
-        return replace(self, number=number)
-
-    def task(self, ledger: Ledger) -> Task:
-        """Return the task of the split file; what failed in any molecule is left out."""
-        splits = tuple(self.layout.split(molecule, self.number) for molecule in self.encoders)
-        features = tuple(self.layout.features(molecule, self.number) for molecule in self.encoders)
-        failed = {n for path in features for n in ledger.figures(receipt_beside(path)).failed}
-        params = {"encoders": dict(self.encoders), "failed": sorted(failed)}
-        merged, scores = (
-            self.layout.features("merged", self.number),
-            self.layout.scores(self.number),
-        )
-        if self.classifier is None:
-            return self.whole(splits, (merged,), params, receipt_beside(merged), reads=features)
-        params["classifier"] = self.classifier.file.sha256
-        outputs, optional = ((scores, merged), ()) if self.keep else ((scores,), (merged,))
-        more = {"reads": features, "optional": optional}
-        return self.whole(splits, outputs, params, receipt_beside(scores), **more)
-
-    def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Merge and score one file; ModelError where the classifier was replaced meanwhile."""
-        features, outputs = self._merged(task), []
-        if self.classifier is not None:
-            scores = self.classifier.model.scores(features.data).numpy()
-            refuse_changed_models(self.classifier.file)
-            content = prediction_rows(features.ids, scores).encode()
-            rows = len(features.ids)
-            outputs.append(self.disk.save(task.outputs[0], content, rows, durable=False))
-        for path in task.optional:
-            self.disk.remove(path)  # of an earlier start, which was to keep it
-        if self.keep or self.classifier is None:
-            content = encode_features(features, "merged")
-            rows = len(features.ids)
-            outputs.append(self.disk.save(task.outputs[-1], content, rows, durable=False))
-        report(len(features.ids), 0)
-        return TaskResult(task, tuple(outputs))
-
-    def _merged(self, task: Task) -> Features:
-        """Return ids and rows in the order of the split file; KeyError where one is missing."""
-        failed = set(task.params["failed"])
-        names = [name for name, _ in read_fasta(task.inputs[0]) if name not in failed]
-        halves = []
-        for path, molecule in zip(task.reads, self.encoders, strict=True):
-            features = load_features(path, molecule, mapped=True)
-            data = features.data
-            if features.ids != names:  # something failed, or version 1 had another order
-                rows = {name: row for row, name in enumerate(features.ids)}
-                data = data[[rows[name] for name in names]]
-            halves.append(data)
-        return Features(names, torch.cat(halves, dim=1))
-
-
-def prediction_rows(ids: list[str], scores: npt.NDArray[np.float32]) -> str:
-    """Return rows of ``PREDICTIONS``, of frames and their scores ``[n, 2]`` for others and virus.
-
-    A float32 is written as its shortest decimal form that reads back the same.
-    """
-    calls = np.where(scores[:, 1] > scores[:, 0], "virus", "others").tolist()
-    others, virus = scores.T.astype(str).tolist()
-    return PREDICTIONS.lines(Sequence_ID=ids, Prediction=calls, score1=others, score2=virus)
 
 
 @dataclass(frozen=True)
@@ -128,7 +40,7 @@ class PredictionStage(HostStage):
         if self.dedup:
             inputs += (self.layout.frames["nucleotide"], self.layout.copies_table)
         rows = ledger.rows(self.layout.frames["nucleotide"])
-        return self.whole(inputs, (self.layout.predictions,), {}, count=rows)
+        return self.whole(inputs, (self.layout.predictions,), count=rows)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write a row per frame."""
@@ -185,7 +97,7 @@ class ConsensusStage(HostStage):
 
     def task(self, ledger: Ledger) -> Task:
         """Return the task of all predictions."""
-        return self.whole((self.layout.predictions,), (self.layout.consensus,), {})
+        return self.whole((self.layout.predictions,), (self.layout.consensus,))
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Take the highest score of each class over the frames of a chunk."""

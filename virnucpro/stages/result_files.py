@@ -101,7 +101,7 @@ class OutputFigures(TaskFigures):
     thresholds: Thresholds  # what a record needed to be classified as viral
     unfamiliar: int  # records classified as viral that are unlike all training data of lite
     calibrated: bool  # whether the scores of the classifier are calibrated
-    contig_model: tuple[float, ...]  # its coefficients; empty for none
+    contig_model: ContigModel | None  # how the chunks of a record were put together
 
     @property
     def records(self) -> int:
@@ -400,7 +400,7 @@ class ResultFiles:
             highest_rate=self._highest_rate,
             thresholds=thresholds,
             calibrated=calibrated,
-            contig_model=tuple(model or ()),
+            contig_model=model,
         )
 
 

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from virnucpro.contracts import (
     MOLECULES,
-    Json,
     Molecule,
     OutputFile,
     ReportProgress,
@@ -104,10 +103,7 @@ class SplittingStage(HostStage):
     def task(self, ledger: Ledger) -> Task:
         """Return the task; how many files it writes is known afterwards."""
         inputs = tuple(self.layout.frames[each] for each in self.molecules)
-        sequences = len(inputs) * ledger.rows(inputs[0])
-        params: dict[str, Json] = {"most": self.sequences_per_file, "exactly": self.exactly}
-        params["dedup"] = self.dedup
-        return self.whole(inputs, (), params, count=sequences)
+        return self.whole(inputs, (), count=len(inputs) * ledger.rows(inputs[0]))
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write the files of all molecules, and the table of copies."""

@@ -12,14 +12,7 @@ import numpy as np
 from virnucpro.contracts import MOLECULES, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import Reading
 from virnucpro.io.fasta import fasta_batches, fasta_bytes
-from virnucpro.io.frames import (
-    LONGEST_UNIT,
-    MOST_REPEATED,
-    MOST_UNKNOWN,
-    UNIT_DECAY,
-    open_frames,
-    whole_chunks,
-)
+from virnucpro.io.frames import open_frames, whole_chunks
 from virnucpro.stages.base import HostStage
 from virnucpro.store.ledger import Ledger
 from virnucpro.tables import FRAMES
@@ -31,7 +24,8 @@ CHUNKS_AT_A_TIME = 512  # what is made of their bases fits into a cache
 class TranslationStage(HostStage):
     """Translates chunks in six frames; those without a stop codon are kept.
 
-    Where the encoders read whole chunks, the chunks are kept as they are.
+    Where the encoders read whole chunks, the chunks are kept as they are. Its version rises where
+    the limits in :mod:`virnucpro.io.frames` change.
     """
 
     name, title = "translation", "Translation"
@@ -43,15 +37,8 @@ class TranslationStage(HostStage):
         """Return the task of all chunks."""
         framed, layout = self.reading == "open frames", self.layout
         fastas = [layout.frames[each] for each in (MOLECULES if framed else MOLECULES[:1])]
-        limits = {
-            "longest unit": LONGEST_UNIT,
-            "unit decay": UNIT_DECAY,
-            "most repeated": MOST_REPEATED,
-            "most unknown": MOST_UNKNOWN,
-        }
-        params = {} if framed else {"reading": self.reading, **limits}
         outputs = (*fastas, layout.frames_table)
-        return self.whole((layout.chunked,), outputs, params, count=ledger.rows(layout.chunked))
+        return self.whole((layout.chunked,), outputs, count=ledger.rows(layout.chunked))
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write the frames, and how many each chunk has."""

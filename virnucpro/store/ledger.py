@@ -5,9 +5,10 @@ A receipt is the commit point. An output without one does not exist for the prog
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -19,6 +20,7 @@ from virnucpro.store.disk import AGAIN, Disk
 from virnucpro.store.documents import digest, in_schema, sealed, stamped, unsealed
 from virnucpro.store.hashed import HashedFile, changed_input_error, hashed, stamp_of
 
+Figures = TypeVar("Figures", bound=TaskFigures)
 UNFINISHED = "not finished"  # why a task without a receipt must be carried out
 
 
@@ -53,23 +55,26 @@ class Receipt:
         ]
 
 
-def fingerprint(task: Task, input_digests: list[str]) -> str:
+def fingerprint(task: Task, input_digests: list[str], identity: Mapping[str, Json]) -> str:
     """Return the SHA-256 (hex) of everything that decides the result of ``task``.
 
-    That is the stage and its version, the parameters and the contents of the inputs, but not paths,
-    times or hardware.
+    That is the stage and its version, the contents of the inputs, the parameters, and what the
+    whole run depends on, its ``identity``; but not paths, times or hardware.
     """
     decides = {"version": task.version, "params": dict(task.params), "inputs": input_digests}
-    return digest({"stage": task.stage, **decides})
+    return digest({"stage": task.stage, "run": dict(identity), **decides})
 
 
-def receipt_document(receipt: Receipt, root: Path) -> dict[str, Json]:
-    """Return what the file of a receipt holds, but for its digest."""
+def save_receipt(
+    disk: Disk, path: Path, receipt: Receipt, root: Path, *, durable: bool = True
+) -> None:
+    """Write a receipt of files in the output directory ``root``."""
 
     def inside(path: Path) -> str:
         return path.relative_to(root).as_posix()
 
-    return stamped("receipt", **msgspec.to_builtins(receipt, enc_hook=inside))
+    document = stamped("receipt", **msgspec.to_builtins(receipt, enc_hook=inside))
+    disk.save(path, sealed(document), durable=durable)
 
 
 class Ledger:
@@ -77,20 +82,28 @@ class Ledger:
 
     Digests form a chain from receipt to receipt: an input that an earlier stage wrote is known by
     its receipt, and hashed again only where its stamp is another one. It begins with the
-    ``inputs`` of the run, as they were hashed.
+    ``inputs`` of the run, as they were hashed. The ``identity``, which is all that the run depends
+    on, is part of every fingerprint: no stage can forget a setting.
 
     Attributes:
         receipts: the receipts that this start has proved or written.
+        written: what they say of each file.
     """
 
-    def __init__(self, layout: Layout, disk: Disk, inputs: Sequence[HashedFile] = ()) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        disk: Disk,
+        inputs: Sequence[HashedFile] = (),
+        identity: Mapping[str, Json] | None = None,
+    ) -> None:
         self._layout = layout
         self._disk = disk
-        self._inputs = {file.path: file for file in inputs}
-        self._digests = {file.path: file.sha256 for file in inputs}
-        self._files: dict[Path, HashedFile] = {}
-        self._outputs: dict[Path, OutputFile] = {}
+        self._identity = identity or {}
+        self._inputs = {file.path for file in inputs}
+        self._files = {file.path: file for file in inputs}  # with the content that counts
         self.receipts: dict[Path, Receipt] = {}
+        self.written: dict[Path, OutputFile] = {}
 
     def read(self, name: Path, figures: type[TaskFigures] = TaskFigures) -> Receipt:
         """Return a receipt with figures of a class, without a look at what it describes.
@@ -121,19 +134,20 @@ class Ledger:
     def reason(self, task: Task) -> str:
         """Compare a task with its receipt and with the files on the disk.
 
-        Returns why it must be carried out; an empty text where it is proved to be finished.
+        Returns why it must be carried out; an empty text where it is proved to be finished. Its
+        inputs count as they are now: :meth:`accept` notices where one is changed later.
 
         Raises:
             ResumeRefusedError: the receipt is of another version of the program.
         """
         try:
+            decided_by = self.fingerprint(task)
             receipt = self.read(task.receipt, task.figures)
-            same_inputs = receipt.fingerprint == self.fingerprint(task)
         except ValueError as error:
             return str(error)
         except FileNotFoundError as error:
             return f"{Path(error.filename).name} is missing"
-        if not same_inputs:
+        if receipt.fingerprint != decided_by:
             return "made from other inputs or settings"
         files = {output.path for output in receipt.outputs}
         others = [path for path in task.optional if path not in files and path.exists()]
@@ -160,19 +174,15 @@ class Ledger:
 
     def _count(self, name: Path, receipt: Receipt) -> None:
         self.receipts[name] = receipt
-        self._digests.update({output.path: output.sha256 for output in receipt.outputs})
-        self._outputs.update({output.path: output for output in receipt.outputs})
+        self.written.update({output.path: output for output in receipt.outputs})
 
     def fingerprint(self, task: Task) -> str:
-        """Return the :func:`fingerprint` of a task, whose inputs must exist.
-
-        Called before they are used, so that :meth:`accept` notices where one was changed since.
-        """
+        """Return the :func:`fingerprint` of a task, whose inputs must exist."""
         for path in task.inputs:
-            if path not in self._digests:
+            if path not in self._files:
                 self._files[path] = hashed(path)
-                self._digests[path] = self._files[path].sha256
-        return fingerprint(task, [self._digests[path] for path in task.inputs])
+        digests = [self._files[path].sha256 for path in task.inputs]
+        return fingerprint(task, digests, self._identity)
 
     def accept(self, result: TaskResult, *, durable: bool = True) -> None:
         """Count a finished task, and write its receipt.
@@ -182,25 +192,23 @@ class Ledger:
             OutputError: another input of the task was.
         """
         task, outputs, seconds = result.task, result.outputs, round(result.seconds, 3)
-        given = [self._inputs[path] for path in task.inputs if path in self._inputs]
-        if changed := [file for file in given if file.changed]:
-            for output in outputs:
-                self._disk.remove(output.path)
-            raise changed_input_error(changed[0].path)
-        read = (*task.inputs, *task.reads)
-        for file in [self._files[path] for path in read if path in self._files]:
-            if file.changed:
-                raise OutputError(
-                    f"{file.path} was changed while the run used it: nothing was made from it; let "
-                    f"no other program write there, then {AGAIN}"
-                )
+        for path in (*task.inputs, *task.reads):
+            if path not in self._files or not self._files[path].changed:
+                continue
+            if path in self._inputs:
+                for output in outputs:
+                    self._disk.remove(output.path)
+                raise changed_input_error(path)
+            raise OutputError(
+                f"{path} was changed while the run used it: nothing was made from it; let no other "
+                f"program write there, then {AGAIN}"
+            )
         for output in outputs:
             self._files[output.path] = HashedFile(output.path, output.sha256, stamp_of(output.path))
         decided_by = self.fingerprint(task)
         receipt = Receipt(task.stage, decided_by, outputs, result.figures, "computed", seconds)
         self._count(task.receipt, receipt)
-        document = receipt_document(receipt, self._layout.root)
-        self._disk.save(task.receipt, sealed(document), durable=durable)
+        save_receipt(self._disk, task.receipt, receipt, self._layout.root, durable=durable)
 
     # --- what stages and reports ask
 
@@ -208,17 +216,15 @@ class Ledger:
         """Return the outputs of a finished whole-file stage."""
         return self.receipts[self._layout.receipt(stage)].outputs
 
-    def known(self, path: Path) -> OutputFile:
-        """Return what a finished task wrote there."""
-        return self._outputs[path]
-
     def rows(self, path: Path) -> int:
         """Return the number of records in a file that a task wrote; 0 where none is proved."""
-        return self._outputs[path].rows if path in self._outputs else 0
+        return self.written[path].rows if path in self.written else 0
 
-    def figures(self, receipt: Path) -> TaskFigures:
+    def figures(self, receipt: Path, kind: type[Figures]) -> Figures:
         """Return the figures that a finished task left in its receipt; empty ones without it."""
-        return self.receipts[receipt].figures if receipt in self.receipts else TaskFigures()
+        figures = self.receipts[receipt].figures if receipt in self.receipts else kind()
+        assert isinstance(figures, kind)
+        return figures
 
 
 def has_receipts(layout: Layout) -> bool:

@@ -10,7 +10,7 @@ fit.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,9 +20,9 @@ from virnucpro.errors import NothingToResumeError, UsageError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import FEATURE_SUFFIX, Layout, receipt_beside
 from virnucpro.store.disk import Disk
-from virnucpro.store.documents import parse_json, sealed
+from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import hashed
-from virnucpro.store.ledger import Receipt, fingerprint, receipt_document
+from virnucpro.store.ledger import Receipt, fingerprint, save_receipt
 from virnucpro.store.work import RunIdentity, RunState, WorkIdentity, check_same, write_state
 
 
@@ -97,7 +97,7 @@ def _identity(layout: Layout, wanted: RunIdentity) -> RunIdentity:
         second_input=None,
         interleaved=False,
         chunk_length=length,
-        most_frames_per_file=None if frames else wanted.most_frames_per_file,
+        sequences_per_file=None if frames else wanted.sequences_per_file,
         exact_frames_per_file=frames,
         dedup=False,
     )
@@ -140,14 +140,20 @@ def migrate(
     )
     label = f"a run of {layout.stem} by an earlier version of the program"
     check_same(WorkIdentity(wanted.work.label, asked), WorkIdentity(label, known), layout.root)
+    state = replace(wanted, analysis=asdict(was))
     for molecule, width, task_of in encoders:
-        texts += _take_over(layout, disk, task_of, molecule, width)
-    write_state(layout, disk, replace(wanted, analysis=asdict(was)))
+        texts += _take_over(layout, disk, state.analysis, task_of, molecule, width)
+    write_state(layout, disk, state)
     return texts
 
 
 def _take_over(
-    layout: Layout, disk: Disk, task_of: Callable[[int], Task], molecule: Molecule, width: int
+    layout: Layout,
+    disk: Disk,
+    identity: Mapping[str, Json],
+    task_of: Callable[[int], Task],
+    molecule: Molecule,
+    width: int,
 ) -> list[str]:
     """Write receipts for the feature files that prove right, and return sentences for the user.
 
@@ -174,9 +180,9 @@ def _take_over(
                 rows = features.data.shape[1]
                 raise ValueError(f"its rows have {rows} numbers, the model's {width}")
             output = OutputFile(path, path.stat().st_size, digest, len(ids))
-            decided_by = fingerprint(task, [sha.hexdigest()])
+            decided_by = fingerprint(task, [sha.hexdigest()], identity)
             receipt = Receipt(task.stage, decided_by, (output,), TaskFigures(), "legacy", 0.0)
-            disk.save(task.receipt, sealed(receipt_document(receipt, layout.root)))
+            save_receipt(disk, task.receipt, receipt, layout.root)
             taken += 1
         except (OSError, ValueError) as reason:
             texts.append(f"{path.name} of an earlier version is computed again: {reason}")

@@ -101,27 +101,28 @@ def refuse_files_of_others(layout: Layout) -> None:
 class RunIdentity:
     """What the results of a run of ``predict`` depend on; neither paths nor hardware belong here.
 
+    It has every field of :class:`virnucpro.settings.AnalysisSettings` but those that name models.
     Models, the classifier and the files of the input are known by their SHA-256 (hex).
 
     Attributes:
-        exact_frames_per_file: of a run of version 1; None where files follow from the number of
-            frames, with at most ``most_frames_per_file`` if that is set.
+        sequences_per_file: the most; where it is None, files follow from the number of frames.
+        exact_frames_per_file: of a run of version 1, else None.
         dedup: whether the same frame is embedded once.
     """
 
     input: str
     second_input: str | None
     interleaved: bool
-    chunk_length: int
-    most_frames_per_file: int | None
     exact_frames_per_file: int | None
-    duplicate_ids: str
-    dedup: bool
     classifier: str
     nucleotide_model: str
     protein_model: str | None
+    chunk_length: int
+    sequences_per_file: int | None
     truncation: int
     precision: str
+    duplicate_ids: str
+    dedup: bool
 
     @property
     def weights(self) -> list[str]:

@@ -11,12 +11,12 @@ from virnucpro.events import Show
 from virnucpro.formatting import counted
 from virnucpro.run import recipe
 from virnucpro.run.prepare import find_encoders
-from virnucpro.run.recipe import EmbeddingRun, Steps
+from virnucpro.run.recipe import EmbeddingRun, Recipe
 from virnucpro.run.record import update_failure_table, write_record
 from virnucpro.run.request import check_writable
 from virnucpro.run.workers import open_workers
 from virnucpro.settings import AnalysisSettings, MachineSettings
-from virnucpro.stages.prediction import MergingStage
+from virnucpro.stages.merging import MergingStage
 from virnucpro.stages.splitting import ShardsStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
@@ -61,11 +61,11 @@ def embed(
             state = check_run(layout, disk, state, show, force=force)
             embedding = encoders.stages(layout, disk, machine)
             shards = ShardsStage(layout, disk, sizes[part]["shards"], sizes[part]["frames"])
-            params = {stage.molecule: stage.params for stage in embedding}
-            steps = Steps([shards], embedding, MergingStage(layout, disk, params))
+            merging = MergingStage(layout, disk, tuple(encoders.sources))
+            own = Recipe([shards], embedding, merging)
             size = encoders.bytes_per_frame(keeps_features=True)
             run = EmbeddingRun(
-                layout, disk, steps.all, state, show, steps=steps, bytes_per_frame=size
+                layout, disk, own.stages, state, show, recipe=own, bytes_per_frame=size
             )
             runs.append(run)
         workers = open_workers(devices, machine, interruption)

@@ -455,12 +455,10 @@ class Workers:
 
     Attributes:
         pool: what starts them.
-        host_threads: on how many threads torch computes in a stage of this process.
         rows: what each worker did in the last stage, for the record of a run.
     """
 
     pool: WorkerPool
-    host_threads: int = 1
     interruption: Interruption = field(default_factory=Interruption)
     rows: list[dict[str, Json]] = field(default_factory=list)
 

@@ -178,7 +178,7 @@ def test_what_is_compiled(tmp_path, models, monkeypatch, compile, sequences, kin
     monkeypatch.setattr(embedding, "open_encoder", lambda *_, **__: opened)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
     stage = replace(_stage(tmp_path, models["protein"]), compile=compile)
-    stage.opened_for(sequences, {}).open(Device(kind, 0))
+    replace(stage, sequences=sequences).open(Device(kind, 0))
     assert asked == ([opened] if expected else [])
 
 

@@ -84,7 +84,7 @@ def test_a_kernel_that_gives_nan_is_told_from_a_wrong_sequence(
         return rows
 
     monkeypatch.setattr(ToyEncoder, "encode", wrong)
-    workers = Workers(LocalPool([Device("cpu")]), 1)
+    workers = Workers(LocalPool([Device("cpu")]))
     events: list[Event] = []
     outcomes = workers.carry_out(stage, [task], events.append)
     if everything:

@@ -10,15 +10,11 @@ import pytest
 import torch
 
 from virnucpro import columns
-from virnucpro.contracts import Molecule, Task
+from virnucpro.contracts import MOLECULES, Task
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout
-from virnucpro.stages.prediction import (
-    ConsensusStage,
-    MergingStage,
-    PredictionStage,
-    prediction_rows,
-)
+from virnucpro.stages.merging import MergingStage, prediction_rows
+from virnucpro.stages.prediction import ConsensusStage, PredictionStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import Features, encode_features, load_features
 from virnucpro.store.ledger import Ledger
@@ -30,7 +26,6 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path, "in", 500)
 
 
-ENCODERS: dict[Molecule, object] = {"nucleotide": "a", "protein": "b"}
 IDS = [f"r{n}_chunk_1F1" for n in range(6)]
 
 
@@ -42,7 +37,7 @@ def _file(layout: Layout, number: int, nucleotide: list[str], protein: list[str]
         rows = torch.tensor([[float(number * 100 + IDS.index(name))] * width for name in ids])
         path = layout.features(molecule, number)
         disk.save(path, encode_features(Features(ids, rows), molecule))
-    return MergingStage(layout, disk, ENCODERS).of(number).task(Ledger(layout, disk))
+    return MergingStage(layout, disk, MOLECULES).of(number).task(Ledger(layout, disk))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +54,7 @@ def _file(layout: Layout, number: int, nucleotide: list[str], protein: list[str]
 )
 def test_rows_are_matched_by_id_and_none_is_made_up(layout, protein, failed, merged):
     task = replace(_file(layout, 1, IDS, protein), params={"failed": failed})
-    stage = MergingStage(layout, Disk(), ENCODERS)
+    stage = MergingStage(layout, Disk(), MOLECULES)
     if merged is None:
         with pytest.raises(KeyError):
             stage.run(task, lambda n, t: None)
