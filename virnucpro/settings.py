@@ -13,7 +13,7 @@ The configuration file replaces defaults, and the command line replaces both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
@@ -302,15 +302,6 @@ class Thresholds:
 
 
 DEFAULT_THRESHOLDS = Thresholds()
-
-
-def recorded_thresholds(settings: Mapping[str, Any]) -> Thresholds:
-    """Return the thresholds in the settings of a record.
-
-    Raises:
-        LookupError, TypeError: the record was changed.
-    """
-    return Thresholds(**settings["thresholds"])
 
 
 @dataclass(frozen=True)

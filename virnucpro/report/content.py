@@ -15,7 +15,7 @@ import numpy.typing as npt
 from msgspec import convert
 
 from virnucpro.results import PredictionRun
-from virnucpro.settings import Thresholds, recorded_thresholds
+from virnucpro.settings import Thresholds
 from virnucpro.stages.calls import LITTLE, TIERS
 from virnucpro.tables import ContigRow, RegionRow, VirusRow
 
@@ -118,7 +118,7 @@ def read_content(run: PredictionRun) -> Content:
     rows = _rows_at(run, [*tracked.tolist(), *others])
     return Content(
         run,
-        recorded_thresholds(settings),
+        Thresholds(**settings["thresholds"]),
         chunk_length,
         numbers,
         counts,

@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 
 from virnucpro.contracts import Device, Json
@@ -14,7 +14,6 @@ from virnucpro.errors import InputError, RunInterruptedError, UsageError, VirNuc
 from virnucpro.events import Notice, Show
 from virnucpro.layout import STDIN
 from virnucpro.report.page import report_problem
-from virnucpro.results import open_run
 from virnucpro.run.prepare import Models, find_models, identity, prediction_recipe, settled
 from virnucpro.run.recipe import EmbeddingRun, begin, conclude, embed
 from virnucpro.run.record import (
@@ -26,7 +25,7 @@ from virnucpro.run.record import (
 from virnucpro.run.request import PredictionRequest, refuse_own_files
 from virnucpro.run.run import FinishedFigures
 from virnucpro.run.workers import opened_workers
-from virnucpro.settings import SHIPPED_MODELS, recorded_thresholds
+from virnucpro.settings import SHIPPED_MODELS
 from virnucpro.stages.result_files import OutputFigures
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
@@ -162,18 +161,7 @@ def opened_run(
             disk.move(layout.incoming, layout.spooled)
             seen = [replace(seen[0], path=source.first)]
         recipe = prediction_recipe(request, models, disk, seen, state.identity)
-        keeps = not request.settings.machine.remove_intermediate
-        run = EmbeddingRun(
-            layout,
-            disk,
-            recipe.stages,
-            state,
-            show,
-            seen,
-            recipe=recipe,
-            keeps_features=keeps,
-            bytes_per_frame=models.encoders.bytes_per_frame(keeps_features=keeps),
-        )
+        run = EmbeddingRun(layout, disk, recipe.stages, state, show, seen, recipe=recipe)
         try:
             yield run
         except (InputError, UsageError) as error:
@@ -220,12 +208,6 @@ def finish(
     frames = facts_of_frames(run)
     details = details_of(request, models, run, results, frames)
     details["counts"]["records_with_failures"] = failed
-    with suppress(UsageError, TypeError, LookupError):  # there is none yet, or it is damaged
-        earlier = recorded_thresholds(open_run(layout.root, layout.stem).record["settings"])
-        if earlier != settings.thresholds:
-            both = (settings.thresholds, earlier)
-            options = [thresholds.options() or "the defaults" for thresholds in both]
-            run.show(Notice("info", f"thresholds: {options[0]}; before: {options[1]}"))
     record = write_record(run, models.encoders, devices, request.command, details)
     if problem := report_problem(layout, disk):
         run.show(Notice("warning", problem))

@@ -41,6 +41,8 @@ from virnucpro.workers.scheduler import Workers
 from virnucpro.workers.worker import set_torch_threads
 
 HOST_THREAD = "host"
+BYTES_PER_NUMBER = 4  # features are float32
+BYTES_PER_ID = 32  # on average, with the share of the id in the rest of a feature file
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,16 @@ class Recipe:
         """All stages."""
         return [*self.before, *self.embedding, self.merging, *self.joining, *self.results]
 
+    @property
+    def bytes_per_frame(self) -> int:
+        """What the features of a frame take on the disk: twice where the merged ones stay, too.
+
+        Where features go as soon as they are scored, those of the last encoder do not count.
+        """
+        dims = [stage.source.dim for stage in self.embedding]
+        sizes = [dim * BYTES_PER_NUMBER + BYTES_PER_ID for dim in dims]
+        return 2 * sum(sizes) if self.merging.keep else sum(sizes[:-1])
+
 
 @dataclass(eq=False, kw_only=True)
 class EmbeddingRun(Run):
@@ -73,13 +85,9 @@ class EmbeddingRun(Run):
 
     Attributes:
         recipe: its stages.
-        keeps_features: whether they stay when they are scored.
-        bytes_per_frame: what the features of a frame take on the disk.
     """
 
     recipe: Recipe
-    keeps_features: bool = True
-    bytes_per_frame: int = 0
 
     @property
     def bytes_of_features(self) -> int:
@@ -87,7 +95,7 @@ class EmbeddingRun(Run):
         if self.is_tidied:
             return 0
         files = split_files(self.ledger, self.layout, "nucleotide")
-        return self.bytes_per_frame * sum(file.rows for file in files)
+        return self.recipe.bytes_per_frame * sum(file.rows for file in files)
 
     @property
     def files_kept(self) -> tuple[Path, ...]:
@@ -160,9 +168,9 @@ def unscored_files(run: EmbeddingRun, index: int) -> tuple[list[list[Task]], dic
     for number, of_file in enumerate(zip(*tasks, strict=True), 1):
         # Planned before features are looked at, so without failures: a file that had some is not
         # proved, and they are tried again.
-        merged = recipe.merging.of(number).task(ledger)
+        merged = recipe.merging.task(ledger, number)
         is_merged, lacking = ledger.is_proved(merged), 0
-        needs_features = run.keeps_features or not is_merged
+        needs_features = recipe.merging.keep or not is_merged
         frames += of_file[0].count * needs_features
         for todo, task in zip(found, of_file, strict=True):
             if not needs_features:
@@ -255,8 +263,8 @@ class MergingThread:
 
     def submit(self, run: EmbeddingRun, number: int) -> None:
         """Have a split file merged, which has all its features, unless it is proved to be."""
-        stage = run.recipe.merging.of(number)
-        task = stage.task(run.ledger)
+        stage = run.recipe.merging
+        task = stage.task(run.ledger, number)
         if run.ledger.is_proved(task):
             run.note(task)
         else:
@@ -272,7 +280,7 @@ class MergingThread:
             run.seconds[result.task.stage] += result.seconds
             self.merged[run].append(result.task)
             run.save_progress()
-            if not run.keeps_features and not result.task.params["failed"]:
+            if not run.recipe.merging.keep and not result.task.params["failed"]:
                 for path in result.task.reads:
                     run.disk.remove(path)
 
@@ -282,8 +290,9 @@ def require_space(run: EmbeddingRun, frames: int) -> None:
     layout = run.layout
     folders = *layout.folders.values(), layout.merged_folder
     present = sum(path.stat().st_size for folder in folders for path in folder.rglob("*.pt"))
-    free, needed = shutil.disk_usage(layout.root).free, frames * run.bytes_per_frame - present
-    if run.bytes_per_frame and needed > free:
+    free, size = shutil.disk_usage(layout.root).free, run.recipe.bytes_per_frame
+    needed = frames * size - present
+    if size and needed > free:
         raise OutputError(
             f"{layout.root} has {byte_size(free)} free, but the features of "
             f"{counted(frames, 'frame')} need {byte_size(needed)} more: free some space or move "

@@ -38,12 +38,8 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.features import Features, all_finite, encode_features
 from virnucpro.store.ledger import Ledger
 
-BYTES_PER_NUMBER = 4  # features are float32
-# The id of a frame in a feature file, on average, with its share of the rest of the file.
-BYTES_PER_ID = 32
 CHECKED_FRAMES = 4  # a batch of one sequence would be compiled by itself
 READER_THREAD = "file-ahead"
-COPIES = 2  # of each embedding that is kept: in the feature file, and in the merged one
 
 
 @dataclass(frozen=True)
@@ -158,11 +154,6 @@ class EncoderSetup:
             )
             for each, source in self.sources.items()
         ]
-
-    def bytes_per_frame(self, *, keeps_features: bool) -> int:
-        """Return what the features of a frame take, where those of the last encoder do not stay."""
-        sizes = [source.dim * BYTES_PER_NUMBER + BYTES_PER_ID for source in self.sources.values()]
-        return COPIES * sum(sizes) if keeps_features else sum(sizes[:-1])
 
     def identity(self) -> dict[str, Any]:
         """Return what an embedding depends on, beside its sequence."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -27,7 +27,7 @@ class MergingStage(HostStage):
 
     With one of the ``molecules`` alone, a row is its embedding. Without a ``classifier``, nothing
     is scored. The merged features are written where they are to be kept, or where there are no
-    scores. It is carried out for the split file ``number``, from 1.
+    scores. There is a task for each split file.
     """
 
     name, title = "merging", "Merging"
@@ -36,15 +36,10 @@ class MergingStage(HostStage):
     molecules: tuple[Molecule, ...]
     classifier: ClassifierInfo | None = None
     keep: bool = True
-    number: int = 0
 
-    def of(self, number: int) -> MergingStage:
-        """Return the stage for a split file."""
-        return replace(self, number=number)
-
-    def task(self, ledger: Ledger) -> Task:
-        """Return the task of the split file; what failed in any molecule is left out."""
-        layout, number = self.layout, self.number
+    def task(self, ledger: Ledger, number: int = 1) -> Task:
+        """Return the task of the split file ``number``, without what failed in any molecule."""
+        layout = self.layout
         splits = tuple(layout.split(molecule, number) for molecule in self.molecules)
         features = tuple(layout.features(molecule, number) for molecule in self.molecules)
         failed = {

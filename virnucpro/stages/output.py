@@ -40,7 +40,15 @@ from virnucpro.stages.calls import (
     summarise,
     unknown_rates,
 )
-from virnucpro.stages.genes import FoundGenes, GeneFinder, Hit, Predicted, Span, count_functions
+from virnucpro.stages.genes import (
+    FoundGenes,
+    GeneFinder,
+    Hit,
+    Predicted,
+    Span,
+    count_functions,
+    write_genes,
+)
 from virnucpro.stages.prediction import ConsensusStage
 from virnucpro.stages.regions import SHORTEST_RECORD, Region, find_regions, region_fdr
 from virnucpro.stages.result_files import (
@@ -51,7 +59,7 @@ from virnucpro.stages.result_files import (
     OutputFigures,
     ResultFiles,
 )
-from virnucpro.store.disk import GZIP_LEVEL, Disk, OutputWriter
+from virnucpro.store.disk import GZIP_LEVEL, Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import HashedFile, changed_input_error, refuse_changed_input
 from virnucpro.store.ledger import Ledger
@@ -165,14 +173,7 @@ class OutputStage(HostStage):
                 for name, path in self.files.items()
                 if path.suffix == ".gz"
             }
-            of_genes: list[OutputWriter] = []
-
-            def open_genes() -> Sequence[OutputWriter]:
-                of_genes.extend(stack.enter_context(self.disk.create(p)) for p in task.optional)
-                of_genes[0].write(GFF3_HEADER.encode())
-                return of_genes
-
-            files = ResultFiles(writers, compressed, open_genes)
+            files = ResultFiles(writers, compressed)
             found = self._read_scores(files)
             evidence = self._find_genes(found, files.genes, report)
             rates = self._rates(found, evidence)
@@ -180,6 +181,12 @@ class OutputStage(HostStage):
             self._write_records(files, found, rates, evidence, report)
             figures = files.finish(self.thresholds, self.contig_model, calibrated=self.calibrated)
             writers["multiqc"].write(files.multiqc_table(self.layout.sample), 1)
+            of_genes = []
+            if files.described:
+                of_genes = [stack.enter_context(self.disk.create(path)) for path in task.optional]
+                of_genes[0].write(GFF3_HEADER.encode())
+                for described in files.described:
+                    write_genes(of_genes, *described)
             refuse_changed_input(self.seen)
             # Mark an earlier record of the run until another one describes the new results.
             with suppress(OSError, ValueError, TypeError):  # there is none, or it was damaged

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from gzip import GzipFile
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from virnucpro.io.records import Record
 from virnucpro.metrics.classification import Ints
 from virnucpro.settings import DOUBTFUL, Thresholds
 from virnucpro.stages.calls import HIGH_SCORE, STATUSES, TIERS, Calls, Chunks, evidence_of
-from virnucpro.stages.genes import FoundGenes, Genes, gene_columns, region_id, write_genes
+from virnucpro.stages.genes import FoundGenes, Genes, gene_columns, region_id
 from virnucpro.stages.kinds import virus_kinds, windows
 from virnucpro.stages.regions import (
     Region,
@@ -166,12 +166,10 @@ class ResultFiles:
         self,
         files: Mapping[str, OutputWriter],
         compressed: Mapping[str, GzipFile] | None = None,
-        open_genes: Callable[[], Sequence[OutputWriter]] | None = None,
     ) -> None:
         """Begin the ``files``, which have the names that :class:`OutputStage` gives them.
 
-        ``compressed`` compress into those of reads. ``open_genes`` begins both files of genes, for
-        the first virus or region.
+        ``compressed`` compress into those of reads.
         """
         self._files, self._compressed = files, compressed or {}
         self._ranked: list[bytes] = []  # rows of STEM_virus.tsv, until all of them are known
@@ -179,8 +177,8 @@ class ResultFiles:
         self._waiting: list[tuple[dict[str, object], list[str]]] = []
         self._waiting_bases = 0
         self.genes: FoundGenes = {}
-        self._gene_files: Sequence[OutputWriter] | None = None
-        self._open_genes = open_genes
+        # The genes of viruses, and of records with regions, as `write_genes` takes them.
+        self.described: list[tuple[str, int, bool, list[Genes]]] = []
         self._ranks = array("d")
         self._statuses: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
@@ -295,10 +293,9 @@ class ResultFiles:
     def _add_genes(
         self, name: str, length: int, genes: Sequence[Genes | None], *, circular: bool = False
     ) -> None:
-        """Write the genes of a record, or of its regions, unless they were not looked for."""
-        if self._open_genes and (known := [found for found in genes if found]):
-            self._gene_files = self._gene_files or self._open_genes()
-            write_genes(self._gene_files, name, length, circular, known)
+        """Have the genes of a record, or of its regions, written where they were looked for."""
+        if known := [found for found in genes if found]:
+            self.described.append((name, length, circular, known))
 
     def _add_virus(self, record: Record, name: str, length: int, calls: Calls, place: int) -> None:
         # A read is no complete molecule.

@@ -63,11 +63,7 @@ def embed(
             shards = ShardsStage(layout, disk, sizes[part]["shards"], sizes[part]["frames"])
             merging = MergingStage(layout, disk, tuple(encoders.sources))
             own = Recipe([shards], embedding, merging)
-            size = encoders.bytes_per_frame(keeps_features=True)
-            run = EmbeddingRun(
-                layout, disk, own.stages, state, show, recipe=own, bytes_per_frame=size
-            )
-            runs.append(run)
+            runs.append(EmbeddingRun(layout, disk, own.stages, state, show, recipe=own))
         workers = open_workers(devices, machine, interruption)
         stack.callback(workers.close)
         for run in runs:

@@ -37,7 +37,7 @@ def _file(layout: Layout, number: int, nucleotide: list[str], protein: list[str]
         rows = torch.tensor([[float(number * 100 + IDS.index(name))] * width for name in ids])
         path = layout.features(molecule, number)
         disk.save(path, encode_features(Features(ids, rows), molecule))
-    return MergingStage(layout, disk, MOLECULES).of(number).task(Ledger(layout, disk))
+    return MergingStage(layout, disk, MOLECULES).task(Ledger(layout, disk), number)
 
 
 @pytest.mark.parametrize(
