@@ -107,16 +107,16 @@ def _called(
         ledger = Ledger(layout, disk, found, state.analysis)
         figures = ledger.read(layout.receipt("output"), OutputFigures).figures
         assert isinstance(figures, OutputFigures)
-        known = figures.calibrated, figures.contig_model
-        for stage in result_stages(layout, disk, source, found, *known, figures.thresholds):
+        rating = figures.calibrated, figures.contig_model
+        for stage in result_stages(layout, disk, source, found, *rating, figures.thresholds):
             task = stage.task(ledger)
             if ledger.read(task.receipt).fingerprint != ledger.fingerprint(task):
                 raise ValueError("its scores were changed since")
         name = Path(classifier["path"]).name
         calibrations = find_calibrations(name, own.weights, own.precision, show)
         calibration = calibrations.get(trained(layout.chunk_length, calibrations))
-        known = (True, calibration.contigs) if calibration else known
-        thresholds.check(calibrated=known[0])
+        rating = (True, calibration.contigs) if calibration else rating
+        thresholds.check(calibrated=rating[0])
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(
             f"the run {called.stem} in {called.root} is not finished by this version ({error}): do "
@@ -124,7 +124,7 @@ def _called(
         ) from error
     sweep(layout, disk)
     show(StepStarted(f"calling {layout.stem}", figures.records))
-    stages = result_stages(layout, disk, source, found, *known, thresholds)
+    stages = result_stages(layout, disk, source, found, *rating, thresholds)
     run = Run(layout, disk, stages, state, show, found)
     for stage in stages:
         run.once(stage)

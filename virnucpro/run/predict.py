@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 
 from virnucpro.contracts import Device, Json
@@ -14,6 +14,7 @@ from virnucpro.errors import InputError, RunInterruptedError, UsageError, VirNuc
 from virnucpro.events import Notice, Show
 from virnucpro.layout import STDIN
 from virnucpro.report.page import report_problem
+from virnucpro.results import open_run
 from virnucpro.run.prepare import Models, find_models, identity, prediction_recipe, settled
 from virnucpro.run.recipe import EmbeddingRun, begin, conclude, embed
 from virnucpro.run.record import (
@@ -25,7 +26,7 @@ from virnucpro.run.record import (
 from virnucpro.run.request import PredictionRequest, refuse_own_files
 from virnucpro.run.run import FinishedFigures
 from virnucpro.run.workers import opened_workers
-from virnucpro.settings import SHIPPED_MODELS
+from virnucpro.settings import SHIPPED_MODELS, Thresholds
 from virnucpro.stages.result_files import OutputFigures
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
@@ -208,6 +209,12 @@ def finish(
     frames = facts_of_frames(run)
     details = details_of(request, models, run, results, frames)
     details["counts"]["records_with_failures"] = failed
+    with suppress(UsageError, TypeError, LookupError):  # there is none yet, or it is damaged
+        earlier = open_run(layout.root, layout.stem).record["settings"]["thresholds"]
+        both = (settings.thresholds, Thresholds(**earlier))
+        if both[0] != both[1]:
+            options = [thresholds.options() or "the defaults" for thresholds in both]
+            run.show(Notice("info", f"thresholds: {options[0]}; before: {options[1]}"))
     record = write_record(run, models.encoders, devices, request.command, details)
     if problem := report_problem(layout, disk):
         run.show(Notice("warning", problem))

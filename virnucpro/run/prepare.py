@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from virnucpro.classifier.calibration import FoundCalibration, find_calibrations
+from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.files import ClassifierInfo, check_fit, inspect_classifier
 from virnucpro.contracts import Device, Molecule
 from virnucpro.encoders.family import EncoderSource
@@ -56,6 +57,16 @@ class Models:
         """Return that of chunks of so many bases."""
         return self.calibrations.get(trained(length, self.calibrations))
 
+    def rating(self, length: int) -> tuple[bool, ContigModel | None]:
+        """Return whether scores of such chunks are calibrated, and what puts a record's together.
+
+        A calibration of the user's own comes before those of the classifier.
+        """
+        if found := self.calibration(length):
+            return True, found.contigs
+        known = self.classifier.contigs
+        return self.classifier.temperature is not None, known.get(trained(length, known))
+
 
 def find_models(requests: Sequence[PredictionRequest], workers: Workers, show: Show) -> Models:
     """Find the models and check that they fit each other, before any work.
@@ -81,8 +92,8 @@ def find_models(requests: Sequence[PredictionRequest], workers: Workers, show: S
     models = Models(
         encoders, classifier, find_calibrations(name, digests, encoders.precision, show)
     )
-    calibrated = classifier.temperature is not None or models.calibration(analysis.chunk_length)
-    request.settings.thresholds.check(calibrated=bool(calibrated))
+    calibrated, _ = models.rating(analysis.chunk_length)
+    request.settings.thresholds.check(calibrated=calibrated)
     return models
 
 
@@ -198,10 +209,7 @@ def prediction_recipe(
     classifier, encoders = models.classifier, models.encoders
     molecules = tuple(encoders.sources)
     lengths = classifier.chunk_lengths or (layout.chunk_length,)
-    found = models.calibration(layout.chunk_length)
-    calibrated = bool(found) or classifier.temperature is not None
-    contigs = classifier.contigs.get(trained(layout.chunk_length, classifier.contigs))
-    model = found.contigs if found else contigs
+    rating = models.rating(layout.chunk_length)
     keep = not settings.machine.remove_intermediate
     return Recipe(
         before=[
@@ -219,5 +227,5 @@ def prediction_recipe(
         embedding=encoders.stages(layout, disk, settings.machine),
         merging=MergingStage(layout, disk, molecules, classifier, keep),
         joining=[PredictionStage(layout, disk, own.dedup)],
-        results=result_stages(layout, disk, source, seen, calibrated, model, settings.thresholds),
+        results=result_stages(layout, disk, source, seen, *rating, settings.thresholds),
     )
