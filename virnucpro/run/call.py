@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from virnucpro.classifier.calibration import find_calibrations
+from virnucpro.classifier.calibration import FoundCalibration, find_calibrations
+from virnucpro.contracts import Json
 from virnucpro.errors import InputError, LockedError, UsageError
 from virnucpro.events import Notice, Show, StepStarted
 from virnucpro.io.inputs import InputFiles
@@ -22,7 +23,7 @@ from virnucpro.run.record import facts_of_results, save_record
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import finished_runs, renew_samples
 from virnucpro.settings import Thresholds, trained
-from virnucpro.stages.output import result_stages
+from virnucpro.stages.output import OutputStage, result_stages
 from virnucpro.stages.result_files import OutputFigures
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import HashedFile, hashed_input
@@ -97,8 +98,7 @@ def _called(
             raise ValueError("its state is missing or damaged")
         own = state.identity
         layout = Layout(called.root, called.stem, own.chunk_length)
-        record = dict(open_run(layout.root, layout.stem).record)
-        classifier = dict(record["models"]["classifier"])
+        record = open_run(layout.root, layout.stem).record
         found = [
             _input_file(layout, path, digest, given)
             for path, digest in zip((state.source, state.mates), own.inputs, strict=False)
@@ -112,7 +112,9 @@ def _called(
             task = stage.task(ledger)
             if ledger.read(task.receipt).fingerprint != ledger.fingerprint(task):
                 raise ValueError("its scores were changed since")
-        name = Path(classifier["path"]).name
+            if stage.name == OutputStage.name:
+                break  # those behind it are made from its files, which may be edited
+        name = Path(record["models"]["classifier"]["path"]).name
         calibrations = find_calibrations(name, own.weights, own.precision, show)
         calibration = calibrations.get(trained(layout.chunk_length, calibrations))
         rating = (True, calibration.contigs) if calibration else rating
@@ -131,23 +133,32 @@ def _called(
     figures = run.ledger.figures(layout.receipt("output"), OutputFigures)
     settings = {**record["settings"], "thresholds": asdict(thresholds)}
     if settings != record["settings"] or INCOMPLETE in record or run.computed:
-        record.pop(INCOMPLETE, None)
-        if calibration:
-            classifier |= {"calibrated": True, "calibration": str(calibration.path)}
-        facts = facts_of_results(figures)
-        record |= {
-            **facts,
-            "called_again": {
-                "virnucpro": __version__,
-                "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-                "command": list(command),
-            },
-            "models": {**record["models"], "classifier": classifier},
-            "settings": settings,
-            "counts": {**record["counts"], **facts["counts"]},
-        }
-        save_record(layout, disk, record)
+        called_again = _record_of_call(record, figures, calibration, command)
+        save_record(layout, disk, {**called_again, "settings": settings})
     return layout, figures, bool(run.computed), "pair" if source.paired else "record"
+
+
+def _record_of_call(
+    record: Mapping[str, Json],
+    figures: OutputFigures,
+    calibration: FoundCalibration | None,
+    command: Sequence[str],
+) -> dict[str, Json]:
+    """Return the record of a run with what its tables hold now, and which command wrote them."""
+    facts, classifier = facts_of_results(figures), record["models"]["classifier"]
+    if calibration:
+        classifier = {**classifier, "calibrated": True, "calibration": str(calibration.path)}
+    changed = {
+        **facts,
+        "called_again": {
+            "virnucpro": __version__,
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "command": list(command),
+        },
+        "models": {**record["models"], "classifier": classifier},
+        "counts": {**record["counts"], **facts["counts"]},
+    }
+    return {name: value for name, value in {**record, **changed}.items() if name != INCOMPLETE}
 
 
 def _input_file(

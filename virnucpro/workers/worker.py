@@ -51,9 +51,10 @@ T = TypeVar("T")
 
 
 def set_torch_threads(threads: int) -> None:
-    """Have torch compute on so many threads of the host, if torch is imported."""
+    """Have torch compute on so many threads of the host in this thread, if torch is imported."""
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
+        torch.get_num_threads()  # else what another thread sets next would count here, too
 
 
 @dataclass

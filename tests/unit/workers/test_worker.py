@@ -17,7 +17,7 @@ from tests.unit.workers.fake_pool import FakeStage
 from virnucpro.contracts import Device, ReportProgress, Session, Task, TaskResult
 from virnucpro.events import Progressed, WorkerReady
 from virnucpro.workers.pool import PoolEvent, WorkEnded
-from virnucpro.workers.worker import TaskRunner, describe_failure
+from virnucpro.workers.worker import TaskRunner, describe_failure, set_torch_threads
 
 GPU, CPU = Device("cuda", 0, "H200", "GPU-aaaa"), Device("cpu", threads=2)
 BATCHES = 3
@@ -97,6 +97,25 @@ def test_a_device_never_waits_for_the_host():
     assert gaps == 0
     assert sum(entry.startswith("prepare") for entry in log) == 3
     assert [_number(e.task) for e in events if isinstance(e, WorkEnded)] == [0, 1, 2, 3]
+
+
+def test_the_threads_of_one_thread_are_not_those_of_another():
+    """As a run has them set at its start, and then has scores made in a thread of its own."""
+    before = torch.get_num_threads()
+    found = []
+
+    def first() -> None:
+        set_torch_threads(3)
+        other = threading.Thread(target=set_torch_threads, args=(1,))
+        other.start()
+        other.join(BOUND)
+        found.append(torch.get_num_threads())
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    thread.join(BOUND)
+    torch.set_num_threads(before)
+    assert found == [3]
 
 
 def test_a_cpu_does_one_thing_after_the_other():
