@@ -188,13 +188,13 @@ class Layout(OutputFolder):
         """The ``number``-th (from 1) split file."""
         return self.folders[molecule] / f"output_{number}.fa"
 
-    def features(self, kind: FeatureKind, number: int | str) -> Path:
-        """The embeddings of a split file, or both side by side; ``number`` may be a placeholder."""
+    def features(self, kind: FeatureKind, number: int) -> Path:
+        """The embeddings of the ``number``-th split file, or both side by side."""
         folder = self.folders.get(kind, self.merged_folder)
         return folder / f"output_{number}_{FEATURE_SUFFIX.get(kind, kind)}.pt"
 
-    def scores(self, number: int | str) -> Path:
-        """The scores of a split file; ``number`` may be a placeholder."""
+    def scores(self, number: int) -> Path:
+        """The scores of the ``number``-th split file."""
         return self.merged_folder / f"output_{number}_scores.tsv"
 
     def result(self, suffix: str) -> Path:

@@ -123,10 +123,11 @@ def test_an_unfinished_run_is_refused_where_it_is_named_or_alone(call, home):
         assert _tables(home / "out", "a") == before
 
 
-def test_scores_that_were_changed_are_refused(call, home):
+@pytest.mark.parametrize("file", ["results.txt", "results_highestscore.csv"])
+def test_scores_that_were_changed_are_refused(call, home, file):
     """Also where another run is called, or none that is named."""
     for name, stems in (("a", ("--stem", "a", "--stem", "b")), ("b", ())):
-        scores = home / f"out/{name}_merged/prediction_results_highestscore.csv"
+        scores = home / f"out/{name}_merged/prediction_{file}"
         scores.write_text(scores.read_text().replace("\t0.", "\t1.", 1))
         assert call("call", home / "out", *stems, "--min-score", "0").code == 64
 

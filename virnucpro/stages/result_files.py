@@ -244,16 +244,13 @@ class ResultFiles:
             if is_virus[place]:
                 self._add_virus(record, name, lengths[place], calls, place)
 
-    def _genes_of(self, name: str, regions: Sequence[Region]) -> list[Genes | None]:
-        return [self.genes.get((name, (region.start, region.stop))) for region in regions]
-
     def _add_regions(
         self, record: Record, name: str, regions: Sequence[Region], *, with_sequences: bool
     ) -> None:
         contig = gff3_escaped(name)
         self._files["gff3"].write(f"##sequence-region {contig} 1 {len(record.sequence)}\n".encode())
         kinds = virus_kinds().of([windows([record.sequence[r.start : r.stop]]) for r in regions])
-        genes = self._genes_of(name, regions)
+        genes = [self.genes.get((name, (r.start, r.stop))) for r in regions]
         for region, kind, found in zip(regions, kinds, genes, strict=True):
             start, stop = region.start, region.stop
             own_id = region_id(name, start, stop)

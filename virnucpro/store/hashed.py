@@ -7,18 +7,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from virnucpro.errors import InputError, UsageError
 
-
-class FileStamp(NamedTuple):
-    """What changes when a file is written to or replaced."""
-
-    device: int
-    inode: int
-    bytes: int
-    nanoseconds: int
+FileStamp = tuple[int, int, int, int]
+"""Device, inode, bytes and nanoseconds: what changes when a file is written to or replaced."""
 
 
 @dataclass
@@ -46,7 +39,7 @@ class HashedFile:
 def stamp_of(file: Path | int) -> FileStamp:
     """Return the stamp of a path or of an open file; OSError where it cannot be looked at."""
     status = os.stat(file)  # noqa: PTH116 - a path or a file descriptor
-    return FileStamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def hashed(path: Path) -> HashedFile:
