@@ -107,7 +107,8 @@ class Task:
         inputs: files it reads; their contents are part of the fingerprint, their paths are not.
         outputs: files it writes; empty where their number is known only afterwards.
         receipt: where the proof of its completion is kept.
-        params: everything else that can change the result, and nothing that cannot.
+        params: what else can change the result, and nothing that cannot; the settings of the run
+            and its models, which are part of every fingerprint, are not repeated.
         weight: rough cost (tokens or bytes), for scheduling and progress only.
         count: number of sequences in the task, for progress only.
         figures: the class of the figures that its receipt keeps.

@@ -291,9 +291,9 @@ def run_rcl_prediction(
         reading = ReadingStage(layout, disk, (source,), size, partial(_blocks, request, source))
         finding = FindingStage(layout, disk, params, finder)
         results = RclResultsStage(layout, disk, facts, [device.name for device in devices])
-        run = Run(layout, disk, [reading, finding, results], state, show, [seen])
         kept = (*layout.results.values(), layout.run_record)
-        run.begin(kept)
+        run = Run(layout, disk, [reading, finding, results], state, show, [seen], kept)
+        run.begin()
         if not run.is_tidied:
             run.once(reading)
             with closing(open_workers(devices, request.machine, interruption)) as workers:
@@ -301,7 +301,7 @@ def run_rcl_prediction(
             run.once(results)
         if not run.computed:
             show(Notice("info", "nothing to compute: all files are intact"))
-        run.tidy(kept, FinishedFigures())
+        run.tidy(FinishedFigures())
         run.save_progress(is_finished=True)
     record: Record = parse_json(layout.run_record.read_bytes())
     return record

@@ -162,7 +162,9 @@ def opened_run(
             disk.move(layout.incoming, layout.spooled)
             seen = [replace(seen[0], path=source.first)]
         recipe = prediction_recipe(request, models, disk, seen, state.identity)
-        run = EmbeddingRun(layout, disk, recipe.stages, state, show, seen, recipe=recipe)
+        # All that the results are made from.
+        kept = layout.records_table, layout.frames_table, layout.predictions
+        run = EmbeddingRun(layout, disk, recipe.stages, state, show, seen, kept, recipe=recipe)
         try:
             yield run
         except (InputError, UsageError) as error:
@@ -219,7 +221,7 @@ def finish(
     if problem := report_problem(layout, disk):
         run.show(Notice("warning", problem))
     if not failed and settings.machine.remove_intermediate:
-        run.tidy(run.files_kept, frames, run.recipe.results)
+        run.tidy(frames, run.recipe.results)
         disk.remove(layout.spooled)
     run.save_progress(is_finished=not failed)
     return Outcome(results, record, failed, run.computed.total())

@@ -22,9 +22,9 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from virnucpro.contracts import Task, TaskResult, WorkerStage
 from virnucpro.errors import OutputError
@@ -97,16 +97,10 @@ class EmbeddingRun(Run):
         files = split_files(self.ledger, self.layout, "nucleotide")
         return self.recipe.bytes_per_frame * sum(file.rows for file in files)
 
-    @property
-    def files_kept(self) -> tuple[Path, ...]:
-        """What stays of a finished run: all that its results are made from."""
-        layout = self.layout
-        return layout.records_table, layout.frames_table, layout.predictions
-
 
 def begin(run: EmbeddingRun) -> None:
     """Stages 1 to 3, unless only the results of the run are left."""
-    run.begin(run.files_kept if run.recipe.results else ())
+    run.begin()
     for stage in run.recipe.before if not run.is_tidied else ():
         run.once(stage)
 
@@ -117,7 +111,7 @@ def embed(runs: Sequence[EmbeddingRun], workers: Workers, show: Show) -> None:
     if not runs:
         return
     plans, missing = zip(*map(unscored_files, runs, range(len(runs))), strict=True)
-    with MergingThread() as merging:
+    with closing(MergingThread()) as merging:
         for run, of_run in zip(runs, missing, strict=True):
             for number, count in of_run.items():
                 if not count:
@@ -254,10 +248,7 @@ class MergingThread:
         self._thread = ThreadPoolExecutor(1, HOST_THREAD, set_torch_threads, (1,))
         self._begun: deque[tuple[EmbeddingRun, Future[TaskResult]]] = deque()
 
-    def __enter__(self) -> MergingThread:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         """Wait for the file that is being merged, and forget all others."""
         self._thread.shutdown(cancel_futures=True)
 

@@ -59,6 +59,7 @@ class Run:
         state: what the results depend on, and the batch budgets that are known.
         show: takes events to whoever shows them.
         inputs: the files that are read and that no stage writes, as they were hashed.
+        kept: what stays of a finished run, and proves it; nothing where all of it stays.
         is_tidied: whether features and other intermediate files are gone, and what the results are
             made from was proved.
         computed: tasks carried out per stage.
@@ -73,6 +74,7 @@ class Run:
     state: RunState
     show: Show
     inputs: Sequence[HashedFile] = ()
+    kept: tuple[Path, ...] = ()
     is_tidied: bool = field(init=False, default=False)
     ledger: Ledger = field(init=False)
     progress: dict[str, StageProgress] = field(init=False)
@@ -91,16 +93,16 @@ class Run:
             for stage in self.stages
         }
 
-    def begin(self, kept: tuple[Path, ...] = ()) -> None:
+    def begin(self) -> None:
         """Remove what killed processes left, record what the run depends on, and look for its end.
 
-        Where ``kept`` files prove that the run is finished, it is tidied; else it is said why such
-        a run has to begin again.
+        Where the files that are kept prove that the run is finished, it is tidied; else it is said
+        why such a run has to begin again.
         """
         sweep(self.layout, self.disk)
         write_state(self.layout, self.disk, self.state)
-        if kept:
-            task = self._as_a_whole(kept)
+        if self.kept:
+            task = self._as_a_whole()
             reason = self.ledger.reason(task)
             self.is_tidied = not reason
             if self.is_tidied and (earlier := read_progress(self.layout)):
@@ -170,27 +172,22 @@ class Run:
 
     # --- a run as a whole
 
-    def _as_a_whole(self, kept: tuple[Path, ...]) -> Task:
-        """Return the task that the whole run is; its outputs are the files that are ``kept``."""
+    def _as_a_whole(self) -> Task:
+        """Return the task that the whole run is; its outputs are the files that are kept."""
         inputs, receipt = tuple(file.path for file in self.inputs), self.layout.finished
-        return Task("finished", 1, inputs, kept, receipt, figures=FinishedFigures)
+        return Task("finished", 1, inputs, self.kept, receipt, figures=FinishedFigures)
 
-    def tidy(
-        self,
-        kept: tuple[Path, ...],
-        figures: FinishedFigures,
-        results: Sequence[HostStage] = (),
-    ) -> None:
+    def tidy(self, figures: FinishedFigures, results: Sequence[HostStage] = ()) -> None:
         """Prove the files that stay, and remove all others.
 
         The receipts of the stages that write ``results`` stay: they are asked again.
         """
         if not self.is_tidied:
-            outputs = tuple(self.ledger.written[path] for path in kept)
-            self.ledger.accept(TaskResult(self._as_a_whole(kept), outputs, figures))
+            outputs = tuple(self.ledger.written[path] for path in self.kept)
+            self.ledger.accept(TaskResult(self._as_a_whole(), outputs, figures))
         receipts = {self.layout.receipt(stage.name) for stage in results}
         for path in self.layout.intermediate_files():
-            if path not in receipts.union(kept):
+            if path not in receipts.union(self.kept):
                 self.disk.remove(path)
         for folder in self.layout.folders.values():
             self.disk.remove_folder(folder)

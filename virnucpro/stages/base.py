@@ -55,7 +55,7 @@ class HostStage(ABC):
     ) -> Task:
         """Return the task of this stage; ``more`` are fields of it.
 
-        ``params`` decide its files beside its inputs and what the whole run depends on.
+        ``params`` decide its files beside its inputs and the identity of the run.
         """
         receipt = receipt or self.layout.receipt(self.name)
         return Task(self.name, self.version, inputs, outputs, receipt, params or {}, **more)

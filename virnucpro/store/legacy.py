@@ -41,7 +41,7 @@ def may_take_over(layout: Layout, *, resume: bool) -> bool:
             f"program made ({layout.owned()[0].name}, ...): take them over with --resume, or start "
             f"over with --force, which removes them"
         )
-    if not layout.state.exists() and _is_finished(layout):
+    if not layout.state.exists() and _is_tidied(layout):
         raise NothingToResumeError(
             f"{layout.root} holds a finished run of an earlier version of the program, without the "
             f"files that it was made from: it is left as it is, see {layout.predictions}; "
@@ -62,7 +62,7 @@ def _is_untaken(layout: Layout) -> bool:
     return not names or any(name.startswith(f"{layout.stem}_chunked") for name in names)
 
 
-def _is_finished(layout: Layout) -> bool:
+def _is_tidied(layout: Layout) -> bool:
     """Return whether the run ended, and its features were removed."""
     try:
         rows = list(_state(layout)["stages"].values())
