@@ -107,8 +107,8 @@ def _called(
         ledger = Ledger(layout, disk, found, state.analysis)
         figures = ledger.read(layout.receipt("output"), OutputFigures).figures
         assert isinstance(figures, OutputFigures)
-        rating = figures.calibrated, figures.contig_model
-        for stage in result_stages(layout, disk, source, found, *rating, figures.thresholds):
+        calibrated, model, earlier = figures.calibrated, figures.contig_model, figures.thresholds
+        for stage in result_stages(layout, disk, source, found, calibrated, model, earlier):
             task = stage.task(ledger)
             if ledger.read(task.receipt).fingerprint != ledger.fingerprint(task):
                 raise ValueError("its scores were changed since")
@@ -117,8 +117,9 @@ def _called(
         name = Path(record["models"]["classifier"]["path"]).name
         calibrations = find_calibrations(name, own.weights, own.precision, show)
         calibration = calibrations.get(trained(layout.chunk_length, calibrations))
-        rating = (True, calibration.contigs) if calibration else rating
-        thresholds.check(calibrated=rating[0])
+        if calibration:
+            calibrated, model = True, calibration.contigs
+        thresholds.check(calibrated=calibrated)
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(
             f"the run {called.stem} in {called.root} is not finished by this version ({error}): do "
@@ -126,7 +127,7 @@ def _called(
         ) from error
     sweep(layout, disk)
     show(StepStarted(f"calling {layout.stem}", figures.records))
-    stages = result_stages(layout, disk, source, found, *rating, thresholds)
+    stages = result_stages(layout, disk, source, found, calibrated, model, thresholds)
     run = Run(layout, disk, stages, state, show, found)
     for stage in stages:
         run.once(stage)

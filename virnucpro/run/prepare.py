@@ -209,7 +209,7 @@ def prediction_recipe(
     classifier, encoders = models.classifier, models.encoders
     molecules = tuple(encoders.sources)
     lengths = classifier.chunk_lengths or (layout.chunk_length,)
-    rating = models.rating(layout.chunk_length)
+    calibrated, model = models.rating(layout.chunk_length)
     keep = not settings.machine.remove_intermediate
     return Recipe(
         before=[
@@ -227,5 +227,5 @@ def prediction_recipe(
         embedding=encoders.stages(layout, disk, settings.machine),
         merging=MergingStage(layout, disk, molecules, classifier, keep),
         joining=[PredictionStage(layout, disk, own.dedup)],
-        results=result_stages(layout, disk, source, seen, *rating, settings.thresholds),
+        results=result_stages(layout, disk, source, seen, calibrated, model, settings.thresholds),
     )
