@@ -55,14 +55,15 @@ class Receipt:
         ]
 
 
-def fingerprint(task: Task, input_digests: list[str], identity: Mapping[str, Json]) -> str:
+def fingerprint(task: Task, input_digests: list[str], identity: str) -> str:
     """Return the SHA-256 (hex) of everything that decides the result of ``task``.
 
-    That is the stage and its version, the contents of the inputs, the parameters, and what the
-    whole run depends on, its ``identity``; but not paths, times or hardware.
+    That is the stage and its version, the contents of the inputs, the parameters, and the digest of
+    the ``identity`` of the run, which is all that the whole run depends on; but not paths, times or
+    hardware.
     """
     decides = {"version": task.version, "params": dict(task.params), "inputs": input_digests}
-    return digest({"stage": task.stage, "run": dict(identity), **decides})
+    return digest({"stage": task.stage, "identity": identity, **decides})
 
 
 def save_receipt(
@@ -99,7 +100,7 @@ class Ledger:
     ) -> None:
         self._layout = layout
         self._disk = disk
-        self._identity = identity or {}
+        self._identity = digest(identity or {})
         self._inputs = {file.path for file in inputs}
         self._files = {file.path: file for file in inputs}  # with the content that counts
         self.receipts: dict[Path, Receipt] = {}

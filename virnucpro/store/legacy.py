@@ -10,7 +10,7 @@ fit.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from virnucpro.errors import NothingToResumeError, UsageError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import FEATURE_SUFFIX, Layout, receipt_beside
 from virnucpro.store.disk import Disk
-from virnucpro.store.documents import parse_json
+from virnucpro.store.documents import digest, parse_json
 from virnucpro.store.hashed import hashed
 from virnucpro.store.ledger import Receipt, fingerprint, save_receipt
 from virnucpro.store.work import RunIdentity, RunState, WorkIdentity, check_same, write_state
@@ -142,7 +142,7 @@ def migrate(
     check_same(WorkIdentity(wanted.work.label, asked), WorkIdentity(label, known), layout.root)
     state = replace(wanted, analysis=asdict(was))
     for molecule, width, task_of in encoders:
-        texts += _take_over(layout, disk, state.analysis, task_of, molecule, width)
+        texts += _take_over(layout, disk, digest(state.analysis), task_of, molecule, width)
     write_state(layout, disk, state)
     return texts
 
@@ -150,14 +150,15 @@ def migrate(
 def _take_over(
     layout: Layout,
     disk: Disk,
-    identity: Mapping[str, Json],
+    identity: str,
     task_of: Callable[[int], Task],
     molecule: Molecule,
     width: int,
 ) -> list[str]:
     """Write receipts for the feature files that prove right, and return sentences for the user.
 
-    ``task_of`` returns the task of a split file; ``width`` is that of the encoder's embeddings.
+    ``identity`` is the digest of what the run depends on, ``width`` the one of the encoder's
+    embeddings. ``task_of`` returns the task of a split file.
     """
     # Imported here, because what checks a request needs this module before torch.
     from virnucpro.store.features import load_features

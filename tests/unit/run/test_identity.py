@@ -14,6 +14,7 @@ from virnucpro.run.prepare import Models, identity
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import NAMES_OF_MODELS, SETTINGS, AnalysisSettings
 from virnucpro.stages.embedding import EncoderSetup
+from virnucpro.store.documents import digest
 from virnucpro.store.ledger import fingerprint
 from virnucpro.store.work import RunIdentity
 
@@ -44,7 +45,7 @@ def test_each_setting_is_part_of_every_fingerprint_but_names_of_models(name):
     other = OTHERS.get(name, 77 if SETTINGS[name].type is not str else "other")
     task = Task("any", 1, (), (), Path("receipt"))
     before, after = (
-        fingerprint(task, [], asdict(_identity(each)))
+        fingerprint(task, [], digest(asdict(_identity(each))))
         for each in (usual, replace(usual, **{name: other}))
     )
     assert (before == after) is (name in NAMES_OF_MODELS)
