@@ -23,7 +23,14 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.documents import digest, parse_json
 from virnucpro.store.hashed import hashed
 from virnucpro.store.ledger import Receipt, fingerprint, save_receipt
-from virnucpro.store.work import RunIdentity, RunState, WorkIdentity, check_same, write_state
+from virnucpro.store.work import (
+    RunIdentity,
+    RunState,
+    WorkIdentity,
+    check_same,
+    read_state,
+    write_state,
+)
 
 
 def may_take_over(layout: Layout, *, resume: bool) -> bool:
@@ -51,8 +58,8 @@ def may_take_over(layout: Layout, *, resume: bool) -> bool:
 
 
 def _is_untaken(layout: Layout) -> bool:
-    """Return whether files of version 1 are there, and no state of this version."""
-    if layout.state_file.exists() or not layout.legacy_state.exists() or not layout.owned():
+    """Return whether files of version 1 are there, and no state of this version that is whole."""
+    if not layout.legacy_state.exists() or not layout.owned() or read_state(layout) is not None:
         return False
     try:
         files = _state(layout)["stages"]["CHUNKING"]["outputs"]["files"]

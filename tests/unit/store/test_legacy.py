@@ -113,6 +113,16 @@ def test_what_proves_wrong_is_computed_again_with_the_reason(interrupted, expect
     assert not (layout.root / "pwned").exists()
 
 
+def test_a_run_whose_state_was_damaged_later_is_taken_over_again(interrupted, expected):
+    source, layout = interrupted
+    predict(source, layout.root, resume=True)
+    layout.state_file.write_text("damaged")
+    with pytest.raises(UsageError, match="--resume"):
+        predict(source, layout.root)
+    assert not predict(source, layout.root, resume=True).pieces.total()
+    assert results(layout) == expected
+
+
 @pytest.mark.parametrize("state", ["gone", "of another input"])
 def test_features_that_no_state_file_names_are_nobodys(interrupted, state):
     source, layout = interrupted
