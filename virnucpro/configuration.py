@@ -99,15 +99,20 @@ def load_configuration(path: Path) -> Configuration:
 
 def default_yaml() -> str:
     """Return the defaults as a commented configuration file, each key with its meaning."""
-    document: dict[str, Any] = {}
-    for name, key in KEYS.items():
-        *groups, leaf = name.split(".")
-        group = document
-        for part in groups:
-            group = group.setdefault(part, {})
-        group[leaf] = key
     first = "# Configuration of VirNucPro. Every value in this file is the default."
-    return "\n".join([first, "", *_yaml_lines(document)]) + "\n"
+    return "\n".join([first, "", *_yaml_lines(nested(KEYS))]) + "\n"
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values in sections, as a file has them, by the dots in their keys."""
+    document: dict[str, Any] = {}
+    for key, value in values.items():
+        *sections, name = key.split(".")
+        place = document
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[name] = value
+    return document
 
 
 def _yaml_lines(group: Mapping[str, Any]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, convert, field, to_builtins
 from msgspec.structs import fields
 
-from virnucpro.configuration import parse_yaml
+from virnucpro.configuration import nested, parse_yaml
 from virnucpro.errors import UsageError
 from virnucpro.settings import Count, Share
 
@@ -125,18 +125,6 @@ class RclTrainingSettings(Struct, frozen=True):
         return kinds[self.model]
 
 
-def nested(settings: RclTrainingSettings) -> dict[str, Any]:
-    """Return the settings as the file has them, in sections."""
-    document: dict[str, Any] = {}
-    for key, value in to_builtins(settings).items():
-        *sections, name = key.split(".")
-        place = document
-        for section in sections:
-            place = place.setdefault(section, {})
-        place[name] = value
-    return document
-
-
 def training_settings(
     path: Path | None, options: Mapping[str, Any]
 ) -> tuple[RclTrainingSettings, list[str]]:
@@ -146,7 +134,8 @@ def training_settings(
     option that was not given. The second value is a warning on keys of the file without a meaning,
     if there are any.
     """
-    content, defaults = dict(parse_yaml(path)) if path else {}, nested(RclTrainingSettings())
+    content = dict(parse_yaml(path)) if path else {}
+    defaults = nested(to_builtins(RclTrainingSettings()))
     known = set(_keys(defaults))
     unused = [name for name in _keys(content) if name not in known]
     text = f"{path}: these keys have no meaning here and are not read: {', '.join(unused)}"

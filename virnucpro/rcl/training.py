@@ -16,6 +16,7 @@ import torch
 from msgspec import to_builtins
 from torch import nn
 
+from virnucpro.configuration import nested
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
 from virnucpro.events import Notice, Show
@@ -25,7 +26,7 @@ from virnucpro.rcl.features import ProteinFeatures, StoredFeatures
 from virnucpro.rcl.models import NETWORKS, RCL, write_rcl_model
 from virnucpro.rcl.plots import keep_scalars
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
-from virnucpro.rcl.settings import RclTrainingSettings, nested
+from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.rcl.splits import divided, split_of_table, split_text
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
@@ -277,7 +278,7 @@ def fit_rcl(
         disk.sweep(savepoint.parent)
         if not (folder / "config.json").exists():
             about = {"version": __version__, "identity": identity}
-            document = {**nested(settings), "virnucpro": about}
+            document = {**nested(to_builtins(settings)), "virnucpro": about}
             document["hardware"]["devices"] = [device.name for device in devices]
             del document["output"]  # where the folder is, which may move
             disk.save(folder / "config.json", _json(document))
@@ -369,7 +370,7 @@ def _identity(settings: RclTrainingSettings, features: ProteinFeatures) -> dict[
         "model": settings.model,
         "network": to_builtins(settings.network),
         **{name: getattr(settings, name) for name in names},
-        **nested(settings)["training"],
+        **nested(to_builtins(settings))["training"],
     }
 
 
