@@ -27,7 +27,7 @@ from windows import genome_set, measured_windows
 
 from virnucpro.encoders.lite import LiteEncoder, read_lite
 from virnucpro.io.records import Records
-from virnucpro.metrics.classification import Bools
+from virnucpro.metrics import Bools
 from virnucpro.stages import kinds
 from virnucpro.store.hashed import hashed
 from virnucpro.training.data.dataset import Dataset, Part

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from virnucpro.metrics.classification import Bools, auroc
+from virnucpro.metrics import Bools, auroc
 
 LENGTHS = (150, 300, 500, 2100, 5000)
 PHAGES = re.compile("(?<!viro)phage|Microviridae|archaeal viruses")

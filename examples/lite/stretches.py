@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.encoders.lite import base_numbers
-from virnucpro.metrics.classification import Bools, Floats, Ints
+from virnucpro.metrics import Bools, Floats, Ints
 from virnucpro.training.data.dataset import Dataset, LabelledRecord
 
 WORD = 7  # amino acids

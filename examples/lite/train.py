@@ -55,7 +55,7 @@ from virnucpro.encoders.lite import LITE, LiteNetwork, LiteShape, lite_to_bytes,
 from virnucpro.encoders.weights import read_safetensors
 from virnucpro.errors import InputError
 from virnucpro.events import Event, Notice, Show, StepStarted
-from virnucpro.metrics.classification import auroc, fit_temperature
+from virnucpro.metrics import auroc, fit_temperature
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import hashed

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.inputs import open_bases, table
 from tests.declared import with_changes
 from virnucpro.cli import run as run_program
-from virnucpro.metrics.plots import image_of
+from virnucpro.report.plots import image_of
 from virnucpro.settings import TOY_CLASSIFIER
 
 FILES = ["evaluation.json", "evaluation.md", "evaluation.tsv"]

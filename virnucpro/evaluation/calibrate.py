@@ -27,7 +27,7 @@ from virnucpro.evaluation.tables import CONTIG_LENGTHS
 from virnucpro.events import Show, StepAdvanced, StepStarted
 from virnucpro.formatting import aligned, markdown_table, markdown_text
 from virnucpro.layout import Layout
-from virnucpro.metrics.classification import (
+from virnucpro.metrics import (
     HIGHEST,
     LOWEST,
     Bools,

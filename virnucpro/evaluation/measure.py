@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from virnucpro.metrics.classification import (
+from virnucpro.metrics import (
     BINS,
     LEVELS,
     RESAMPLES,

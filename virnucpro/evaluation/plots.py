@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from virnucpro.evaluation.measure import SliceRow, slice_title
-from virnucpro.metrics.classification import BINS, Bools, Floats
-from virnucpro.metrics.plots import BLACK, GREY, ORANGE, OTHERS, image_of, plain_axes
+from virnucpro.metrics import BINS, Bools, Floats
+from virnucpro.report.plots import BLACK, GREY, ORANGE, OTHERS, image_of, plain_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

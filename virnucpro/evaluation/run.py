@@ -19,7 +19,7 @@ from virnucpro.evaluation.tables import SCORE_FORMULAS, Level, find_predictions,
 from virnucpro.events import Notice, Show
 from virnucpro.formatting import counted, markdown_table, markdown_text
 from virnucpro.layout import lock_file
-from virnucpro.metrics.classification import RESAMPLES, metric_text
+from virnucpro.metrics import RESAMPLES, metric_text
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.hashed import hashed

@@ -13,7 +13,7 @@ from virnucpro.contracts import Json
 from virnucpro.errors import InputError
 from virnucpro.evaluation.run import evaluation_folder
 from virnucpro.events import Show, StepAdvanced, StepStarted
-from virnucpro.metrics.classification import (
+from virnucpro.metrics import (
     LEVELS,
     RESAMPLES,
     Floats,

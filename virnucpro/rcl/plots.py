@@ -11,7 +11,7 @@ import numpy as np
 
 from virnucpro.errors import UsageError
 from virnucpro.events import EpochEnded, Event, Show
-from virnucpro.metrics.plots import BLUE, GREY, ORANGE, image_of
+from virnucpro.report.plots import BLUE, GREY, ORANGE, image_of
 from virnucpro.results import RclRun
 from virnucpro.tables import RclResidueRow, RclRow
 

@@ -21,7 +21,7 @@ from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
 from virnucpro.events import Notice, Show
 from virnucpro.layout import CHECKPOINTS, lock_file
-from virnucpro.metrics.classification import auroc, call_metrics
+from virnucpro.metrics import auroc, call_metrics
 from virnucpro.rcl.features import ProteinFeatures, StoredFeatures
 from virnucpro.rcl.models import NETWORKS, RCL, write_rcl_model
 from virnucpro.rcl.plots import keep_scalars

@@ -1,4 +1,7 @@
-"""The plots of a report, drawn with matplotlib as SVG in the colours of the page."""
+"""How plots look and become files, and the plots of a report, as SVG in the colours of its page.
+
+The colours of files are those of Okabe and Ito, which the colour-blind can tell apart too.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from html import escape
-from io import StringIO
+from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -171,3 +174,29 @@ def _scatter(axes: Axes, content: Content) -> str:
         f"{counted(weak_records, content.noun)}: only one chunk was scored, or less than a quarter "
         f"of the bases."
     )
+
+
+# --- plots in files of their own
+
+BLACK, BLUE, ORANGE, GREY = "#000000", "#0072B2", "#D55E00", "#999999"
+OTHERS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+def plain_axes(axes: Axes) -> Axes:
+    """Return axes with a grid, and without lines on the right and at the top."""
+    axes.grid(visible=True, color="#DDDDDD", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
+
+
+def image_of(figure: Figure, form: str, **options: Any) -> bytes:
+    """Return a figure as ``png``, ``svg`` or ``pdf``. Equal figures give equal bytes."""
+    from matplotlib import rc_context
+
+    out = BytesIO()
+    # Neither the time nor random names.
+    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
+    with rc_context({"svg.hashsalt": "virnucpro"}):
+        figure.savefig(out, format=form, metadata=dated, **{"dpi": 150, **options})
+    return out.getvalue()

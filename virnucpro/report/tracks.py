@@ -15,8 +15,7 @@ from virnucpro.columns import MISSING, gff3_escaped
 from virnucpro.errors import InputError, UsageError
 from virnucpro.formatting import counted, shortened_ids
 from virnucpro.layout import Layout
-from virnucpro.metrics.plots import image_of
-from virnucpro.report.plots import COLOURS, DOTS_PER_INCH
+from virnucpro.report.plots import COLOURS, DOTS_PER_INCH, image_of
 from virnucpro.results import PredictionRun
 from virnucpro.tables import CHUNKS, ContigRow, RegionRow
 

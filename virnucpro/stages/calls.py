@@ -17,7 +17,7 @@ import numpy as np
 from virnucpro.classifier.contigs import PRIOR, ContigModel, contig_terms, each, sums
 from virnucpro.classifier.evidence import GeneEvidence, evidence_odds, share_with_hallmark
 from virnucpro.classifier.mixture import calibrated_rates, error_rates
-from virnucpro.metrics.classification import Bools, Floats, Ints
+from virnucpro.metrics import Bools, Floats, Ints
 from virnucpro.settings import (
     DEFAULT_THRESHOLDS,
     MOST_WRONG,

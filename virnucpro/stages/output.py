@@ -23,7 +23,7 @@ from virnucpro.io.frames import spans_of_records
 from virnucpro.io.inputs import InputFiles
 from virnucpro.io.records import Record, holds_qualities
 from virnucpro.layout import Layout
-from virnucpro.metrics.classification import Bools, Floats, Ints
+from virnucpro.metrics import Bools, Floats, Ints
 from virnucpro.results import INCOMPLETE
 from virnucpro.settings import NONVIRUS_BELOW, Thresholds
 from virnucpro.stages.base import HostStage

@@ -26,7 +26,7 @@ import numpy as np
 
 from virnucpro.classifier.contigs import LARGEST, ContigModel
 from virnucpro.classifier.evidence import HALLMARK_ODDS, MARKER_ODDS
-from virnucpro.metrics.classification import Floats, Ints
+from virnucpro.metrics import Floats, Ints
 from virnucpro.settings import NONVIRUS_BELOW
 from virnucpro.stages.calls import (
     HIGHEST_RATES,

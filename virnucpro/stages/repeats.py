@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from virnucpro.metrics.classification import Bools, Ints
+from virnucpro.metrics import Bools, Ints
 
 # How far back a copy may be, in bases, and how far apart arrays begin; no distance is much likelier
 # than another. Chosen by examples/lite/repeats.py, as the numbers below.

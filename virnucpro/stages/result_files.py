@@ -18,7 +18,7 @@ from virnucpro.columns import GFF3_HEADER, MISSING, gff3_escaped
 from virnucpro.contracts import Json, TaskFigures
 from virnucpro.io.inputs import mate_headers
 from virnucpro.io.records import Record
-from virnucpro.metrics.classification import Ints
+from virnucpro.metrics import Ints
 from virnucpro.settings import DOUBTFUL, Thresholds
 from virnucpro.stages.calls import HIGH_SCORE, STATUSES, TIERS, Calls, Chunks, evidence_of
 from virnucpro.stages.genes import FoundGenes, Genes, gene_columns, region_id

@@ -27,7 +27,7 @@ from virnucpro.errors import InputError, ModelError, UsageError
 from virnucpro.events import Notice, Show
 from virnucpro.formatting import counted, markdown_table, markdown_text
 from virnucpro.layout import CHECKPOINTS, lock_file
-from virnucpro.metrics.classification import (
+from virnucpro.metrics import (
     auroc,
     call_metrics,
     fit_temperature,

@@ -17,7 +17,7 @@ from virnucpro.events import Notice, Show, StepAdvanced, StepStarted
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import FRAME_LABELS, chunk_id
 from virnucpro.layout import existing_paths, files_inside
-from virnucpro.metrics.classification import Floats
+from virnucpro.metrics import Floats
 from virnucpro.stages.splitting import frames_per_file
 from virnucpro.store.disk import Disk, explain_write_errors
 from virnucpro.store.documents import SCHEMAS

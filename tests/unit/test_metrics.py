@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from virnucpro.metrics.classification import (
+from virnucpro.metrics import (
     HIGHEST,
     LOWEST,
     auroc,

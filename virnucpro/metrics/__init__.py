@@ -1,1 +1,0 @@
-"""Metrics of a two-class classifier, used by training and by evaluation."""
