@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -49,36 +49,22 @@ class InputFiles:
         """Whether a record of the input is a pair of reads."""
         return self.interleaved or self.second is not None
 
-    def records(
-        self, *, limit: int | None = None, molecule: Molecule = "nucleotide"
-    ) -> Records | PairedRecords:
-        """Return the records, or the pairs; an input without pairs raises :class:`UsageError`."""
-        readings = [Records(path, limit=limit, molecule=molecule) for path in self.paths]
-        return PairedRecords(self, readings[0], readings[-1]) if self.paired else readings[0]
+    def records(self, *, limit: int | None = None) -> Generator[Record, None, None]:
+        """Yield the records, or the pairs; an input without pairs raises :class:`UsageError`."""
+        return self.joined([Records(path, limit=limit) for path in self.paths])
 
+    def joined(self, readings: Sequence[Records]) -> Generator[Record, None, None]:
+        """Yield the records that the files are read into, or pairs of them.
 
-@dataclass
-class PairedRecords:
-    """The pairs of two files that are read in step, or of one that is read in twos.
-
-    The record of a pair is the first mate, with the second one as its ``mate``. Both have the id of
-    the pair (:func:`pair_id`); their headers are unchanged. ``first`` and ``second`` are the same
-    where the input is interleaved.
-    """
-
-    files: InputFiles
-    first: Records
-    second: Records
-
-    @property
-    def uracil(self) -> bool:
-        """Whether a ``U`` was read as ``T`` so far."""
-        return self.first.uracil or self.second.uracil
-
-    def __iter__(self) -> Generator[Record, None, None]:
-        """Yield the pairs in the order of the files."""
-        firsts = iter(self.first)
-        seconds = firsts if self.second is self.first else iter(self.second)
+        Two files are read in step, and one with both mates in twos. The record of a pair is the
+        first mate, with the second one as its ``mate``. Both have the id of the pair
+        (:func:`pair_id`); their headers are unchanged.
+        """
+        if not self.paired:
+            yield from readings[0]
+            return
+        firsts = iter(readings[0])
+        seconds = iter(readings[1]) if len(readings) > 1 else firsts
         with closing(firsts), closing(seconds):
             number = equal = 0  # pairs, and those with the same bases in both mates
             for number, (first, second) in enumerate(zip_longest(firsts, seconds), 1):
@@ -99,9 +85,9 @@ class PairedRecords:
                 raise self._error("the first mates are there again, where the second ones belong")
 
     def _error(self, what: str) -> UsageError:
-        tool = "seqtk mergepe" if self.files.interleaved else "seqkit pair"
+        tool = "seqtk mergepe" if self.interleaved else "seqkit pair"
         return UsageError(
-            f"{self.files} do not hold pairs: {what}; give the mates of one sample in one order "
+            f"{self} do not hold pairs: {what}; give the mates of one sample in one order "
             f"({tool} restores it), or single reads without --interleaved and --input2"
         )
 
@@ -168,10 +154,10 @@ def summarise_input(
     record. Where there are no sequences, it raises an :class:`InputError`.
     """
     hashes, lengths = array("q"), array("q")
-    records = source.records(limit=limit, molecule=molecule)
+    readings = [Records(path, limit=limit, molecule=molecule) for path in source.paths]
 
     def counted() -> Iterator[Record]:
-        for record in records:
+        for record in source.joined(readings):
             hashes.append(hash(record.id))
             lengths.append(len(record.sequence))
             if record.mate:
@@ -186,7 +172,7 @@ def summarise_input(
     repeated = _repeated(ordered)
     seen: set[str] = set()
     duplicates: dict[str, None] = {}
-    for record in source.records(limit=limit, molecule=molecule) if len(repeated) else ():
+    for record in source.joined(readings) if len(repeated) else ():
         if _holds(repeated, record.id):
             if record.id in seen:
                 duplicates[record.id] = None
@@ -196,7 +182,7 @@ def summarise_input(
         bases=int(sizes.sum()),
         longest=int(sizes.max()),
         median_length=int(np.median(sizes)),
-        uracil=records.uracil,
+        uracil=any(reading.uracil for reading in readings),
         duplicates=tuple(duplicates)[:_LISTED],
         hashes=ordered if duplicates else repeated,
     )
