@@ -21,7 +21,7 @@ from tests.conftest import Call
 from virnucpro.cli import run
 from virnucpro.contracts import Device, Session
 from virnucpro.errors import InputError, OutputError, RunInterruptedError
-from virnucpro.events import Event, Show, StageStarted
+from virnucpro.events import Event, Notice, Show, StageStarted
 from virnucpro.layout import SamplesFolder
 from virnucpro.run import predict as predict_module
 from virnucpro.run.sample_list import Sample, mates_among, named_files, read_sample_list, samples_of
@@ -156,20 +156,25 @@ def _predict_samples(show: Show) -> list[str]:
 def test_models_are_loaded_once_for_a_group(folder, monkeypatch, share, most, loads):
     """A group ends where the features of its samples take too much of the disk, or they are many.
 
-    Each of them has open files.
+    Each of them has open files. What is said of a group concerns no single sample.
     """
     opened: list[str] = []
+    events: list[Event] = []
     open_stage = EmbeddingStage.open
 
     def counted(stage: EmbeddingStage, device: Device) -> Session:
         opened.append(stage.name)
+        if len(opened) == 1:
+            raise ValueError("try again")
         return open_stage(stage, device)
 
     monkeypatch.setattr(EmbeddingStage, "open", counted)
     monkeypatch.setattr(predict_module, "GROUP_SHARE", share)
     monkeypatch.setattr(predict_module, "MOST_RUNS", most)
-    assert _predict_samples(lambda event: None) == ["finished"] * 3
-    assert len(opened) == loads
+    assert _predict_samples(events.append) == ["finished"] * 3
+    assert len(opened) == 1 + loads
+    warnings = [e.message for e in events if isinstance(e, Notice) and e.level == "warning"]
+    assert [text.startswith("sample") for text in warnings] == [False] * 2
     assert not list(OUT.rglob("*.pt"))
     _check(a="a", b="b", c="c")
 

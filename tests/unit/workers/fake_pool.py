@@ -67,7 +67,8 @@ def result_of(task: Task) -> TaskResult:
 Behaviour = Callable[[int, Task | None], str]
 """What happens when a worker (number) does a task, or opens the stage (None).
 
-``ok``, ``raises``, ``exits``, ``exits writing``, ``silent``, or ``lost`` with its device.
+``ok``, ``raises``, ``cannot write``, ``exits``, ``exits writing``, ``silent``, or ``lost`` with its
+device.
 """
 
 
@@ -143,9 +144,10 @@ class FakePool(WorkerPool):
         if behaviour == "exits" or (behaviour == "exits writing" and not self._overlapping):
             self.failed |= begun
             handle(WorkerDied(number, device, "signal 9"))
-        elif behaviour == "raises":
+        elif behaviour in ("raises", "cannot write"):
             # A file of a model that cannot be read may be there at the next opening.
-            kind, error = ("data", "ValueError") if task else ("file", "OSError")
+            is_data = task is not None and behaviour == "raises"
+            kind, error = ("data", "ValueError") if is_data else ("file", "OSError")
             failure = WorkFailure(kind, error, "bad letter")
             self.failed |= {task.receipt} if task else set()
             handle(WorkEnded(number, task, failure, self.STEP))

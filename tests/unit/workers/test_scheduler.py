@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.workers.fake_pool import Behaviour, FakePool, FakeStage, sequences_of
 from virnucpro.contracts import Json, Measurements, Task, TaskResult
-from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
+from virnucpro.errors import DeviceError, OutputError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
     Event,
     Notice,
@@ -335,13 +335,24 @@ def test_a_node_that_joins_gets_work():
     assert trial.error is None
 
 
-def test_a_task_that_cannot_be_divided_ends_the_run_at_its_second_exit():
-    stage = FakeStage()
-    stage.divisible = False
-    trial = run(lambda w, task: "exits" if holds(task, 5) else "ok", STAGE.tasks(6), stage=stage)
-    assert isinstance(trial.error, DeviceError)
-    assert "cannot be computed" in str(trial.error)
-    assert not any(task.single is not None for _, task in trial.pool.attempts)
+@pytest.mark.parametrize(
+    ("divisible", "behaviour", "times", "error"),
+    [
+        (False, "exits", 1, type(None)),
+        (False, "exits", 2, DeviceError),
+        (False, "raises", 1, VirNucProError),
+        (True, "cannot write", 1, OutputError),
+    ],
+)
+def test_which_failures_of_a_task_end_the_run(divisible, behaviour, times, error):
+    stage, left = FakeStage(), iter([behaviour] * times)
+    stage.divisible = divisible
+    trial = run(
+        lambda w, task: next(left, "ok") if holds(task, 5) else "ok", STAGE.tasks(6), stage=stage
+    )
+    assert type(trial.error) is error
+    tried = [task for _, task in trial.pool.attempts if holds(task, 5)]
+    assert [_described(task) for task in tried] == ["file"] * (times + (error is type(None)))
 
 
 def test_where_everything_dies_the_run_ends():
