@@ -139,6 +139,14 @@ def result_bytes(out: Path, stem: str = "sample") -> dict[str, bytes]:
     return {name: (out / name.replace("sample", stem)).read_bytes() for name in RESULTS}
 
 
+def custom_toy(folder: Path, classifier: Path, chunk_length: int) -> list[object]:
+    """Options of ``predict`` for the toy encoders with a classifier; a configuration is written."""
+    config = folder / "toy.yaml"
+    config.write_text("features: {dnabert: {model_name: toy}, esm: {model_name: toy}}")
+    options = ["-m", "custom", "-p", classifier, "-e", chunk_length, "-c", config]
+    return [*options, "--device", "cpu", "--threads", "1"]
+
+
 def toy_request(
     source: Path, out: Path, mates: Path | None = None, **values: object
 ) -> PredictionRequest:

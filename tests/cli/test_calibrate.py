@@ -13,7 +13,7 @@ import pandas
 import pytest
 import torch
 
-from tests.cli.inputs import CODONS, open_bases, table
+from tests.cli.inputs import CODONS, custom_toy, open_bases, table
 from tests.unit.encoders.small import ESM_WIDTH, fair_model, make_dnabert, save_fair
 from tests.unit.test_classifier import MLPClassifier
 from virnucpro.classifier.calibration import (
@@ -56,26 +56,8 @@ def predict(call, tmp_path):
     """Predict 20 records with toys, which are not calibrated."""
     records = (f">r{n}\n{open_bases(60 + 40 * n, n)}\n" for n in range(20))
     (tmp_path / "in.fa").write_text("".join(records))
-    (tmp_path / "c.yaml").write_text(
-        "features: {dnabert: {model_name: toy}, esm: {model_name: toy}}"
-    )
-    models = (
-        "-m",
-        "custom",
-        "-p",
-        TOY_CLASSIFIER,
-        "-e",
-        150,
-        "-c",
-        tmp_path / "c.yaml",
-        "-d",
-        "cpu",
-    )
-
-    def _predict(out: str):
-        return call("predict", tmp_path / "in.fa", "-o", tmp_path / out, *models)
-
-    return _predict
+    command = ("predict", tmp_path / "in.fa", *custom_toy(tmp_path, TOY_CLASSIFIER, 150))
+    return lambda out: call(*command, "-o", tmp_path / out)
 
 
 def _calibration(out: Path, **changes) -> bytes:

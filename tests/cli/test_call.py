@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import open_bases
+from tests.cli.inputs import custom_toy, open_bases
 from tests.declared import with_changes
 from virnucpro.cli import run
 from virnucpro.layout import Layout
@@ -18,16 +18,14 @@ from virnucpro.settings import TOY_CLASSIFIER
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 
-ARGUMENTS = ["-m", "custom", "-e", "150", "--device", "cpu", "--threads", "1", "-q"]
 TABLES = ("contigs.tsv", "virus.tsv", "virus.fna", "chunks.tsv", "regions.tsv", "regions.gff3")
 GENES = ("virus_genes.gff3", "virus_genes.faa")  # only where something is viral
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with inputs, a configuration, and ``out`` with two finished runs."""
+    """A folder with inputs, and ``out`` with two finished runs."""
     home = tmp_path_factory.mktemp("called")
-    (home / "c.yaml").write_text("features: {dnabert: {model_name: toy}, esm: {model_name: toy}}")
     (home / "calibrated.safetensors").write_bytes(with_changes(TOY_CLASSIFIER, temperature=1.0))
     for name in ("a", "b"):
         records = (f">{name}{n} text\n{open_bases(60 + n, n)}\n" for n in range(40))
@@ -37,8 +35,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _predict(home: Path, out: Path, name: str, *more: str) -> list[str]:
-    models = ["-p", str(home / "calibrated.safetensors"), "-c", str(home / "c.yaml")]
-    return ["predict", str(home / f"{name}.fa"), "-o", str(out), *ARGUMENTS, *models, *more]
+    models = custom_toy(home, home / "calibrated.safetensors", 150)
+    return ["predict", *map(str, (home / f"{name}.fa", "-o", out, *models, "-q", *more))]
 
 
 @pytest.fixture

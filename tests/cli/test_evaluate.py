@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import open_bases, table
+from tests.cli.inputs import custom_toy, open_bases, table
 from tests.declared import with_changes
 from virnucpro.cli import run as run_program
 from virnucpro.report.plots import image_of
@@ -30,7 +30,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home, rng = tmp_path_factory.mktemp("evaluate"), random.Random(1)
     records = (f">r{n}\n{open_bases(100 + n % 70, n)}\n" for n in range(RECORDS))
     (home / "in.fa").write_text(">closed\nTAATTAATTAATTAATTAATTAA\n" + "".join(records))
-    (home / "toy.yaml").write_text("features: {dnabert: {model_name: toy}, esm: {model_name: toy}}")
     assert run_program(_predict(home, TOY_CLASSIFIER, "out")) == 0
     rows = [row for row in table(home / "out/in_contigs.tsv") if row["status"] == "scored"]
     middle = sorted(float(row["virus_score"]) for row in rows)[len(rows) // 2]
@@ -56,8 +55,8 @@ def evaluate(call: Callable, made: Path, tmp_path: Path) -> Callable:
 
 
 def _predict(home: Path, classifier: Path, out: str) -> list[str]:
-    arguments = ["predict", home / "in.fa", "-o", home / out, "-c", home / "toy.yaml", "-q"]
-    return list(map(str, [*arguments, "-m", "custom", "-p", classifier, "-e", 300, "-d", "cpu"]))
+    arguments = ["predict", home / "in.fa", "-o", home / out, "-q"]
+    return list(map(str, [*arguments, *custom_toy(home, classifier, 300)]))
 
 
 @pytest.mark.parametrize("level", ["frame", "chunk", "contig"])

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.inputs import Stopped, Stopping, open_bases, toy_request
 from tests.contract.poisoned import PoisonedWorkers
+from tests.faults.survival import results
 from virnucpro.contracts import Device
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, StageStarted
@@ -52,16 +53,6 @@ def kept(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def _results(out: Path) -> dict[str, bytes]:
-    """All files that are left, but those that tell times; of receipts and archives the names."""
-    return {
-        path.relative_to(out).as_posix(): b"" if ".checkpoints" in path.parts else path.read_bytes()
-        for path in sorted(out.rglob("*"))
-        if path.is_file()
-        and not path.name.endswith(("_run.json", "_report.html", "run.log", ".lock"))
-    }
-
-
 def _features(out: Path) -> set[str]:
     """The names of the files of features."""
     return {path.name for path in out.rglob("output_*.pt")}
@@ -87,7 +78,7 @@ def test_features_are_gone_when_the_last_model_has_read_them(source, kept, tmp_p
             left[event.stage] = event.todo, _features(out)
 
     summary = run_prediction(_request(source, out), watch)
-    assert _results(out) == _results(kept)
+    assert results(out) == results(kept)
     counts = summary.record["counts"]
     files = -(-(counts["frames"] - counts["identical_frames"]) // FRAMES_PER_FILE)
     names = {f"output_{number}_DNABERT_S.pt" for number in range(1, files + 1)}
@@ -107,7 +98,7 @@ def test_a_run_that_is_finished_with_its_features_has_all_of_them(source, kept, 
     run_prediction(_request(source, out, keep=True), lambda _: None)
     assert _features(out) == _features(kept_from_start)
     run_prediction(_request(source, out), lambda _: None)
-    assert _results(out) == _results(kept)
+    assert results(out) == results(kept)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -129,7 +120,7 @@ def test_stopped_at_random_moments_it_goes_on(source, kept, tmp_path, seed):
     assert stops > 1
     summary = run_prediction(_request(source, out), lambda _: None)
     assert summary.computed == 0
-    assert _results(out) == _results(kept)
+    assert results(out) == results(kept)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +145,7 @@ def test_of_a_damaged_file_only_that_is_done_again(source, kept, tmp_path, damag
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
     assert _computed(request)["protein_embeddings"] == again
-    assert _results(tmp_path / "out") == _results(kept)
+    assert results(tmp_path / "out") == results(kept)
 
 
 def test_a_disk_that_is_too_small_is_named_before_a_model_computes(source, tmp_path, monkeypatch):
@@ -178,4 +169,4 @@ def test_failed_sequences_are_tried_again_and_the_others_are_not(source, kept, t
     assert failure[0].split(",") == [FAILING, *COPIES]
     todo = _computed(request)
     assert (todo["nucleotide_embeddings"], todo["protein_embeddings"]) == (0, 1)
-    assert _results(layout.root) == _results(kept)
+    assert results(layout.root) == results(kept)

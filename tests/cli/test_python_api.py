@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import virnucpro
+from tests.faults.survival import results
 from virnucpro.errors import InputError, UsageError
 from virnucpro.settings import SETTINGS
 
@@ -23,18 +24,11 @@ def contigs(tmp_path: Path) -> Path:
     return path
 
 
-def _same_files(made: Path, expected: Path, *records: str) -> None:
-    """The files of results are the same; ``records`` say how they were made."""
-    for path in sorted(expected.glob("*.*")):
-        if path.is_file() and path.name not in records:
-            assert (made / path.name).read_bytes() == path.read_bytes(), path.name
-
-
 def test_a_run_writes_what_the_command_writes(call, contigs, tmp_path, caplog):
     caplog.set_level("INFO", "virnucpro")
     run = virnucpro.predict(contigs, tmp_path / "api", **TOY)
     assert call("predict", contigs, "-o", tmp_path / "cli", "-m", "toy", "-d", "cpu").code == 0
-    _same_files(tmp_path / "api", tmp_path / "cli", "contigs_run.json", "contigs_report.html")
+    assert results(tmp_path / "api") == results(tmp_path / "cli")
     assert run.stem == "contigs"
     assert [(row.record, row.status) for row in run.contigs()] == [
         ("a", "scored"),
@@ -98,7 +92,7 @@ def test_rcl_predict_writes_what_the_command_writes(call, tmp_path):
     run = virnucpro.rcl_predict(proteins, tmp_path / "api", residues=True, device="cpu")
     words = ("rcl", "predict", proteins, "-o", tmp_path / "cli", "--residues", "-d", "cpu")
     assert call(*words).code == 0
-    _same_files(tmp_path / "api", tmp_path / "cli", "proteins_rcl_run.json")
+    assert results(tmp_path / "api") == results(tmp_path / "cli")
     assert [row.accession for row in run.proteins()] == ["p1", "p2"]
     assert run.record["proteins"] == 2
     assert len(run.residues().to_pandas()) == len(SERPIN)

@@ -39,19 +39,6 @@ def test_every_sequence_exactly_once_in_file_order(workers, tmp_path):
     assert run_stage(Counting(files, tmp_path), workers, tmp_path)[0] == []
 
 
-@pytest.mark.parametrize(
-    ("word", "error"), [("poison13", "ValueError"), ("unwritable", "ArithmeticError")]
-)
-def test_only_the_wrong_sequence_is_lost(workers, tmp_path, word, error):
-    ids = [f"a{n}" for n in range(20)]
-    ids[13] = word
-    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
-    outcomes, _ = run_stage(stage, workers, tmp_path)
-    (failed,) = outcomes[0].figures.failures
-    assert (failed.ids, failed.error) == ((word,), error)
-    assert written(tmp_path) == [i for i in ids if i != word]
-
-
 def test_a_stage_follows_one_that_was_left_half_way(workers, tmp_path):
     ids = [f"a{n}" for n in range(20)]
     stage = Counting(fastas(tmp_path, ids, 4), tmp_path, seconds_per_base=0.001)

@@ -53,7 +53,7 @@ def _of(events: list[Event], kind: type) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "fault", ["poison", "exit", "killed", "segfault", "report", "cuda", "obese"]
+    "fault", ["poison", "unwritable", "exit", "killed", "segfault", "report", "cuda", "obese"]
 )
 def test_two_bad_sequences_are_found_and_no_other_lost(pool, tmp_path, fault):
     ids = [f"a{n}" for n in range(18)]
@@ -63,8 +63,9 @@ def test_two_bad_sequences_are_found_and_no_other_lost(pool, tmp_path, fault):
     _check(ids, bad, outcomes, tmp_path)
     errors = {failed.error for o in outcomes for failed in o.figures.failures}
     deaths = len(_of(events, WorkerDied))
-    if fault == "poison":
-        assert (errors, deaths) == ({"ValueError"}, 0)
+    if fault in ("poison", "unwritable"):
+        kind = {"poison": "ValueError", "unwritable": "ArithmeticError"}
+        assert (errors, deaths) == ({kind[fault]}, 0)
         assert sum(event.sequences for event in _of(events, Progressed)) == 16
     elif fault == "obese":  # each file twice; alone, it is only noted
         assert (errors, deaths) == ({"MemoryError"}, 2 + 2)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.inputs import RESULTS
-from tests.faults.processes import files_under, until
 from tests.forked import run_forked
 from tests.golden.comparison import TOLERANCE, assert_same_consensus, assert_same_predictions
 from virnucpro.io.fasta import read_fasta
@@ -110,29 +107,3 @@ def test_workers_and_threads_change_no_byte(undisturbed, two_workers, finished_r
     features = [name.format(number) for _, name in FEATURES for number in (1, 2, 3)]
     for name in (*RESULTS, *features):
         assert (undisturbed / name).read_bytes() == (other / name).read_bytes(), name
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_killed_and_resumed_is_undisturbed(undisturbed, source, options, start, tmp_path, workers):
-    """Kill -9 whenever a little more work is proved, however fast the machine is."""
-    command = ["virnucpro", "predict", source, "-o", tmp_path, *options, "--resume"]
-    command += ["--cpu-workers", workers] if workers else ["-d", "cpu"]
-    rng = random.Random(workers)
-    kills = 0
-    for _ in range(3):
-        before = files_under(tmp_path, ".done")
-        process, more = start(*command), rng.randint(1, 3)
-
-        def enough(process=process, before=before, more=more) -> bool:
-            proved = files_under(tmp_path, ".done") - before
-            return process.poll() is not None or len(proved) >= more
-
-        until(enough, 200)
-        time.sleep(rng.uniform(0, 0.1))
-        kills += process.poll() is None
-        process.kill()
-        process.wait()
-    assert kills  # a fast machine may finish the run before the last ones
-    assert start(*command).wait() == 0
-    for name in RESULTS:
-        assert (undisturbed / name).read_bytes() == (tmp_path / name).read_bytes(), name

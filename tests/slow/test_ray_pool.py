@@ -7,11 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.ray_cluster import local_cluster, ray_pool
-from tests.contract.test_workers import (  # noqa: F401 - run here over the pool of this file
-    test_every_sequence_exactly_once_in_file_order,
-    test_only_the_wrong_sequence_is_lost,
-)
-from tests.faults.test_pool import (  # noqa: F401
+from tests.contract.test_workers import test_every_sequence_exactly_once_in_file_order  # noqa: F401
+from tests.faults.test_pool import (  # noqa: F401 - run here over the pool of this file
     Make,
     maker,
     test_a_device_that_never_opens_does_not_hold_up_the_others,

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.cli.inputs import Stopped, Stopping
 from tests.hostile import Evil
 from tests.legacy_run import make_legacy, predict, results, write_old
 from virnucpro.errors import NothingToResumeError, ResumeRefusedError, UsageError
@@ -181,23 +179,3 @@ def test_a_finished_run_without_features_is_left_alone(tmp_path):
     assert before == {p: p.stat().st_mtime_ns for p in layout.root.rglob("*")}
     shown = predict(source, layout.root, force=True)
     assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (3, 3)
-
-
-def test_a_stop_at_any_moment_loses_nothing(interrupted, expected, made):
-    """At every fifth change of the disk; no feature file but the missing one is ever made."""
-    source, layout = interrupted
-    for at in count(1, 5):
-        shutil.rmtree(layout.root)
-        shutil.copytree(made / "old", layout.root)
-        before = {path: path.read_bytes() for path in legacy.feature_files(layout)}
-        try:
-            predict(source, layout.root, Stopping(after=at), resume=True)
-            break
-        except Stopped:
-            pieces = predict(source, layout.root, resume=True).pieces
-        # A piece that the stopped run did is not done again.
-        assert pieces["nucleotide_embeddings"] == 0
-        assert pieces["protein_embeddings"] <= 1
-        assert results(layout) == expected
-        assert all(path.read_bytes() == data for path, data in before.items()), at
-    assert at > 15
