@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,8 @@ from tests.contract.poisoned import PoisonedWorkers
 from tests.faults.survival import results
 from virnucpro.contracts import Device
 from virnucpro.errors import OutputError
-from virnucpro.events import Event, StageStarted
+from virnucpro.events import Event, StageStarted, TaskFinished
+from virnucpro.run import recipe
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.status import statuses
@@ -69,13 +72,26 @@ def _computed(request: PredictionRequest) -> dict[str, int]:
     return todo
 
 
-def test_features_are_gone_when_the_last_model_has_read_them(source, kept, tmp_path):
+class AtOnce(ThreadPoolExecutor):
+    """A thread that is through with its work when somebody looks."""
+
+    def submit(self, *work: Any) -> Future[Any]:
+        future = super().submit(*work)
+        wait([future])
+        return future
+
+
+def test_features_are_gone_when_the_last_model_has_read_them(source, kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipe, "ThreadPoolExecutor", AtOnce)
     out = tmp_path / "out"
     left: dict[str, tuple[int, set[str]]] = {}
+    each: list[int] = []
 
     def watch(event: Event) -> None:
         if isinstance(event, StageStarted):
             left[event.stage] = event.todo, _features(out)
+        elif isinstance(event, TaskFinished) and "protein_embeddings" in left:
+            each.append(len(_features(out)))
 
     summary = run_prediction(_request(source, out), watch)
     assert results(out) == results(kept)
@@ -83,6 +99,7 @@ def test_features_are_gone_when_the_last_model_has_read_them(source, kept, tmp_p
     files = -(-(counts["frames"] - counts["identical_frames"]) // FRAMES_PER_FILE)
     names = {f"output_{number}_DNABERT_S.pt" for number in range(1, files + 1)}
     assert (left["protein_embeddings"], left["merging"]) == ((files, names), (files, set()))
+    assert each[files - 1] < files  # those of most files went before the last one was finished
     embeddings = ("nucleotide_embeddings", "protein_embeddings")
     worked = {row["stage"]: row["tasks"] for row in summary.record["workers"]}
     assert worked == dict.fromkeys(embeddings, files)

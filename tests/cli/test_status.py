@@ -109,6 +109,8 @@ def test_a_finished_run(call, folder):
         assert run["state"] == "finished"
         assert [stage["stage"] for stage in run["stages"]] == list(STAGES)
     assert not list(out.rglob("*.pt"))
+    assert call("predict", folder / "in.fa", "-o", out, *options).code == 0
+    assert _run(call, out)["stages"] == run["stages"]
 
 
 def _config(folder: Path) -> Path:
