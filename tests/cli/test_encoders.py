@@ -10,7 +10,6 @@ import torch
 
 from benchmarks.models import classifier
 from tests.forked import run_forked
-from virnucpro.encoders import registry
 from virnucpro.encoders.registry import family_names, locate
 from virnucpro.errors import ModelError
 from virnucpro.layout import Layout
@@ -56,19 +55,11 @@ def test_predict_with_the_example_in_a_worker(tmp_path, example):
     assert record["models"]["nucleotide"]["family"] == "kmer-4"
 
 
-@pytest.fixture
-def packages(tmp_path, monkeypatch) -> Path:
-    """An empty folder of packages that this process sees."""
-    folder = tmp_path / "packages"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
-    registry.family_names.cache_clear()
-    yield folder
-    registry.family_names.cache_clear()
-
-
-def test_a_broken_package_is_named_and_only_where_it_is_needed(packages, tmp_path):
-    install(packages, "broken-encoder", "0.3", {"broken": "broken_encoder:FAMILY"}, "1 / 0\n")
+def test_a_broken_package_is_named_and_only_where_it_is_needed(tmp_path, monkeypatch, request):
+    install(tmp_path, "broken-encoder", "0.3", {"broken": "broken_encoder:FAMILY"}, "1 / 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    request.addfinalizer(family_names.cache_clear)
+    family_names.cache_clear()
     assert "broken" in family_names()
     assert locate("toy", "protein").family == "toy-protein"
     unknown = tmp_path / "unknown.bin"

@@ -30,8 +30,7 @@ def test_features_are_those_of_fair_esm_and_are_computed_once(call, esm, tables,
     folder = tmp_path / "features"
     start = ("rcl", "embed", "--esm-model", path, *tables, "-o", folder, *OPTIONS)
     assert call(*start).code == 0
-    files = sorted(folder.glob("features_*.safetensors"))
-    assert len(files) == 2
+    assert len(list(folder.glob("features_*.safetensors"))) == 2
     features = open_features(folder)
     assert features.width == WIDTH
     alphabet = {letter: 4 + n for n, letter in enumerate("LAGVSERTIDPKQNFYMHWCXBUZO.-")}
@@ -43,12 +42,6 @@ def test_features_are_those_of_fair_esm_and_are_computed_once(call, esm, tables,
         assert rows.shape == (len(protein.sequence), WIDTH)
         np.testing.assert_allclose(rows, expected.numpy(), atol=2e-3, rtol=2e-3)  # float16
     assert "Nothing to compute" in call(*start).out
-    before = [path.read_bytes() for path in files]
-    files[1].unlink()  # what a kill between the two files leaves
-    again = call(*start, "--resume")
-    assert again.code == 0, again.err
-    assert "Nothing to compute" not in again.out
-    assert [path.read_bytes() for path in files] == before
     assert call(*start, "--checkpoint-every", 5).code == 3
 
 

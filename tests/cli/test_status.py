@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inputs import Stopped, Stopping, poisoned
-from tests.legacy_run import make_input, predict
+from tests.cli.inputs import Stopped, Stopping, poisoned, toy_request
+from tests.legacy_run import SCIENCE, make_input, predict
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout
+from virnucpro.run.predict import run_prediction
 from virnucpro.store.disk import HOST_NAME
 from virnucpro.store.lock import LockOwner, locked
 
@@ -103,23 +104,17 @@ def test_what_ended_the_last_start_may_be_corrected(call, tmp_path):
 
 def test_a_finished_run(call, folder):
     out = folder / "done"
-    for options in ((), ("-c", _config(folder), "--resume")):
-        assert not options or call("predict", folder / "in.fa", "-o", out, *options).code == 0
+    run = _run(call, out)
+    assert (run["state"], [stage["stage"] for stage in run["stages"]]) == ("finished", [*STAGES])
+    assert list(out.rglob("*.pt"))
+    stages = []
+    for _ in range(2):
+        run_prediction(toy_request(folder / "in.fa", out, **SCIENCE), lambda _: None)
+        assert not list(out.rglob("*.pt"))
         run = _run(call, out)
         assert run["state"] == "finished"
-        assert [stage["stage"] for stage in run["stages"]] == list(STAGES)
-    assert not list(out.rglob("*.pt"))
-    assert call("predict", folder / "in.fa", "-o", out, *options).code == 0
-    assert _run(call, out)["stages"] == run["stages"]
-
-
-def _config(folder: Path) -> Path:
-    path = folder / "c.yaml"
-    path.write_text(
-        "prediction: {default_model_type: toy, expected_length: 200, sequences_per_file: 25}\n"
-        "device: {default: cpu}\n"
-    )
-    return path
+        stages.append(run["stages"])
+    assert stages[0] == stages[1]
 
 
 def test_a_process_that_is_lost_is_not_at_work(call, folder):

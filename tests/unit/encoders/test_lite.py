@@ -22,7 +22,6 @@ from virnucpro.encoders.lite import (
     lite_to_bytes,
     read_lite,
 )
-from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError
 
 SHAPE = LiteShape(word_width=8, channels=(12, 16), heads=4, dim=24)
@@ -146,17 +145,6 @@ def test_damaged_weights(file, tmp_path, name):
     path = changed(file, tmp_path / "damaged.safetensors", {name: value})
     with pytest.raises(ModelError, match="NaN or infinite"):
         embedded(path, TEXTS)
-
-
-def test_a_truncated_file(file, tmp_path):
-    data = file.read_bytes()
-    path = tmp_path / "cut.safetensors"
-    for cut in (0, 4, 100, len(data) // 2, len(data) - 1):
-        path.write_bytes(data[:cut])
-        with pytest.raises(ModelError, match=str(path)):
-            read_lite(path)
-        with pytest.raises(ModelError, match=str(path)):
-            locate(str(path), "nucleotide")
 
 
 def test_opening_an_encoder_does_not_import_the_compiler_of_torch(monkeypatch):
