@@ -67,6 +67,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--records", type=int, default=9_000)
     parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0, help="of the moments of the kills")
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)
     options, predict_options = parser.parse_args(words[:end]), words[end + 1 :] or [*TOY]
@@ -84,7 +85,7 @@ def main() -> int:
     seconds = time.monotonic() - started_at
     print(f"undisturbed: {seconds:.1f} s", flush=True)
 
-    rng = random.Random(0)
+    rng = random.Random(options.seed)
     kills = 0
     while kills < options.kills:
         process = start(source, killed, predict_options)

@@ -69,12 +69,21 @@ def test_copies_have_the_scores_of_the_first(layout, monkeypatch, at_a_time):
     monkeypatch.setattr(prediction, "FRAMES_AT_A_TIME", at_a_time)
     _split(layout, dedup=True)
     files = layout.frames["nucleotide"], layout.copies_table
-    # f3 could not be embedded.
-    rows = with_copies(iter(["f1\t0.9\n", "f4\t0.8\n", "f6\t0.6\n"]), *files)
-    assert list(rows) == ["f1\t0.9\n", "f2\t0.9\n", "f4\t0.8\n", "f6\t0.6\n", "f7\t0.9\n"]
+    scores = ["f1\t0.9\n", "f4\t0.8\n", "f6\t0.6\n"]  # f3 could not be embedded
+    assert list(with_copies(iter(scores), *files)) == [
+        "f1\t0.9\n",
+        "f2\t0.9\n",
+        "f4\t0.8\n",
+        "f6\t0.6\n",
+        "f7\t0.9\n",
+    ]
     for names in (["f4", "f1"], ["f1", "other"], ["f6", "f7"]):
         with pytest.raises(AssertionError):
             list(with_copies(iter([f"{name}\t0\n" for name in names]), *files))
+    with layout.copies_table.open("a") as table:
+        table.write(COPIES.line(frame="of nothing", first=1))
+    with pytest.raises(AssertionError):
+        list(with_copies(iter(scores), *files))
 
 
 @pytest.mark.parametrize(
