@@ -11,18 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests.cli.inputs import Stopped, Stopping, open_bases, toy_request
-from tests.contract.poisoned import PoisonedWorkers
+from tests.cli.inputs import Stopped, Stopping, open_bases, poisoned, toy_request
 from tests.faults.survival import results
-from virnucpro.contracts import Device
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, StageStarted, TaskFinished
+from virnucpro.io.frames import open_frames
 from virnucpro.run import recipe
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.status import statuses
 from virnucpro.tables import FAILURES
-from virnucpro.workers.local_pool import LocalPool
 
 FRAMES_PER_FILE = 20
 FAILING = "r14_chunk_1F1"
@@ -177,8 +175,9 @@ def test_a_disk_that_is_too_small_is_named_before_a_model_computes(source, tmp_p
 
 def test_failed_sequences_are_tried_again_and_the_others_are_not(source, kept, tmp_path):
     request = _request(source, tmp_path / "out")
-    workers = PoisonedWorkers(LocalPool([Device("cpu")]), (FAILING,))
-    summary = run_prediction(request, lambda _: None, workers=workers)
+    protein = open_frames([open_bases(30, 14)]).proteins[0]
+    with poisoned(protein.__eq__):
+        summary = run_prediction(request, lambda _: None)
     assert summary.failed_records == 3
     layout = request.layout
     assert len({name.split("_")[1] for name in _features(layout.root)}) == 1  # that of the frame

@@ -10,16 +10,22 @@ from pathlib import Path
 import pytest
 
 import virnucpro
-from tests.cli.inputs import CODONS, TOY, check_accepted, interrupted_at, table, toy_request
-from tests.contract.poisoned import PoisonedWorkers
+from tests.cli.inputs import (
+    CODONS,
+    TOY,
+    check_accepted,
+    interrupted_at,
+    poisoned,
+    table,
+    toy_request,
+)
 from tests.faults.survival import results
 from virnucpro.cli import run
-from virnucpro.contracts import Device
+from virnucpro.io.frames import open_frames
 from virnucpro.results import open_run
 from virnucpro.run.predict import run_prediction
 from virnucpro.stages import output
 from virnucpro.stages.regions import Region
-from virnucpro.workers.local_pool import LocalPool
 
 PAIRS_IN_ALL = 40
 LENGTH = 66  # bases per chunk: a mate of 78 bases has two chunks, one of 60 has one
@@ -133,8 +139,9 @@ def test_failed_pairs_are_an_input_of_their_own(tmp_path):
     for number, path in enumerate(files, 1):  # both mates have the same id
         path.write_text("".join(_mates(number)).replace(f"/{number} ", " "))
     pairs = toy_request(files[0], tmp_path / "out", files[1], chunk_length=LENGTH)
-    workers = PoisonedWorkers(LocalPool([Device("cpu")]), ("p3_chunk_1F1",))
-    assert run_prediction(pairs, lambda _: None, workers=workers).failed_records == 1
+    bases = _mates(1)[3].split("\n")[1]
+    with poisoned(open_frames([bases[:LENGTH]]).proteins[0].__eq__):
+        assert run_prediction(pairs, lambda _: None).failed_records == 1
     failed = pairs.layout.failed_fasta
     headers = [line for line in failed.read_text().splitlines() if line.startswith(">")]
     assert headers == [">p3/1 1:N:0", ">p3/2 2:N:0"]

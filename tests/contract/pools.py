@@ -28,5 +28,3 @@ POOLS: dict[str, Callable[[Sequence[Device]], WorkerPool]] = {
 ANY_POOL = sorted(POOLS)
 # In "local", a task that ends its process ends this one.
 SURVIVING_POOLS = [name for name in ANY_POOL if name != "local"]
-# The devices of "overlapping" are GPUs by name only, on which no real encoder can be opened.
-ENCODER_POOLS = [name for name in ANY_POOL if name != "overlapping"]

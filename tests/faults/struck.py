@@ -47,6 +47,11 @@ STRIKES: dict[str, tuple[Callable[[], object], int]] = {
 }
 
 
+def is_poisonous(sequence: str) -> bool:
+    """Whether the toy encoders are to fail on a sequence: on one of fifty."""
+    return sum(map(ord, sequence)) % 50 == 7
+
+
 class Struck:
     """Counts the operations of ``Disk`` in this process, and strikes at the one ``at``, from 1."""
 
@@ -85,7 +90,7 @@ def main() -> int:
     strike, _, failing = sys.argv[1].partition("/")
     with ExitStack() as stack:
         if failing:
-            stack.enter_context(poisoned(lambda sequence: sum(map(ord, sequence)) % 50 == 7))
+            stack.enter_context(poisoned(is_poisonous))
         struck = Struck(STRIKES[strike][0], int(sys.argv[2]))
         code = run(sys.argv[3:])
     print(struck.count)
