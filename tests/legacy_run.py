@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from tests.cli.inputs import toy_request
-from virnucpro.events import Event, Notice, StageStarted
+from tests.cli.inputs import Shown, carried_out, toy_request
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout
-from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import check_request
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
@@ -28,20 +25,6 @@ STAGES = (
 SCIENCE = {"chunk_length": 200, "sequences_per_file": 25}
 
 
-@dataclass
-class Shown:
-    """What a run said: warnings and infos, and pieces computed by stage."""
-
-    notices: list[str]
-    pieces: Counter[str]
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, Notice):
-            self.notices.append(event.message)
-        if isinstance(event, StageStarted):
-            self.pieces[event.stage] = event.todo
-
-
 def make_input(path: Path) -> None:
     """Records with open frames enough for three files of 25."""
     rng = random.Random(5)
@@ -51,12 +34,10 @@ def make_input(path: Path) -> None:
 
 def predict(source: Path, out: Path, disk: Disk | None = None, **options: object) -> Shown:
     """Run the toy model in this process, intermediate files kept."""
-    shown = Shown([], Counter())
     asked = toy_request(source, out, **SCIENCE, remove_intermediate=False)
     request = replace(asked, **options)
     check_request(request)
-    run_prediction(request, shown, disk)
-    return shown
+    return carried_out(request, disk)
 
 
 def write_old(path: Path, ids: list[str], data: torch.Tensor) -> None:

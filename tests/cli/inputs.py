@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gzip
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from virnucpro.configuration import Configuration
 from virnucpro.encoders.toy import ToyEncoder
-from virnucpro.events import Event, StageStarted
+from virnucpro.events import Event, Notice, StageStarted
+from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.store.disk import Disk
 from virnucpro.ui.terminal import Screen
@@ -154,6 +157,21 @@ def toy_request(
     settings = {"model_type": "toy", "device": "cpu", "threads": 1, **values}
     named = None if mates is None else str(mates)
     return PredictionRequest(str(source), out, Configuration().with_values(settings), mates=named)
+
+
+class Shown(NamedTuple):
+    """What a run said."""
+
+    notices: list[str]
+    pieces: Counter[str]  # that were computed, by stage
+
+
+def carried_out(request: PredictionRequest, disk: Disk | None = None) -> Shown:
+    """Carry out a run in this process."""
+    events: list[Event] = []
+    run_prediction(request, events.append, disk)
+    pieces = {e.stage: e.todo for e in events if isinstance(e, StageStarted) and e.todo}
+    return Shown([e.message for e in events if isinstance(e, Notice)], Counter(pieces))
 
 
 def predict(call: Callable, folder: Path, data: bytes, *options: object, name: str = "sample.fa"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.inputs import Stopped, Stopping, open_bases, poisoned, toy_request
+from tests.cli.inputs import Stopped, Stopping, carried_out, open_bases, poisoned, toy_request
 from tests.faults.survival import results
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, StageStarted, TaskFinished
@@ -50,24 +50,13 @@ def kept(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     kinds = Counter(path.name.split("_", 2)[2] for path in out.rglob("output_*.pt"))
     assert len(set(kinds.values())) == 1
     assert set(kinds) == {"DNABERT_S.pt", "ESM.pt", "merged.pt"}
-    assert not any(_computed(_request(source, out)).values())
+    assert not carried_out(_request(source, out)).pieces
     return out
 
 
 def _features(out: Path) -> set[str]:
     """The names of the files of features."""
     return {path.name for path in out.rglob("output_*.pt")}
-
-
-def _computed(request: PredictionRequest) -> dict[str, int]:
-    todo: Counter[str] = Counter()
-
-    def count(event: Event) -> None:
-        if isinstance(event, StageStarted):
-            todo[event.stage] += event.todo
-
-    run_prediction(request, count)
-    return todo
 
 
 class AtOnce(ThreadPoolExecutor):
@@ -159,7 +148,7 @@ def test_of_a_damaged_file_only_that_is_done_again(source, kept, tmp_path, damag
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
-    assert _computed(request)["protein_embeddings"] == again
+    assert carried_out(request).pieces["protein_embeddings"] == again
     assert results(tmp_path / "out") == results(kept)
 
 
@@ -183,6 +172,6 @@ def test_failed_sequences_are_tried_again_and_the_others_are_not(source, kept, t
     assert len({name.split("_")[1] for name in _features(layout.root)}) == 1  # that of the frame
     (failure,) = FAILURES.read(layout.failed_table, "sequences")
     assert failure[0].split(",") == [FAILING, *COPIES]
-    todo = _computed(request)
+    todo = carried_out(request).pieces
     assert (todo["nucleotide_embeddings"], todo["protein_embeddings"]) == (0, 1)
     assert results(layout.root) == results(kept)

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.cli.inputs import open_bases, toy_request
+from tests.cli.inputs import carried_out, open_bases, toy_request
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
 from tests.unit.test_classifier import MLPClassifier
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError, ResumeRefusedError, UsageError, VirNucProError
-from virnucpro.events import Event, Notice, StageStarted, WorkerReady
+from virnucpro.events import Event, StageStarted, WorkerReady
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 
@@ -92,23 +92,15 @@ def world(made: World, tmp_path: Path) -> World:
     return World(home, request)
 
 
-def _resume(request: PredictionRequest) -> tuple[dict[str, int], str]:
-    """Pieces computed a stage, and all notices; raises what the program raises."""
-    events: list[Event] = []
-    run_prediction(request, events.append)
-    todo = {e.stage: e.todo for e in events if isinstance(e, StageStarted) and e.todo}
-    return todo, "\n".join(e.message for e in events if isinstance(e, Notice))
-
-
 def _verdict(request: PredictionRequest) -> str:
     """What the documentation calls it."""
     try:
-        todo, _ = _resume(request)
+        pieces = carried_out(request).pieces
     except ResumeRefusedError:
         return "refused"
     except UsageError as error:
         return "not found" if "No such file" in str(error) else str(error)
-    return ", ".join(todo) or "goes on"
+    return ", ".join(pieces) or "goes on"
 
 
 def _flip(path: Path) -> None:
@@ -196,7 +188,7 @@ def _swap(a: Path, b: Path) -> None:
 def test_features_that_are_swapped_with_their_receipts_are_made_again(world, made):
     for suffix in ("", ".done"):
         _swap(*(world.file(f"STEM_protein/output_{n}_ESM.pt{suffix}") for n in (1, 2)))
-    assert _resume(world.request)[0] == {"protein_embeddings": 2}
+    assert carried_out(world.request).pieces == {"protein_embeddings": 2}
     assert _results(world.out) == _results(made.out)
 
 
@@ -208,17 +200,17 @@ def test_stray_temporary_files_are_removed(world):
     ]
     for stray in strays:
         stray.touch()
-    _resume(world.request)
+    carried_out(world.request)
     assert not any(stray.exists() for stray in strays)
 
 
 def test_a_finished_run_whose_features_are_gone_says_why_it_starts_again(world, made):
-    assert _resume(_asked(world, remove_intermediate=True))[0] == {}
+    assert not carried_out(_asked(world, remove_intermediate=True)).pieces
     assert not list(world.out.rglob("*.pt"))
     world.file("STEM_merged/prediction_results.txt").write_text("edited")
-    todo, notices = _resume(world.request)
-    assert {"nucleotide_embeddings", "protein_embeddings", "prediction"} <= set(todo)
-    assert "needed again" in notices
+    shown = carried_out(world.request)
+    assert {"nucleotide_embeddings", "protein_embeddings", "prediction"} <= set(shown.pieces)
+    assert "needed again" in "".join(shown.notices)
     assert _results(world.out) == _results(made.out)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.inputs import open_bases, table, toy_request
+from tests.cli.inputs import carried_out, open_bases, table, toy_request
 from tests.declared import Chunk, add_record, call_record, chunks_of, with_changes
 from virnucpro import columns
 from virnucpro.classifier.evidence import no_evidence
@@ -63,17 +63,11 @@ def calibrated(tmp_path: Path) -> Path:
     return path
 
 
-def _computed(request: PredictionRequest) -> list[str]:
-    events: list[Event] = []
-    run_prediction(request, events.append)
-    return [e.stage for e in events if isinstance(e, StageStarted) and e.todo]
-
-
 def test_records_have_rates_and_the_surest_come_first_up_to_a_rate_that_is_asked_for(
     request_of, calibrated
 ):
     request = request_of(calibrated, min_score=-1.0, genes=False)
-    _computed(request)
+    carried_out(request)
     contigs = {row["record"]: row for row in table(request.layout.contigs_table)}
     assert [name for name, row in contigs.items() if row["fdr"] == "NA"] == ["closed"]
     assert contigs.pop("closed")["status"] == "no_open_frame"
@@ -100,7 +94,7 @@ def test_records_have_rates_and_the_surest_come_first_up_to_a_rate_that_is_asked
         assert (row["evidence"] == "one chunk") == (row["chunks_scored"] == "1")
     rates = sorted(float(row["fdr"]) for row in rows)
     most = rates[RECORDS // 2]
-    _computed(request_of(calibrated, min_score=-1.0, max_fdr=most + 1e-6, genes=False))
+    carried_out(request_of(calibrated, min_score=-1.0, max_fdr=most + 1e-6, genes=False))
     kept = sorted(float(row["fdr"]) for row in table(request.layout.virus_table))
     assert kept == [rate for rate in rates if rate <= most]
     assert len(kept) < RECORDS
@@ -137,7 +131,7 @@ def test_terminal_repeats_and_kinds_of_viruses(request_of, monkeypatch, most, si
     whole = open_bases(400, 2)
     text = "".join(f">r{n} of five\n{whole[n:]}{whole[2:42] if n == 2 else ''}\n" for n in range(5))
     Path(request.source).write_text(text)
-    _computed(request)
+    carried_out(request)
     assert asked == sizes
     rows = {row["record"]: row for row in table(request.layout.virus_table)}
     assert {name: row["topology"] for name, row in rows.items()} == {
@@ -154,7 +148,7 @@ def test_terminal_repeats_and_kinds_of_viruses(request_of, monkeypatch, most, si
 def test_without_rates_a_rate_cannot_be_asked_for(request_of):
     request = request_of(TOY_CLASSIFIER, max_fdr=0.4)
     with pytest.raises(UsageError, match="needs a calibrated classifier"):
-        _computed(request)
+        carried_out(request)
     assert not request.layout.root.exists()
     figures = run_prediction(request_of(TOY_CLASSIFIER, min_score=0.6), lambda _: None).results
     assert figures.highest_rate is None
@@ -244,7 +238,7 @@ def test_a_run_moves_on_and_can_be_stopped_while_genes_are_found(request_of, mon
     assert moved == [0, 1, 1, 2, 2, 3]
     assert not list(request.layout.root.glob("*_virus_genes.*"))
     monkeypatch.setattr(GeneFinder, "find", find)
-    assert _computed(request)[0] == "output"
+    assert carried_out(request).pieces == {"output": 1}
     assert all(path.exists() for path in request.layout.virus_genes)
 
 
@@ -256,7 +250,7 @@ def test_a_region_passes_the_cuts_by_its_own_length_and_score(request_of, monkey
     request = request_of(TOY_CLASSIFIER, min_score=0.5, min_length=200)
     sequence = "".join(random.Random(0).choices("ACGT", k=900))
     Path(request.source).write_text(f">a\n{sequence}\n")
-    _computed(request)
+    carried_out(request)
     found = [(row["start"], row["end"]) for row in table(request.layout.regions_table)]
     assert found == [("101", "300")]
 
@@ -278,7 +272,7 @@ def test_regions_of_a_virus_and_regions_with_a_high_rate_are_left_out(
     def starts(**thresholds: float) -> list[str]:
         request = request_of(calibrated, genes=False, **thresholds)
         Path(request.source).write_text(f">a\n{sequence}\n")
-        _computed(request)
+        carried_out(request)
         return [row["start"] for row in table(request.layout.regions_table)]
 
     assert starts(min_score=0.4) == ["1", "1001", "2001"]
