@@ -20,6 +20,7 @@ from virnucpro.run import recipe
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.status import statuses
+from virnucpro.stages import embedding
 from virnucpro.tables import FAILURES
 
 FRAMES_PER_FILE = 20
@@ -70,6 +71,7 @@ class AtOnce(ThreadPoolExecutor):
 
 def test_features_are_gone_when_the_last_model_has_read_them(source, kept, tmp_path, monkeypatch):
     monkeypatch.setattr(recipe, "ThreadPoolExecutor", AtOnce)
+    monkeypatch.setattr(embedding, "round", lambda *_: 2.0, raising=False)  # seconds of waiting
     out = tmp_path / "out"
     left: dict[str, tuple[int, set[str]]] = {}
     each: list[int] = []
@@ -90,6 +92,8 @@ def test_features_are_gone_when_the_last_model_has_read_them(source, kept, tmp_p
     embeddings = ("nucleotide_embeddings", "protein_embeddings")
     worked = {row["stage"]: row["tasks"] for row in summary.record["workers"]}
     assert worked == dict.fromkeys(embeddings, files)
+    waited = summary.record["seconds_waited_for_tokens"]
+    assert waited == dict.fromkeys(embeddings, 2.0 * files)
 
 
 def test_a_run_that_is_finished_with_its_features_has_all_of_them(source, kept, tmp_path):
