@@ -21,6 +21,7 @@ from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.status import statuses
 from virnucpro.stages import embedding
+from virnucpro.store.lock import holder
 from virnucpro.tables import FAILURES
 
 FRAMES_PER_FILE = 20
@@ -75,14 +76,16 @@ def test_features_are_gone_when_the_last_model_has_read_them(source, kept, tmp_p
     out = tmp_path / "out"
     left: dict[str, tuple[int, set[str]]] = {}
     each: list[int] = []
+    request = _request(source, out)
 
     def watch(event: Event) -> None:
         if isinstance(event, StageStarted):
             left[event.stage] = event.todo, _features(out)
+            assert holder(request.layout.lock) is not None
         elif isinstance(event, TaskFinished) and "protein_embeddings" in left:
             each.append(len(_features(out)))
 
-    summary = run_prediction(_request(source, out), watch)
+    summary = run_prediction(request, watch)
     assert results(out) == results(kept)
     counts = summary.record["counts"]
     files = -(-(counts["frames"] - counts["identical_frames"]) // FRAMES_PER_FILE)
