@@ -251,8 +251,8 @@ def test_a_region_passes_the_cuts_by_its_own_length_and_score(request_of, monkey
     sequence = "".join(random.Random(0).choices("ACGT", k=900))
     Path(request.source).write_text(f">a\n{sequence}\n")
     carried_out(request)
-    found = [(row["start"], row["end"]) for row in table(request.layout.regions_table)]
-    assert found == [("101", "300")]
+    found = [(row["start"], row["end"], row["fdr"]) for row in table(request.layout.regions_table)]
+    assert found == [("101", "300", "NA")]
 
 
 def test_regions_of_a_virus_and_regions_with_a_high_rate_are_left_out(
