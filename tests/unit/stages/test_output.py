@@ -24,10 +24,10 @@ from virnucpro.events import Event, Progressed, StageStarted
 from virnucpro.io.records import Record, Records
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
-from virnucpro.settings import DEFAULT_THRESHOLDS, DOUBTFUL, TOY_CLASSIFIER
+from virnucpro.settings import DEFAULT_THRESHOLDS, DOUBTFUL, TOY_CLASSIFIER, Thresholds
 from virnucpro.stages import output, result_files
 from virnucpro.stages.calls import TIERS, contig_rates
-from virnucpro.stages.genes import GeneFinder, Predicted
+from virnucpro.stages.genes import GeneFinder, Hit, Predicted
 from virnucpro.stages.kinds import Kind, VirusKinds
 from virnucpro.stages.regions import Region
 from virnucpro.stages.result_files import ResultFiles
@@ -240,6 +240,20 @@ def test_a_run_moves_on_and_can_be_stopped_while_genes_are_found(request_of, mon
     monkeypatch.setattr(GeneFinder, "find", find)
     assert carried_out(request).pieces == {"output": 1}
     assert all(path.exists() for path in request.layout.virus_genes)
+
+
+@pytest.mark.parametrize(
+    ("score", "kind", "least", "is_looked_at"),
+    [
+        (-0.3, "host marker", 0.3, True),
+        (-0.31, "host marker", 0.3, False),
+        (-0.31, "hallmark", 0.3, True),
+        (-0.5, "host marker", -0.5, True),
+    ],
+)
+def test_whose_virus_markers_are_looked_for(score, kind, least, is_looked_at):
+    hits = [Hit(0, 900, "a function", kind)]
+    assert output.may_be_viral(score, hits, Thresholds(min_score=least)) is is_looked_at
 
 
 def test_a_region_passes_the_cuts_by_its_own_length_and_score(request_of, monkeypatch):
