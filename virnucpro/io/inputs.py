@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from virnucpro.contracts import Molecule
 from virnucpro.errors import InputError, UsageError
 from virnucpro.io.records import EMPTY, Record, Records, first_word
 from virnucpro.io.text import shortened
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _NUMBERS = ("/1", "/2")  # what older instruments and many programs put behind the ids of mates
 
@@ -153,6 +155,8 @@ def summarise_input(
     ``take`` gets the records of the first reading, and takes all of them. It keeps 16 bytes per
     record. Where there are no sequences, it raises an :class:`InputError`.
     """
+    import numpy as np  # only now, so that a wrong request is refused at once
+
     hashes, lengths = array("q"), array("q")
     readings = [Records(path, limit=limit, molecule=molecule) for path in source.paths]
 
@@ -211,11 +215,13 @@ def with_unique_ids(records: Iterable[Record], summary: InputSummary) -> Iterato
 
 def _holds(hashes: npt.NDArray[np.int64], name: str) -> bool:
     """Return whether the sorted ``hashes`` have the one of ``name``."""
-    place = int(np.searchsorted(hashes, hash(name)))
+    place = int(hashes.searchsorted(hash(name)))
     return place < len(hashes) and int(hashes[place]) == hash(name)
 
 
 def _repeated(hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return those of sorted hashes that occur more than once."""
+    import numpy as np
+
     repeated: npt.NDArray[np.int64] = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
     return repeated

@@ -9,7 +9,8 @@ from sklearn.metrics import matthews_corrcoef, roc_auc_score
 from tests.unit.rcl.made_proteins import proteins
 from tests.unit.training.made_genomes import RecordedProgress
 from virnucpro.rcl.evaluation import evaluate_finder
-from virnucpro.rcl.proteins import RclResult, find_region
+from virnucpro.rcl.finders import find_region
+from virnucpro.rcl.proteins import RclResult
 
 PROTEINS = proteins(20)
 
