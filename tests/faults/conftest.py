@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-SECONDS = 300  # a bound for a hang, not a measurement: machines of CI are slow and shared
+SECONDS = 1800  # a bound for a hang, not a measurement: machines of CI are slow and shared
 
 
 @pytest.fixture(autouse=True)
