@@ -24,7 +24,7 @@ def main(folder: Path, seconds_per_base: float) -> int:
     scheduler.GRACE = 250.0  # longer than any of its tasks
     with interruptible() as interruption:
         pool = ProcessPool([Device("cpu")] * 2, tokenizer_threads=1)
-        workers = Workers(pool, 1, interruption)
+        workers = Workers(pool, interruption)
         try:
             run_stage(stage, workers, folder)
         except RunInterruptedError as error:
