@@ -29,6 +29,7 @@ from virnucpro.settings import (
 # Of the files' contract (docs/files.md).
 VIRUS_ABOVE = DEFAULT_THRESHOLDS.min_score  # where nothing else was asked for
 TIERS = ("low", "medium", "high")
+LOW, MEDIUM, HIGH = range(3)  # their places
 HIGHEST_RATES = (0.25, 0.05)  # false discovery rates of a virus with the tier medium and high
 HIGH_SCORE = 0.6  # of a virus with the tier high where no rate is known
 # Scores of a record called nonvirus with the tier medium and high. Of viruses of validation that
@@ -222,20 +223,23 @@ def call_of(
     is_opposed = (hallmarks >= 2) & (markers == 0)  # by its genes
     is_nonvirus = ~is_virus & ((scores < NONVIRUS_BELOW) & ~is_opposed | is_host(evidence))
     has_rate = ~np.isnan(fdr)
-    medium, high = HIGHEST_RATES
     # The rate of many good ones says little of the last one; NaN where it is not known.
-    is_high = (fdr <= high) & ~(rates.errors > UNLIKELY)
-    of_virus = np.where(has_rate, 1 * (fdr <= medium) + is_high, 2 * (scores > HIGH_SCORE))
-    medium, high = LOW_SCORES
-    is_clear = scores < medium
-    of_nonvirus = np.where(has_rate, 1 * is_clear + (scores < high), 2 * is_clear)
-    tiers = is_virus * of_virus + is_nonvirus * of_nonvirus
+    is_likely = ~(rates.errors > UNLIKELY)
+    (medium_rate, high_rate), (medium_score, high_score) = HIGHEST_RATES, LOW_SCORES
+    is_high = np.where(
+        is_virus,
+        np.where(has_rate, (fdr <= high_rate) & is_likely, scores > HIGH_SCORE),
+        is_nonvirus & (scores < np.where(has_rate, high_score, medium_score)),
+    )
+    is_medium = np.where(is_virus, fdr <= medium_rate, is_nonvirus & (scores < medium_score))
+    tiers = np.select([is_high, is_medium], [HIGH, MEDIUM], LOW)
     is_enough = (scored > 1) & (found.coverage >= LITTLE)  # as in evidence_of
-    tiers = np.minimum(tiers, np.where(is_enough, 2, has_rate))
-    signs = hallmarks - markers + (scores > thresholds.min_score)
-    tiers += is_virus & (signs >= 2) & (tiers < 2)
+    tiers = np.minimum(tiers, np.select([is_enough, has_rate], [HIGH, MEDIUM], LOW))
+    more = hallmarks - markers
+    is_supported = (more >= 2) | ((more == 1) & (scores > thresholds.min_score))
+    tiers = np.where(is_virus & is_supported, np.minimum(tiers + 1, HIGH), tiers)
     is_own = ((scores > HIGH_SCORE) | (hallmarks > 0)) & (markers <= hallmarks)
-    tiers = np.minimum(tiers, np.where(is_virus & ~is_own, 1, 2))
+    tiers = np.where(is_virus & ~is_own, np.minimum(tiers, MEDIUM), tiers)
     cases = [~is_scored, is_virus, is_nonvirus]
     return Calls(
         chunks=found.chunks.tolist(),
@@ -243,7 +247,7 @@ def call_of(
         coverage=found.coverage.tolist(),
         call=np.select(cases, ["unscored", "virus", "nonvirus"], "undecided").tolist(),
         virus_score=_known(scores),
-        tier=np.array([None, *TIERS])[is_scored * (1 + tiers)].tolist(),
+        tier=[TIERS[tier] if known else None for tier, known in zip(tiers, is_scored, strict=True)],
         confident_viral=found.confident_viral.tolist(),
         confident_nonviral=found.confident_nonviral.tolist(),
         undecided=(scored - found.confident_viral - found.confident_nonviral).tolist(),
