@@ -189,7 +189,9 @@ class Survival:
         if disturbance == "random stops":
             rng = random.Random(number)
             for _ in range(5):
-                self._start("stop/failing", rng.randint(1, self._operations))
+                at = rng.randint(1, self._operations)
+                if not self._start("stop/failing", at).code:  # nothing was left for the stop
+                    return self._difference()
             return self._problem_of_the_next_start()
         done = self._start(f"{disturbance}/failing", number)
         if done.code not in (STRIKES[disturbance][1], 0, 2):  # 0 and 2: it went on without

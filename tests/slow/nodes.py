@@ -25,13 +25,14 @@ class Node:
     """A node of a cluster; the first one is the head."""
 
     def __init__(self, folder: Path, output: Path, *, head: bool = False) -> None:
-        """Start the node with one processor, and wait until it is there."""
+        """Start the node with one processor; :meth:`wait` returns when it is there."""
         options = ["--num-cpus=1", "--num-gpus=0", f"--object-store-memory={OBJECT_STORE}"]
         if head:
             options += ["--head", f"--port={PORT}", "--include-dashboard=false"]
             options += [f"--temp-dir={folder}", "--ray-client-server-port=20091"]
         else:
             options += [f"--address={ADDRESS}"]
+        self._output = output
         with output.open("w") as stream:
             self.process = subprocess.Popen(
                 [RAY, "start", "--block", "--disable-usage-stats", *options],
@@ -39,7 +40,10 @@ class Node:
                 stdout=stream,
                 stderr=stream,
             )
-        until(lambda: "Ray runtime started" in output.read_text() or self.process.poll())
+
+    def wait(self) -> None:
+        """Wait until the node is there, or its process has ended."""
+        until(lambda: "Ray runtime started" in self._output.read_text() or self.process.poll())
 
     def kill(self) -> None:
         """End all processes of the node by SIGKILL, as a power cut does."""
@@ -59,7 +63,9 @@ class LocalCluster:
     def add(self) -> Node:
         """Start another node."""
         output = self._folder / f"output{len(self.nodes)}"
+        # First in the list: a node that does not start is stopped with the others.
         self.nodes.append(Node(self._folder, output, head=not self.nodes))
+        self.nodes[-1].wait()
         return self.nodes[-1]
 
     @property
