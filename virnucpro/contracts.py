@@ -144,8 +144,8 @@ class Task:
 
     @property
     def search_file(self) -> Path:
-        """Where single mode writes down how far it is."""
-        return self.receipt.with_suffix(".search")
+        """Where single mode writes down how far it is: a temporary file, swept by a later start."""
+        return self.receipt.with_name(f".{self.receipt.stem}.search.0.tmp")
 
     @property
     def name(self) -> str:

@@ -39,7 +39,7 @@ _SEQUENCE = (".fa", ".fasta", ".fna", ".fq", ".fastq", ".fas", ".ffn", ".fsa")
 _LONGEST_PICTURE_NAME = 120  # bytes of a file name that are taken from an id
 # What stands in the folders of split files, of embeddings and of scores.
 _INSIDE = re.compile(
-    r"output_\d+(\.fa|_(DNABERT_S|ESM|merged)\.pt|_scores\.tsv)(\.done|\.search)?"
+    r"output_\d+(\.fa|_(DNABERT_S|ESM|merged)\.pt|_scores\.tsv)(\.done)?"
     r"|prediction_results(\.txt|_highestscore\.csv)"
 )
 

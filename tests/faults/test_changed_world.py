@@ -15,6 +15,7 @@ from tests.cli.inputs import carried_out, open_bases, toy_request
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
 from tests.unit.test_classifier import MLPClassifier
 from virnucpro.classifier.files import classifier_to_bytes
+from virnucpro.contracts import Task
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError, ResumeRefusedError, UsageError, VirNucProError
 from virnucpro.events import Event, StageStarted, WorkerReady
@@ -197,6 +198,8 @@ def test_stray_temporary_files_are_removed(world):
         world.out / ".in_contigs.tsv.elsewhere.999999999.tmp",
         world.out / "in_protein/.output_1_ESM.pt.elsewhere.999999999.tmp",
         world.out / ".checkpoints/runs/in/state/.run.json.elsewhere.999999999.tmp",
+        # Of a search that a signal ended.
+        Task("", 1, (), (), world.out / "in_protein/output_2_ESM.pt.done").search_file,
     ]
     for stray in strays:
         stray.touch()
