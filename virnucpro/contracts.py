@@ -117,7 +117,7 @@ class Task:
         trial: in a worker, the half-open range of records of a step of such a search: they are
             computed, and nothing is written.
         excluded: records that are known to fail. They are left out, and named in the figures.
-        run: the index of its run among those that share the workers.
+        run_index: that of its run among those that share the workers.
         reason: why it has to be carried out, in words.
         number: the number of the split file, from 1.
         reads: files it reads that follow from its inputs; they may be gone when it is finished.
@@ -136,7 +136,7 @@ class Task:
     single: int | None = None
     trial: tuple[int, int] | None = None
     excluded: tuple[FailedRow, ...] = ()
-    run: int = 0
+    run_index: int = 0
     reason: str = ""
     number: int = 0
     reads: tuple[Path, ...] = ()

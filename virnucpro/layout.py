@@ -14,9 +14,13 @@ from virnucpro.contracts import MOLECULES, Molecule
 
 FeatureKind = Literal[Molecule, "merged"]
 FEATURE_SUFFIX: dict[str, str] = {"nucleotide": "DNABERT_S", "protein": "ESM"}
-# The result files of a run beside its tables: STEM_virus.fna and so on. A file that a new stage
-# writes into the output directory is named here, so that --force removes it with the others.
+# The result files of a run: STEM_virus.fna and so on. A file that a new stage writes into the
+# output directory is named here, so that --force removes it with the others.
 RESULT_SUFFIXES = (
+    "chunks.tsv",
+    "contigs.tsv",
+    "virus.tsv",
+    "regions.tsv",
     "virus.fna",
     "virus.fastq.gz",
     "virus_1.fastq.gz",
@@ -143,11 +147,11 @@ class Layout(OutputFolder):
         self.merged_folder = root / f"{stem}_merged"  # merged features and predictions
         self.predictions = root / tables.PREDICTIONS.path.format(stem=stem)
         self.consensus = root / tables.CONSENSUS.path.format(stem=stem)
-        self.chunks_table = root / tables.CHUNKS.path.format(stem=stem)
-        self.contigs_table = root / tables.CONTIGS.path.format(stem=stem)
-        self.virus_table = root / tables.VIRUS.path.format(stem=stem)
         self._results = {suffix: root / f"{stem}_{suffix}" for suffix in RESULT_SUFFIXES}
         result = self._results
+        self.chunks_table = result["chunks.tsv"]
+        self.contigs_table = result["contigs.tsv"]
+        self.virus_table = result["virus.tsv"]
         # The records classified as viral, and the viral regions of others; the input decides which.
         self.virus_fasta = result["virus.fna"]
         self.virus_fastq = result["virus.fastq.gz"]
@@ -155,7 +159,7 @@ class Layout(OutputFolder):
         self.virus_mates_fasta = result["virus_1.fna"], result["virus_2.fna"]
         self.virus_reads = (self.virus_fastq, *self.virus_mates_fastq, *self.virus_mates_fasta)
         self.virus_genes = result["virus_genes.gff3"], result["virus_genes.faa"]
-        self.regions_table = root / tables.REGIONS.path.format(stem=stem)
+        self.regions_table = result["regions.tsv"]
         self.regions_bed = result["regions.bed"]
         self.regions_gff3 = result["regions.gff3"]
         self.run_record = result["run.json"]  # what ran, and what came out
@@ -213,15 +217,7 @@ class Layout(OutputFolder):
 
     def top_files(self) -> list[Path]:
         """The files of this run in the output directory itself, except chunks of other lengths."""
-        return [
-            *self.frames.values(),
-            self.chunks_table,
-            self.contigs_table,
-            self.virus_table,
-            self.regions_table,
-            *self._results.values(),
-            self.chunked,
-        ]
+        return [*self.frames.values(), *self._results.values(), self.chunked]
 
     def owned(self) -> list[Path]:
         """All files of this run that exist, those of its state last: what a new run replaces."""

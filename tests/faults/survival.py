@@ -83,7 +83,7 @@ COMMANDS = {
     "two samples": Command(
         lambda home: _make_reads(home, a=90, b=30), ("predict", "a.fa", "b.fa", *PREDICT)
     ),
-    "version 1": Command(_make_version_1, ("predict", "in.fa", *PREDICT, "--resume", "-k")),
+    "version 1": Command(_make_version_1, ("predict", "in.fa", *PREDICT, "--resume")),
     "train embed": Command(
         lambda home: make_dataset(home / "out", genomes=(2, 1, 1), codons=600, shard=15),
         ("train", "embed", "out", "-m", "toy", *CPU),

@@ -11,7 +11,7 @@ from tests.declared import Chunk, call_record, chunks_of, genes_of, rates_of
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.evidence import MARKER_ODDS, VIRUS_MARKER_ODDS, evidence_odds
 from virnucpro.settings import Thresholds
-from virnucpro.stages.calls import call_of, evidence_of, summarise, supports_viruses
+from virnucpro.stages.calls import basis_of, call_of, summarise, supports_viruses
 
 
 def _chunk(start: int, stop: int, others: str, virus: str) -> Chunk:
@@ -92,7 +92,7 @@ def test_the_call_and_the_tier(scores, options, call, tier):
 
 def test_what_the_score_rests_on():
     cases = {(1, 1.0): "one chunk", (2, 0.25): "ok", (2, 0.2499): "little scored"}
-    assert {case: evidence_of(*case) for case in cases} == cases
+    assert {case: basis_of(*case) for case in cases} == cases
 
 
 MIDDLING = ("0.45", "0.55")

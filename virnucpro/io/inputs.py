@@ -4,11 +4,9 @@ made in a first pass: how much it holds, and whether its ids are unique."""
 from __future__ import annotations
 
 from array import array
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -127,7 +125,6 @@ def mate_headers(pair: Record, name: str) -> tuple[str, str]:
 # --- the summary, and unique ids
 
 _LISTED = 5  # duplicated ids that are listed
-_let_go = partial(deque[Record], maxlen=0)
 
 
 @dataclass(frozen=True)
@@ -143,53 +140,74 @@ class InputSummary:
     hashes: npt.NDArray[np.int64] = field(compare=False)  # of all ids, sorted, if there are such
 
 
-def summarise_input(
-    source: InputFiles,
-    *,
-    limit: int | None = None,
-    molecule: Molecule = "nucleotide",
-    take: Callable[[Iterator[Record]], object] = _let_go,
-) -> InputSummary:
-    """Return the summary of ``source``, which is read once more where ids seem to be duplicated.
+@dataclass
+class CountedRecords:
+    """The records of an input, which are counted while somebody reads all of them.
 
-    ``take`` gets the records of the first reading, and takes all of them. It keeps 16 bytes per
-    record. Where there are no sequences, it raises an :class:`InputError`.
+    ``limit`` is as for :class:`Records`. It keeps 16 bytes per record.
     """
-    import numpy as np  # only now, so that a wrong request is refused at once
 
-    hashes, lengths = array("q"), array("q")
-    readings = [Records(path, limit=limit, molecule=molecule) for path in source.paths]
+    source: InputFiles
+    _: KW_ONLY
+    limit: int | None = None
+    molecule: Molecule = "nucleotide"
+    _hashes: array[int] = field(init=False, default_factory=lambda: array("q"))  # of the ids
+    _lengths: array[int] = field(init=False, default_factory=lambda: array("q"))  # of sequences
+    _readings: list[Records] = field(init=False)
 
-    def counted() -> Iterator[Record]:
-        for record in source.joined(readings):
-            hashes.append(hash(record.id))
-            lengths.append(len(record.sequence))
-            if record.mate:
-                lengths.append(len(record.mate.sequence))
+    def __post_init__(self) -> None:
+        """Open nothing yet."""
+        self._readings = [
+            Records(path, limit=self.limit, molecule=self.molecule) for path in self.source.paths
+        ]
+
+    def __iter__(self) -> Iterator[Record]:
+        """Yield the records, or the pairs, and count them."""
+        for record in self.source.joined(self._readings):
+            self._hashes.append(hash(record.id))
+            self._lengths.extend(map(len, record.sequences))
             yield record
             del record  # a chromosome must be let go before the next one is read
 
-    take(counted())
-    if not lengths:
-        raise InputError(f"{source}: {EMPTY}")
-    sizes, ordered = np.frombuffer(lengths, np.int64), np.sort(np.frombuffer(hashes, np.int64))
-    repeated = _repeated(ordered)
-    seen: set[str] = set()
-    duplicates: dict[str, None] = {}
-    for record in source.joined(readings) if len(repeated) else ():
-        if _holds(repeated, record.id):
-            if record.id in seen:
-                duplicates[record.id] = None
-            seen.add(record.id)
-    return InputSummary(
-        records=len(ordered),
-        bases=int(sizes.sum()),
-        longest=int(sizes.max()),
-        median_length=int(np.median(sizes)),
-        uracil=any(reading.uracil for reading in readings),
-        duplicates=tuple(duplicates)[:_LISTED],
-        hashes=ordered if duplicates else repeated,
-    )
+    def summary(self) -> InputSummary:
+        """Return the summary of all records; they are read again where ids seem to be duplicated.
+
+        Raises:
+            InputError: there are no sequences.
+        """
+        import numpy as np  # only now, so that a wrong request is refused at once
+
+        if not self._lengths:
+            raise InputError(f"{self.source}: {EMPTY}")
+        sizes = np.frombuffer(self._lengths, np.int64)
+        ordered = np.sort(np.frombuffer(self._hashes, np.int64))
+        repeated = _repeated(ordered)
+        seen: set[str] = set()
+        duplicates: dict[str, None] = {}
+        for record in self.source.joined(self._readings) if len(repeated) else ():
+            if _holds(repeated, record.id):
+                if record.id in seen:
+                    duplicates[record.id] = None
+                seen.add(record.id)
+        return InputSummary(
+            records=len(ordered),
+            bases=int(sizes.sum()),
+            longest=int(sizes.max()),
+            median_length=int(np.median(sizes)),
+            uracil=any(reading.uracil for reading in self._readings),
+            duplicates=tuple(duplicates)[:_LISTED],
+            hashes=ordered if duplicates else repeated,
+        )
+
+
+def summarise_input(
+    source: InputFiles, *, limit: int | None = None, molecule: Molecule = "nucleotide"
+) -> InputSummary:
+    """Return the summary of all records of ``source``; see :class:`CountedRecords`."""
+    records = CountedRecords(source, limit=limit, molecule=molecule)
+    for _ in records:
+        pass
+    return records.summary()
 
 
 def with_unique_ids(records: Iterable[Record], summary: InputSummary) -> Iterator[Record]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,10 +12,13 @@ from virnucpro.contracts import Json, ReportProgress, Task, TaskResult, WorkerSt
 from virnucpro.errors import ResumeRefusedError
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout, existing_paths
+from virnucpro.run.recipe import on_workers
+from virnucpro.run.run import Run
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.work import read_state
+from virnucpro.workers.scheduler import Workers
 
 ProteinBlock = Sequence[tuple[str, str]]
 """Ids and residues of proteins that are computed together."""
@@ -45,7 +48,7 @@ class BlockLayout(Layout):
         earlier = None
         with suppress(ResumeRefusedError):  # a newer version wrote it, and --force starts over
             earlier = read_state(self)
-        names = earlier.analysis.get("files", ()) if earlier else ()
+        names = earlier.decided_by.get("files", ()) if earlier else ()
         files = [self.root / Path(str(name)).name for name in names]
         outputs = sorted(self.root.glob(f"{self.stem}_[0-9][0-9][0-9][0-9]*.safetensors"))
         return [*self.results.values(), self.run_record, *files, *outputs]
@@ -113,3 +116,16 @@ class BlockStage(WorkerStage):
             )
             tasks.append(task)
         return tasks
+
+
+def carry_out_tasks(run: Run, stage: WorkerStage, tasks: Sequence[Task], workers: Workers) -> None:
+    """Have workers carry out those tasks of a stage of one run that are not proved."""
+    run.expect(stage, tasks)
+    todo = []
+    for task in tasks:
+        if reason := run.ledger.reason(task):
+            todo.append(replace(task, reason=reason))
+        else:
+            run.note(task)
+    for _ in on_workers([run], stage, todo, workers, run.show):
+        pass

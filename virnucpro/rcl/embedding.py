@@ -22,13 +22,12 @@ from virnucpro.encoders.registry import open_encoder
 from virnucpro.events import Show
 from virnucpro.io.fasta import read_fasta
 from virnucpro.precision import choose_precision
-from virnucpro.rcl.blocks import BlockLayout, BlockStage, ReadingStage
+from virnucpro.rcl.blocks import BlockLayout, BlockStage, ReadingStage, carry_out_tasks
 from virnucpro.rcl.features import KEY, locate_esm2, sequence_key
 from virnucpro.rcl.proteins import AnnotatedProtein
-from virnucpro.run.recipe import carry_out_tasks
 from virnucpro.run.request import check_writable
 from virnucpro.run.run import Run
-from virnucpro.run.workers import open_workers
+from virnucpro.run.workers import local_workers
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.embedding import EmbeddingSession, budget_key
 from virnucpro.store.disk import Disk
@@ -142,7 +141,7 @@ def embed_residues(
             kept=state.budgets,
         )
         run = Run(layout, disk, [reading, stage], state, show)
-        with closing(open_workers(devices, machine, interruption)) as workers:
+        with closing(local_workers(devices, machine, interruption)) as workers:
             run.begin()
             run.once(reading)
             carry_out_tasks(run, stage, stage.tasks(run.ledger), workers)

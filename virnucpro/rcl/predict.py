@@ -38,13 +38,18 @@ from virnucpro.io.inputs import InputFiles, summarise_input, with_unique_ids
 from virnucpro.io.records import Records
 from virnucpro.layout import COMPRESSION, STDIN
 from virnucpro.precision import choose_precision
-from virnucpro.rcl.blocks import BlockLayout, BlockStage, ProteinBlock, ReadingStage
+from virnucpro.rcl.blocks import (
+    BlockLayout,
+    BlockStage,
+    ProteinBlock,
+    ReadingStage,
+    carry_out_tasks,
+)
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.proteins import RclResult
-from virnucpro.run.recipe import carry_out_tasks
 from virnucpro.run.request import check_readable, check_writable, refuse_own_files
 from virnucpro.run.run import FinishedFigures, Run
-from virnucpro.run.workers import open_workers
+from virnucpro.run.workers import local_workers
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.chunking import duplicate_ids_error
@@ -296,7 +301,7 @@ def run_rcl_prediction(
         run.begin()
         if not run.is_tidied:
             run.once(reading)
-            with closing(open_workers(devices, request.machine, interruption)) as workers:
+            with closing(local_workers(devices, request.machine, interruption)) as workers:
                 carry_out_tasks(run, finding, finding.tasks(run.ledger), workers)
             run.once(results)
         if not run.computed:

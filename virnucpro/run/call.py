@@ -19,7 +19,7 @@ from virnucpro.io.inputs import InputFiles
 from virnucpro.layout import STDIN, Layout
 from virnucpro.report.page import report_problem
 from virnucpro.results import INCOMPLETE, open_run
-from virnucpro.run.record import facts_of_results, save_record
+from virnucpro.run.record import facts_of_results, save_run_record
 from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import finished_runs, renew_samples
 from virnucpro.settings import Thresholds, trained
@@ -104,7 +104,7 @@ def _called(
             for path, digest in zip((state.source, state.mates), own.inputs, strict=False)
         ]
         source = InputFiles(*(file.path for file in found), interleaved=own.interleaved)
-        ledger = Ledger(layout, disk, found, state.analysis)
+        ledger = Ledger(layout, disk, found, state.decided_by)
         figures = ledger.read(layout.receipt("output"), OutputFigures).figures
         assert isinstance(figures, OutputFigures)
         calibrated, model, earlier = figures.calibrated, figures.contig_model, figures.thresholds
@@ -123,7 +123,7 @@ def _called(
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(
             f"the run {called.stem} in {called.root} is not finished by this version ({error}): do "
-            f"so with virnucpro predict --resume, or choose other runs with --stem"
+            f"so with virnucpro predict, or choose other runs with --stem"
         ) from error
     sweep(layout, disk)
     show(StepStarted(f"calling {layout.stem}", figures.records))
@@ -135,7 +135,7 @@ def _called(
     settings = {**record["settings"], "thresholds": asdict(thresholds)}
     if settings != record["settings"] or INCOMPLETE in record or run.computed:
         called_again = _record_of_call(record, figures, calibration, command)
-        save_record(layout, disk, {**called_again, "settings": settings})
+        save_run_record(layout, disk, {**called_again, "settings": settings})
     return layout, figures, bool(run.computed), "pair" if source.paired else "record"
 
 

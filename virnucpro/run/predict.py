@@ -21,7 +21,7 @@ from virnucpro.run.record import (
     facts_of_results,
     update_failure_table,
     write_failed_records,
-    write_record,
+    write_run_record,
 )
 from virnucpro.run.request import PredictionRequest, refuse_own_files
 from virnucpro.run.run import FinishedFigures
@@ -32,7 +32,7 @@ from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import HashedFile, hashed_input
 from virnucpro.store.lock import locked, refuse_held
-from virnucpro.store.work import RunState, check_run, read_identity
+from virnucpro.store.work import RunIdentity, RunState, check_run, read_identity
 from virnucpro.workers.scheduler import Workers
 from virnucpro.workers.signals import Interruption
 
@@ -182,18 +182,18 @@ def begun_state(
 ) -> RunState:
     """Return the state of a run, which may start or continue; one of version 1 is taken over."""
     layout, source = request.layout, request.input_files
-    state = RunState(
-        STDIN if request.source == STDIN else str(source.first),
-        asdict(identity(request, models, seen, None)),
-        mates="" if source.second is None else str(source.second),
-    )
-    if not request.force:
+    name = STDIN if request.source == STDIN else str(source.first)
+    mates = "" if source.second is None else str(source.second)
+
+    def after(earlier: RunIdentity | None) -> RunState:
+        return RunState(name, asdict(identity(request, models, seen, earlier)), mates=mates)
+
+    if not request.force and legacy.is_untaken(layout):
         stages = models.encoders.stages(layout, disk, request.settings.machine)
         embedding = [(each.molecule, each.source.dim, each.described) for each in stages]
-        for text in legacy.migrate(layout, disk, state, embedding):
+        for text in legacy.migrate(layout, disk, after(None), embedding):
             show(Notice("warning", text))
-        going_on = identity(request, models, seen, read_identity(layout))
-        state = replace(state, analysis=asdict(going_on))
+    state = after(None if request.force else read_identity(layout))
     return check_run(layout, disk, state, show, force=request.force)
 
 
@@ -217,7 +217,7 @@ def finish(
         if both[0] != both[1]:
             options = [thresholds.options() or "the defaults" for thresholds in both]
             run.show(Notice("info", f"thresholds: {options[0]}; before: {options[1]}"))
-    record = write_record(run, models.encoders, devices, request.command, details)
+    record = write_run_record(run, models.encoders, devices, request.command, details)
     if problem := report_problem(layout, disk):
         run.show(Notice("warning", problem))
     if not failed and settings.machine.remove_intermediate:

@@ -108,10 +108,11 @@ def find_encoders(
     sources: dict[Molecule, EncoderSource] = {"nucleotide": nucleotide}
     if nucleotide.reading == "open frames":
         sources["protein"] = locate(analysis.protein_model, "protein")
-    begun = (read_state(layout) for layout in layouts if has_receipts(layout))
+    states = (read_state(layout) for layout in layouts if has_receipts(layout))
+    begun = [str(state.decided_by.get("precision", "auto")) for state in states if state]
     requested = analysis.precision
-    if requested == "auto":
-        requested = next((str(s.analysis.get("precision", "auto")) for s in begun if s), requested)
+    if requested == "auto" and begun:
+        requested = begun[0]
     precision = choose_precision(requested, devices)
     families = [family_named(source.family) for source in sources.values()]
     for source, family in zip(sources.values(), families, strict=True):

@@ -99,14 +99,14 @@ class EmbeddingRun(Run):
 
 
 def begin(run: EmbeddingRun) -> None:
-    """Stages 1 to 3, unless only the results of the run are left."""
+    """Carry out what comes before the embedding, unless only the results of the run are left."""
     run.begin()
     for stage in run.recipe.before if not run.is_tidied else ():
         run.once(stage)
 
 
 def embed(runs: Sequence[EmbeddingRun], workers: Workers, show: Show) -> None:
-    """Stages 4 to 6 of runs with the same models, which share the workers."""
+    """Embed and merge the split files of runs with the same models, which share the workers."""
     runs = [run for run in runs if not run.is_tidied]
     if not runs:
         return
@@ -119,12 +119,11 @@ def embed(runs: Sequence[EmbeddingRun], workers: Workers, show: Show) -> None:
         for position, stage in enumerate(runs[0].recipe.embedding):
             todo = [task for plan in plans for task in plan[position]]
             sequences = sum(run.progress[stage.name].sequences or 0 for run in runs)
-            budgets = {name: n for run in runs for name, n in run.state.budgets.items()}
-            opened = replace(stage, sequences=sequences, kept=budgets)
+            opened = replace(stage, sequences=sequences, kept=smallest_budgets(runs))
             for task in on_workers(runs, opened, todo, workers, show):
-                missing[task.run][task.number] -= 1
-                if not missing[task.run][task.number]:
-                    merging.submit(runs[task.run], task.number)
+                missing[task.run_index][task.number] -= 1
+                if not missing[task.run_index][task.number]:
+                    merging.submit(runs[task.run_index], task.number)
                 merging.accept()
         merging.accept(wait=True)
     for run in runs:
@@ -134,7 +133,7 @@ def embed(runs: Sequence[EmbeddingRun], workers: Workers, show: Show) -> None:
 
 
 def conclude(run: EmbeddingRun) -> None:
-    """Stages 7 to 9: the results."""
+    """Carry out the stages behind the merging: the results."""
     with run.disk.together():
         joining = run.recipe.joining if not run.is_tidied else ()
         for stage in (*joining, *run.recipe.results):
@@ -170,7 +169,7 @@ def unscored_files(run: EmbeddingRun, index: int) -> tuple[list[list[Task]], dic
             if not needs_features:
                 ledger.recall(task)
             elif reason := ledger.reason(task):
-                todo.append(replace(task, run=index, reason=reason))
+                todo.append(replace(task, run_index=index, reason=reason))
                 lacking += 1
                 continue
             run.note(task)
@@ -192,10 +191,10 @@ def on_workers(
     """
     started, weights = time.perf_counter(), Counter[int]()
     for task in tasks:
-        weights[task.run] += task.weight
+        weights[task.run_index] += task.weight
     show(runs[0].started(stage, tasks))
     for result in workers.carry_out(stage, tasks, partial(keep_budget, runs, show)):
-        run = runs[result.task.run]
+        run = runs[result.task.run_index]
         run.accept(result, durable=stage.durable)
         run.save_progress()
         yield result.task
@@ -203,8 +202,17 @@ def on_workers(
     for index, weight in weights.items():
         runs[index].seconds[stage.name] += elapsed * weight / weights.total()
     for run in runs:
-        run.workers += workers.rows
+        run.worker_rows += workers.rows
     show(StageFinished(stage.name, runs[0].number(stage), elapsed))
+
+
+def smallest_budgets(runs: Sequence[Run]) -> dict[str, int]:
+    """Return the smallest batch budget that the runs know under each name: it fits all of them."""
+    budgets: dict[str, int] = {}
+    for run in runs:
+        for name, budget in run.state.budgets.items():
+            budgets[name] = min(budget, budgets.get(name, budget))
+    return budgets
 
 
 def keep_budget(runs: Sequence[Run], show: Show, event: Event) -> None:
@@ -219,19 +227,6 @@ def keep_budget(runs: Sequence[Run], show: Show, event: Event) -> None:
                 run.state = replace(run.state, budgets={**run.state.budgets, key: budget})
                 write_state(run.layout, run.disk, run.state)
     show(event)
-
-
-def carry_out_tasks(run: Run, stage: WorkerStage, tasks: Sequence[Task], workers: Workers) -> None:
-    """Have workers carry out those tasks of a stage of one run that are not proved."""
-    run.expect(stage, tasks)
-    todo = []
-    for task in tasks:
-        if reason := run.ledger.reason(task):
-            todo.append(replace(task, reason=reason))
-        else:
-            run.note(task)
-    for _ in on_workers([run], stage, todo, workers, run.show):
-        pass
 
 
 class MergingThread:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from virnucpro.stages.embedding import EncoderSetup  # which imports torch
 
 
-def write_record(
+def write_run_record(
     run: Run,
     encoders: EncoderSetup,
     devices: Sequence[Device],
@@ -73,7 +73,7 @@ def write_record(
         "models": {**sources, **details.get("models", {})},
         "precision": encoders.precision,
         "devices": [asdict(device) for device in devices],
-        "workers": run.workers,
+        "workers": run.worker_rows,
         "seconds": {name: round(s, 3) for name, s in run.seconds.items()},
         "seconds_waited_for_tokens": {name: round(s, 3) for name, s in run.host_wait.items()},
     }
@@ -82,7 +82,7 @@ def write_record(
         earlier = parse_json(path.read_bytes())
         if not run.computed and all(earlier.get(name) == record.get(name) for name in compared):
             return record
-    save_record(run.layout, run.disk, record)
+    save_run_record(run.layout, run.disk, record)
     return record
 
 
@@ -96,7 +96,7 @@ def facts_of_results(results: OutputFigures) -> dict[str, Json]:
     }
 
 
-def save_record(layout: Layout, disk: Disk, record: Mapping[str, Json]) -> None:
+def save_run_record(layout: Layout, disk: Disk, record: Mapping[str, Json]) -> None:
     """Write the record of a run, whose report is made anew then."""
     disk.remove(layout.report)
     disk.save(layout.run_record, (json.dumps(record, indent=1) + "\n").encode())

@@ -65,7 +65,7 @@ class Run:
         computed: tasks carried out per stage.
         seconds: what stages took.
         host_wait: seconds per stage, summed over workers, in which a device waited for tokens.
-        workers: one row per worker and stage, for the record of the run.
+        worker_rows: one per worker and stage, for the record of the run.
     """
 
     layout: Layout
@@ -81,13 +81,13 @@ class Run:
     computed: Counter[str] = field(init=False, default_factory=Counter)
     seconds: defaultdict[str, float] = field(init=False, default_factory=lambda: defaultdict(float))
     host_wait: dict[str, float] = field(init=False, default_factory=dict)
-    workers: list[dict[str, Json]] = field(init=False, default_factory=list)
+    worker_rows: list[dict[str, Json]] = field(init=False, default_factory=list)
     _failed: list[Json] = field(init=False, default_factory=list)
     _has_begun: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         """Begin without any receipt."""
-        self.ledger = Ledger(self.layout, self.disk, self.inputs, self.state.analysis)
+        self.ledger = Ledger(self.layout, self.disk, self.inputs, self.state.decided_by)
         self.progress = {
             stage.name: StageProgress(stage.name, stage.title, isinstance(stage, WorkerStage))
             for stage in self.stages
@@ -212,7 +212,7 @@ class Run:
 
     def number(self, stage: HostStage | WorkerStage) -> int:
         """Return the number of a stage, from 1."""
-        return 1 + list(self.progress).index(stage.name)
+        return 1 + [each.name for each in self.stages].index(stage.name)
 
     def started(self, stage: HostStage | WorkerStage, todo: Sequence[Task]) -> StageStarted:
         """Return the event of a stage that begins, with the most frequent reasons."""

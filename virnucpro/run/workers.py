@@ -52,7 +52,7 @@ def warm_up_workers(workers: Workers, requests: Sequence[PredictionRequest]) -> 
             workers.pool.warm_up(work, 1 + frames // LEAST_FRAMES)
 
 
-def open_workers(
+def local_workers(
     devices: Sequence[Device], machine: MachineSettings, interruption: Interruption | None
 ) -> Workers:
     """Return the workers on the chosen devices of this machine: a process for each device.
@@ -79,7 +79,7 @@ def opened_workers(
     disk.remove(probe)
     with ExitStack() as stack:
         if machine.cluster == NO_CLUSTER:
-            workers = open_workers(choose_devices(machine), machine, interruption)
+            workers = local_workers(choose_devices(machine), machine, interruption)
         else:
             # Only here: without --cluster, nothing of Ray is imported.
             from virnucpro.workers.ray_pool import RayPool, connected, place_finder

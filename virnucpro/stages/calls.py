@@ -233,7 +233,7 @@ def call_of(
     )
     is_medium = np.where(is_virus, fdr <= medium_rate, is_nonvirus & (scores < medium_score))
     tiers = np.select([is_high, is_medium], [HIGH, MEDIUM], LOW)
-    is_enough = (scored > 1) & (found.coverage >= LITTLE)  # as in evidence_of
+    is_enough = (scored > 1) & (found.coverage >= LITTLE)  # as in basis_of
     tiers = np.minimum(tiers, np.select([is_enough, has_rate], [HIGH, MEDIUM], LOW))
     more = hallmarks - markers
     is_supported = (more >= 2) | ((more == 1) & (scores > thresholds.min_score))
@@ -261,7 +261,7 @@ def _known(values: Floats) -> list[float | None]:
     return [None if math.isnan(value) else value for value in values.tolist()]
 
 
-def evidence_of(chunks_scored: int, coverage: float) -> str:
+def basis_of(chunks_scored: int, coverage: float) -> str:
     """Return what the score of a record rests on, in the words of ``STEM_virus.tsv``."""
     if chunks_scored == 1:
         return "one chunk"

@@ -6,14 +6,13 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 from virnucpro.contracts import Molecule, ReportProgress, Task, TaskFigures, TaskResult
 from virnucpro.errors import InputError
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import chunk_id, chunk_spans
-from virnucpro.io.inputs import InputFiles, InputSummary, summarise_input, with_unique_ids
+from virnucpro.io.inputs import CountedRecords, InputFiles, InputSummary, with_unique_ids
 from virnucpro.io.records import Record
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import OutputWriter
@@ -49,8 +48,9 @@ class ChunkingStage(HostStage):
         """Cut the input while it is checked, and once more where ids are to be made unique."""
         limit = shutil.disk_usage(self.layout.root).free // 2  # its chunks take as much
         with self._files() as files:
-            cut = partial(self._cut, files, report)
-            summary = summarise_input(self.source, limit=limit, take=cut)
+            counted = CountedRecords(self.source, limit=limit)
+            self._cut(files, report, counted)
+            summary = counted.summary()
             if summary.duplicates and self.duplicate_ids == "error":
                 raise duplicate_ids_error(self.source, summary)
         if summary.duplicates:

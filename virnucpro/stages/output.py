@@ -175,7 +175,7 @@ class OutputStage(HostStage):
             }
             files = ResultFiles(writers, compressed)
             found = self._read_scores(files)
-            evidence = self._find_genes(found, files.genes, report)
+            evidence = self._find_genes_and_regions(found, files.genes, report)
             rates = self._rates(found, evidence)
             self._rate_regions(found, rates, evidence)
             self._write_records(files, found, rates, evidence, report)
@@ -215,7 +215,7 @@ class OutputStage(HostStage):
             found.append(Scored(block.bases, summaries, odds, long, {}))
         return found
 
-    def _find_genes(
+    def _find_genes_and_regions(
         self, found: Sequence[Scored], genes: FoundGenes, report: ReportProgress
     ) -> GeneEvidence:
         """Find the genes of records, and then their regions. Reports half of all records.
@@ -245,7 +245,7 @@ class OutputStage(HostStage):
                 regions = self._regions(scored.long.get(place), sequence, its.hits if its else [])
                 if regions:
                     scored.regions[place] = regions
-            self._keep(block.names, scored, predicted, genes)
+            self._keep_genes(block.names, scored, predicted, genes)
             for place, its in predicted.items():
                 counts = count_functions(self._own_hits(scored, place, its))
                 evidence.put(start + place, *counts)
@@ -278,7 +278,7 @@ class OutputStage(HostStage):
             if not any(region.start <= hit.begin < region.stop for region in regions)
         ]
 
-    def _keep(
+    def _keep_genes(
         self,
         names: Sequence[str],
         scored: Scored,
@@ -418,7 +418,7 @@ def result_stages(
     contig_model: ContigModel | None,
     thresholds: Thresholds,
 ) -> list[HostStage]:
-    """Return the stages that need only scores and the tables of records and frames.
+    """Return the stages that need only the input, scores, and the tables of records and frames.
 
     ``predict`` carries them out last, and ``call`` once more. The arguments are those of
     :class:`OutputStage`.

@@ -20,7 +20,7 @@ from virnucpro.io.inputs import mate_headers
 from virnucpro.io.records import Record
 from virnucpro.metrics import Ints
 from virnucpro.settings import DOUBTFUL, Thresholds
-from virnucpro.stages.calls import HIGH_SCORE, STATUSES, TIERS, Calls, Chunks, evidence_of
+from virnucpro.stages.calls import HIGH_SCORE, STATUSES, TIERS, Calls, Chunks, basis_of
 from virnucpro.stages.genes import FoundGenes, Genes, gene_columns, region_id
 from virnucpro.stages.kinds import virus_kinds, windows
 from virnucpro.stages.regions import (
@@ -310,14 +310,14 @@ class ResultFiles:
             "tier": tier,
             "chunks_scored": chunks_scored,
             "coverage": coverage,
-            "evidence": evidence_of(chunks_scored, coverage),
+            "evidence": basis_of(chunks_scored, coverage),
             "topology": shape,
             **gene_columns(genes),
         }
         self._waiting.append((values, windows(record.sequences)))
         self._waiting_bases += length
         if len(self._waiting) == RECORDS_AT_A_TIME or self._waiting_bases >= MOST_BASES_AT_A_TIME:
-            self._add_rows()
+            self._add_waiting()
         self._add_genes(name, length, [genes], circular=shape == "DTR")
         self._ranks.extend((-TIERS.index(tier or "low"), -(score or 0.0), -length))
         self._tiers[tier or "low"] += 1
@@ -343,7 +343,7 @@ class ResultFiles:
                 file = self._compressed[MATES[place]]
                 _write_fastq(file, header, mate.sequence, mate.qualities)
 
-    def _add_rows(self) -> None:
+    def _add_waiting(self) -> None:
         """Find the kinds of the records that wait for them, and complete their rows."""
         if not self._waiting:
             return
@@ -379,7 +379,7 @@ class ResultFiles:
     ) -> OutputFigures:
         """Write the ranked rows, by tier, score, length and place in the input; count all."""
         ranks = np.array(self._ranks).reshape(-1, 3)
-        self._add_rows()
+        self._add_waiting()
         for number in np.lexsort(ranks.T[::-1]).tolist():
             self._files["virus"].write(self._ranked[number], 1)
         return OutputFigures(

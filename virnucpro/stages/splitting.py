@@ -21,11 +21,9 @@ from virnucpro.contracts import (
     Task,
     TaskResult,
 )
-from virnucpro.errors import InputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout
 from virnucpro.stages.base import HostStage
-from virnucpro.store.hashed import hashed
 from virnucpro.store.ledger import Ledger
 from virnucpro.tables import COPIES
 
@@ -146,48 +144,6 @@ class SplittingStage(HostStage):
                 own = numbers[start : start + COPIES_AT_A_TIME].tolist()
                 table.write(COPIES.lines(frame=names, first=own).encode(), len(names))
         return table.output
-
-
-@dataclass(frozen=True)
-class ShardsStage(HostStage):
-    """Checks the shards and leaves the receipt that splitting would leave.
-
-    The files are its outputs, though it only reads them: when one is changed, the receipt no
-    longer proves it, all are checked again, and what was embedded from that file is done again.
-    """
-
-    name, title = SPLITTING, "Splitting"
-
-    files: int
-    frames: int
-
-    def task(self, ledger: Ledger) -> Task:
-        """Return the task of all files of both molecules."""
-        params = {"files": self.files, "frames": self.frames}
-        return self.whole((), (), params, count=self.frames)
-
-    def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Count, compare and hash; InputError where files are missing or hold other frames."""
-        outputs: list[OutputFile] = []
-        try:
-            for number in range(1, self.files + 1):
-                ids = []
-                for molecule in MOLECULES:
-                    path = self.layout.split(molecule, number)
-                    ids.append([name for name, _ in read_fasta(path)])
-                    size, digest = path.stat().st_size, hashed(path).sha256
-                    outputs.append(OutputFile(path, size, digest, len(ids[-1])))
-                if ids[0] != ids[1]:
-                    raise ValueError(f"{path} has other frames than the file of nucleotides")
-                report(len(ids[0]), 0)
-            if (counted := sum(file.rows for file in outputs)) != len(MOLECULES) * self.frames:
-                raise ValueError(f"sequences: {counted:,}")
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"the shards of {self.layout.stem} in {self.layout.root} do not hold its "
-                f"{self.frames:,} frames ({error}): prepare the data again: virnucpro train prepare"
-            ) from error
-        return TaskResult(task, tuple(outputs))
 
 
 def copies_of(chosen: Collection[str], frames: Path, copies: Path) -> Mapping[str, list[str]]:

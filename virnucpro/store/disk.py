@@ -64,7 +64,7 @@ class OutputWriter:
 
 
 class Disk:
-    """Every change of the file system that the program makes.
+    """Every change of the file system on which a result or a receipt depends.
 
     ``rename`` to ``mkdir`` are one system call each, which tests replace to inject faults.
     """

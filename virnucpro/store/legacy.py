@@ -40,7 +40,7 @@ def may_take_over(layout: Layout, *, resume: bool) -> bool:
         NothingToResumeError: it is finished, and nothing of it could be proved (exit 0).
         UsageError: nobody asked to ``resume`` it.
     """
-    if not _is_untaken(layout):
+    if not is_untaken(layout):
         return False
     if not resume:
         raise UsageError(
@@ -57,7 +57,7 @@ def may_take_over(layout: Layout, *, resume: bool) -> bool:
     return True
 
 
-def _is_untaken(layout: Layout) -> bool:
+def is_untaken(layout: Layout) -> bool:
     """Return whether files of version 1 are there, and no state of this version that is whole."""
     if not layout.legacy_state.exists() or not layout.owned() or read_state(layout) is not None:
         return False
@@ -129,7 +129,7 @@ def migrate(
     wanted: RunState,
     encoders: Iterable[tuple[Molecule, int, Callable[[int], Task]]],
 ) -> list[str]:
-    """Make a run of version 1 one of this version, file by file; nothing happens to others.
+    """Make a run of version 1, which was not taken over yet, one of this version, file by file.
 
     Its state, which comes last, says what version 1 did not write down as the ``wanted`` one does.
     ``encoders`` have what they embed, the width of their embeddings, and what describes the task of
@@ -138,8 +138,6 @@ def migrate(
     Raises:
         ResumeRefusedError: the input is another kind, or the chunks have another length (exit 3).
     """
-    if not _is_untaken(layout):
-        return []
     was, texts = _identity(layout, wanted.identity), list[str]()
     names = ("second_input", "interleaved", "chunk_length")
     asked, known = (
@@ -147,9 +145,9 @@ def migrate(
     )
     label = f"a run of {layout.stem} by an earlier version of the program"
     check_same(WorkIdentity(wanted.work.label, asked), WorkIdentity(label, known), layout.root)
-    state = replace(wanted, analysis=asdict(was))
+    state = replace(wanted, decided_by=asdict(was))
     for molecule, width, task_of in encoders:
-        texts += _take_over(layout, disk, digest(state.analysis), task_of, molecule, width)
+        texts += _take_over(layout, disk, digest(state.decided_by), task_of, molecule, width)
     write_state(layout, disk, state)
     return texts
 

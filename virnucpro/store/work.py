@@ -143,7 +143,7 @@ class RunState:
     source: str  # the file of the input, for messages and ``status`` only
     # Everything that decides the results, by name: the fields of a RunIdentity, or those of another
     # command.
-    analysis: Mapping[str, Json]
+    decided_by: Mapping[str, Json]
     # Batch budgets that were measured, by encoder and kind of device. Batches decide the last bits
     # of an embedding: the same ones make the same bytes on the same device.
     budgets: Mapping[str, int] = field(default_factory=dict)
@@ -152,12 +152,12 @@ class RunState:
     @property
     def work(self) -> WorkIdentity:
         """What decides whether the run may go on."""
-        return WorkIdentity(f"the run of {self.source}", self.analysis)
+        return WorkIdentity(f"the run of {self.source}", self.decided_by)
 
     @property
     def identity(self) -> RunIdentity:
         """What the results of a run of ``predict`` depend on; ValueError for other commands."""
-        return msgspec.convert(self.analysis, RunIdentity)
+        return msgspec.convert(self.decided_by, RunIdentity)
 
 
 @dataclass

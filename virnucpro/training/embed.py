@@ -4,26 +4,73 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 
+from virnucpro.contracts import MOLECULES, OutputFile, ReportProgress, Task, TaskResult
 from virnucpro.devices import choose_devices
-from virnucpro.errors import UsageError
+from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Show
 from virnucpro.formatting import counted
+from virnucpro.io.fasta import read_fasta
 from virnucpro.run import recipe
 from virnucpro.run.prepare import find_encoders
 from virnucpro.run.recipe import EmbeddingRun, Recipe
-from virnucpro.run.record import update_failure_table, write_record
+from virnucpro.run.record import update_failure_table, write_run_record
 from virnucpro.run.request import check_writable
-from virnucpro.run.workers import open_workers
+from virnucpro.run.workers import local_workers
 from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.stages.base import HostStage
 from virnucpro.stages.merging import MergingStage
-from virnucpro.stages.splitting import ShardsStage
+from virnucpro.stages.splitting import SPLITTING
 from virnucpro.store.disk import Disk
 from virnucpro.store.hashed import hashed
+from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
 from virnucpro.store.work import RunState, check_run
 from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.workers.signals import Interruption
+
+
+@dataclass(frozen=True)
+class ShardsStage(HostStage):
+    """Checks the shards and leaves the receipt that splitting would leave.
+
+    The files are its outputs, though it only reads them: when one is changed, the receipt no
+    longer proves it, all are checked again, and what was embedded from that file is done again.
+    """
+
+    name, title = SPLITTING, "Splitting"
+
+    files: int
+    frames: int
+
+    def task(self, ledger: Ledger) -> Task:
+        """Return the task of all files of both molecules."""
+        params = {"files": self.files, "frames": self.frames}
+        return self.whole((), (), params, count=self.frames)
+
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
+        """Count, compare and hash; InputError where files are missing or hold other frames."""
+        outputs: list[OutputFile] = []
+        try:
+            for number in range(1, self.files + 1):
+                ids = []
+                for molecule in MOLECULES:
+                    path = self.layout.split(molecule, number)
+                    ids.append([name for name, _ in read_fasta(path)])
+                    size, digest = path.stat().st_size, hashed(path).sha256
+                    outputs.append(OutputFile(path, size, digest, len(ids[-1])))
+                if ids[0] != ids[1]:
+                    raise ValueError(f"{path} has other frames than the file of nucleotides")
+                report(len(ids[0]), 0)
+            if (counted := sum(file.rows for file in outputs)) != len(MOLECULES) * self.frames:
+                raise ValueError(f"sequences: {counted:,}")
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"the shards of {self.layout.stem} in {self.layout.root} do not hold its "
+                f"{self.frames:,} frames ({error}): prepare the data again: virnucpro train prepare"
+            ) from error
+        return TaskResult(task, tuple(outputs))
 
 
 def embed(
@@ -64,7 +111,7 @@ def embed(
             merging = MergingStage(layout, disk, tuple(encoders.sources))
             own = Recipe([shards], embedding, merging)
             runs.append(EmbeddingRun(layout, disk, own.stages, state, show, recipe=own))
-        workers = open_workers(devices, machine, interruption)
+        workers = local_workers(devices, machine, interruption)
         stack.callback(workers.close)
         for run in runs:
             recipe.begin(run)
@@ -77,7 +124,7 @@ def embed(
                 "truncation": encoders.truncation,
                 "counts": {**sizes[part], "failed": failed},
             }
-            write_record(run, encoders, devices, command, details)
+            write_run_record(run, encoders, devices, command, details)
             run.save_progress(is_finished=not failed)
             failures, computed = failures + failed, computed + run.computed.total()
             frames = counted(sizes[part]["frames"], "frame")

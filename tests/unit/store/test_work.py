@@ -63,7 +63,7 @@ def test_receipts_without_a_state_are_a_run_of_ours(begun):
 
 def test_nothing_counts_before_the_first_receipt(layout):
     write_state(layout, Disk(), STATE)
-    other = RunState(STATE.source, {**STATE.analysis, "input": "b" * 64})
+    other = RunState(STATE.source, {**STATE.decided_by, "input": "b" * 64})
     assert _check(layout, other) == ""  # the input was corrected: nothing of the run is kept
 
 
