@@ -19,6 +19,7 @@ def test_nothing_goes_before_what_was_made_of_it_is_proved(tmp_path):
     assert len(names) >= 2
     table = "prediction_results.txt"
     assert order.index(("sync", table)) < order.index(("rename", table))
+    assert {("sync", "prediction.done"), ("sync", "output.done")} <= {*order}
     safe = order.index(("rename", "finished.done"))
     assert order.index(("rename", table)) < order.index(("sync", "finished.done")) < safe
     safe += order[safe:].index(("sync folder", "state"))
