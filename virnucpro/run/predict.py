@@ -185,15 +185,15 @@ def begun_state(
     name = STDIN if request.source == STDIN else str(source.first)
     mates = "" if source.second is None else str(source.second)
 
-    def after(earlier: RunIdentity | None) -> RunState:
+    def state_after(earlier: RunIdentity | None) -> RunState:
         return RunState(name, asdict(identity(request, models, seen, earlier)), mates=mates)
 
     if not request.force and legacy.is_untaken(layout):
         stages = models.encoders.stages(layout, disk, request.settings.machine)
         embedding = [(each.molecule, each.source.dim, each.described) for each in stages]
-        for text in legacy.migrate(layout, disk, after(None), embedding):
+        for text in legacy.migrate(layout, disk, state_after(None), embedding):
             show(Notice("warning", text))
-    state = after(None if request.force else read_identity(layout))
+    state = state_after(None if request.force else read_identity(layout))
     return check_run(layout, disk, state, show, force=request.force)
 
 

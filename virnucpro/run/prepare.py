@@ -108,11 +108,11 @@ def find_encoders(
     sources: dict[Molecule, EncoderSource] = {"nucleotide": nucleotide}
     if nucleotide.reading == "open frames":
         sources["protein"] = locate(analysis.protein_model, "protein")
-    states = (read_state(layout) for layout in layouts if has_receipts(layout))
-    begun = [str(state.decided_by.get("precision", "auto")) for state in states if state]
     requested = analysis.precision
-    if requested == "auto" and begun:
-        requested = begun[0]
+    if requested == "auto":
+        states = (read_state(layout) for layout in layouts if has_receipts(layout))
+        if begun := next(filter(None, states), None):
+            requested = str(begun.decided_by.get("precision", "auto"))
     precision = choose_precision(requested, devices)
     families = [family_named(source.family) for source in sources.values()]
     for source, family in zip(sources.values(), families, strict=True):

@@ -63,8 +63,8 @@ class ShardsStage(HostStage):
                 if ids[0] != ids[1]:
                     raise ValueError(f"{path} has other frames than the file of nucleotides")
                 report(len(ids[0]), 0)
-            if (counted := sum(file.rows for file in outputs)) != len(MOLECULES) * self.frames:
-                raise ValueError(f"sequences: {counted:,}")
+            if (sequences := sum(file.rows for file in outputs)) != len(MOLECULES) * self.frames:
+                raise ValueError(f"sequences: {sequences:,}")
         except (OSError, ValueError) as error:
             raise InputError(
                 f"the shards of {self.layout.stem} in {self.layout.root} do not hold its "
